@@ -1,0 +1,104 @@
+//! Frame handles and batches of them.
+
+use alloc::vec::Vec;
+
+/// A handle to a frame that lies somewhere else: a slot of a pool, a guest's descriptor chain, a
+/// simulated frame. The switch never sees more of it than its head and its length.
+///
+/// A handle has one owner. The switch hands every handle it took back to the driver it came from,
+/// whether the frame was sent or dropped.
+pub trait Buf {
+    /// How many bytes [`Self::head`] shows at most.
+    const HEAD_SIZE_MAX: usize = 128;
+
+    /// The first bytes of the frame, from the destination MAC on: the whole frame if it is shorter
+    /// than [`Self::HEAD_SIZE_MAX`], that many bytes otherwise. It must not change while the
+    /// switch owns the handle.
+    fn head(&self) -> &[u8];
+
+    /// The size of the whole frame in bytes, without frame check sequence.
+    fn size(&self) -> u32;
+}
+
+impl Buf for &[u8] {
+    fn head(&self) -> &[u8] {
+        &self[..self.len().min(Self::HEAD_SIZE_MAX)]
+    }
+
+    fn size(&self) -> u32 {
+        u32::try_from(self.len()).expect("a frame is smaller than 4 GiB")
+    }
+}
+
+impl Buf for Vec<u8> {
+    fn head(&self) -> &[u8] {
+        &self[..self.len().min(Self::HEAD_SIZE_MAX)]
+    }
+
+    fn size(&self) -> u32 {
+        u32::try_from(self.len()).expect("a frame is smaller than 4 GiB")
+    }
+}
+
+/// The batch is full; the item comes back.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Full<B>(pub B);
+
+/// A bounded list of handles. Its memory is taken once, when it is made.
+#[derive(Debug)]
+pub struct Batch<B> {
+    items: Vec<B>,
+    limit: usize,
+}
+
+impl<B> Batch<B> {
+    /// An empty batch for at most `limit` items.
+    #[must_use]
+    pub fn with_limit(limit: usize) -> Self {
+        Self { items: Vec::with_capacity(limit), limit }
+    }
+
+    /// Adds an item at the end.
+    ///
+    /// # Errors
+    /// [`Full`] with the item if the batch holds its limit.
+    pub fn push(&mut self, item: B) -> Result<(), Full<B>> {
+        if self.items.len() == self.limit {
+            return Err(Full(item));
+        }
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// How many more items fit.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.limit - self.items.len()
+    }
+
+    /// How many items it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Takes all items out, first one first.
+    pub fn drain(&mut self) -> impl Iterator<Item = B> + '_ {
+        self.items.drain(..)
+    }
+
+    /// The items, first one first.
+    #[must_use]
+    pub fn as_slice(&self) -> &[B] {
+        &self.items
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Every way in which a frame can end without being delivered. The same words stand in counters,
+//! on the command line, in JSON and in the documentation.
+
+use core::fmt;
+
+/// What kind of reason it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropClass {
+    /// There was no room. On a lossless priority this class never occurs.
+    Congestion,
+    /// A rule says that the frame may not pass.
+    Policy,
+    /// The frame breaks its format.
+    Malformed,
+    /// Its port or tunnel went away.
+    Stopped,
+}
+
+impl DropClass {
+    /// The word used in every output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Congestion => "congestion",
+            Self::Policy => "policy",
+            Self::Malformed => "malformed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for DropClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $class:ident;)*) => {
+        /// Why a frame ended without being delivered.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl DropReason {
+            /// All reasons, in the order of their indices.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// How many reasons there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The word used in every output.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The class of the reason.
+            #[must_use]
+            pub const fn class(self) -> DropClass {
+                match self { $(Self::$variant => DropClass::$class),* }
+            }
+
+            /// The reason as an index below [`Self::COUNT`].
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The queue of a lossy output is full.
+    OutputFull = "output_full", Congestion;
+    /// The buffer of a lossy input is full, as the receive ring of a NIC without flow control.
+    InputFull = "input_full", Congestion;
+    /// A copy of a broadcast, multicast or unknown-unicast frame found its output's share of the
+    /// copies taken, or the host pool had no room for the frame.
+    ReplicationLimit = "replication_limit", Congestion;
+    /// Too many frames wait for a destination that is not resolved yet (lossy priorities only).
+    UnresolvedFull = "unresolved_full", Congestion;
+    /// The destination was not resolved in time.
+    Unresolved = "unresolved", Policy;
+    /// A VXLAN frame from an address that is no VTEP of this fabric.
+    UnknownVtep = "unknown_vtep", Policy;
+    /// A VXLAN frame whose VNI this host does not have, or that its sender may not use.
+    UnknownVni = "unknown_vni", Policy;
+    /// The destination is behind the port that the frame came from.
+    SamePort = "same_port", Policy;
+    /// A frame from the underlay whose destination is behind the underlay (RFC 7348 section 6:
+    /// split horizon).
+    SplitHorizon = "split_horizon", Policy;
+    /// A broadcast or multicast frame and nobody to give it to.
+    NoReceiver = "no_receiver", Policy;
+    /// A destination address that bridges do not forward (802.1Q clause 8.6.3).
+    ReservedAddress = "reserved_address", Policy;
+    /// A VLAN that this port does not have.
+    VlanNotAllowed = "vlan_not_allowed", Policy;
+    /// Not a frame that an underlay port takes: neither VXLAN to this VTEP nor MAC Control.
+    NotForUs = "not_for_us", Policy;
+    /// Larger than the MTU of the port or network it must leave by.
+    Oversize = "oversize", Policy;
+    /// Shorter than the headers it says it has.
+    Runt = "runt", Malformed;
+    /// The source address is a group address.
+    BadSource = "bad_source", Malformed;
+    /// An 802.1Q tag that is cut off or stacked on another.
+    BadVlan = "bad_vlan", Malformed;
+    /// An ARP packet whose fixed fields or length are wrong (RFC 826).
+    BadArp = "bad_arp", Malformed;
+    /// An outer IPv4 header with a wrong version, length, checksum, or a fragment.
+    BadIp = "bad_ip", Malformed;
+    /// An outer UDP header whose length does not fit.
+    BadUdp = "bad_udp", Malformed;
+    /// A VXLAN header without the I flag (RFC 7348 section 5), or nothing behind it.
+    BadVxlan = "bad_vxlan", Malformed;
+    /// A MAC Control frame that is cut off or has an unknown opcode.
+    BadPause = "bad_pause", Malformed;
+    /// Outer ECN says "congestion experienced" and the inner transport cannot (RFC 6040
+    /// section 4.2).
+    NotEcnCapable = "not_ecn_capable", Congestion;
+    /// Its port was detached.
+    Stopped = "stopped", Stopped;
+    /// Its tunnel has had no next hop for longer than the configured time.
+    TunnelDown = "tunnel_down", Stopped;
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

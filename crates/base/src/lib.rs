@@ -1,0 +1,25 @@
+//! Words of the project as types: units, identifiers, priorities, drop reasons, frame handles and
+//! a seeded random number generator.
+//!
+//! This crate cannot name a clock, a socket, a thread or the machine's randomness: time and seeds
+//! are always arguments. Everything above it shares these types, so a live switch and a simulated
+//! one speak about the same things.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod buf;
+mod drop_reason;
+mod ids;
+mod prng;
+mod units;
+
+pub use buf::{Batch, Buf, Full};
+pub use drop_reason::{DropClass, DropReason};
+pub use ids::{
+    HostId, InputId, LaneId, Mac, ParseMacError, PortId, Priority, PriorityMask, SourceId,
+    TunnelId, VnetId, Vni,
+};
+pub use prng::Prng;
+pub use units::{BitRate, ByteCount, Nanos};

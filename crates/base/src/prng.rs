@@ -1,0 +1,67 @@
+//! A small seeded generator (xoshiro256**, Blackman and Vigna 2018, seeded by SplitMix64).
+//!
+//! Integers only: a probability is a ratio, so that a run repeats to the bit on every machine.
+//! It is not for secrets.
+
+/// A stream of random numbers that depends on its seed and on nothing else.
+#[derive(Clone, Debug)]
+pub struct Prng {
+    state: [u64; 4],
+}
+
+impl Prng {
+    /// The stream of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut x = seed;
+        let mut next = || {
+            x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = x;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        Self { state: [next(), next(), next(), next()] }
+    }
+
+    /// A stream of its own for an entity, found by a stable name, so that adding an entity does
+    /// not shift what the others draw.
+    #[must_use]
+    pub fn stream(seed: u64, name: &str) -> Self {
+        // FNV-1a over the name; the constants are those of the 64-bit variant.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self::new(seed ^ hash)
+    }
+
+    /// The next 64 bits.
+    pub const fn next_u64(&mut self) -> u64 {
+        let s = &mut self.state;
+        let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// A number below `bound`, which must not be zero. The bias is below `bound / 2^64`.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0);
+        #[expect(clippy::cast_possible_truncation, reason = "the high half of a 128-bit product")]
+        let high = ((self.next_u64() as u128 * bound as u128) >> 64) as u64;
+        high
+    }
+
+    /// True `numerator` times out of `denominator`.
+    pub const fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
+        self.below(denominator) < numerator
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+use super::*;
+
+#[test]
+fn a_frame_of_1500_bytes_takes_12_microseconds_at_1_gbps() {
+    assert_eq!(BitRate::from_gbps(1).time_for(ByteCount(1500)), Nanos::from_micros(12));
+}
+
+#[test]
+fn a_rate_of_zero_never_ends() {
+    assert_eq!(BitRate(0).time_for(ByteCount(1)), Nanos::MAX);
+}
+
+#[test]
+fn time_rounds_up_and_bytes_round_down() {
+    let rate = BitRate(3);
+    let time = rate.time_for(ByteCount(1));
+    assert_eq!(time, Nanos(2_666_666_667));
+    assert_eq!(rate.bytes_in(time), ByteCount(1));
+    assert_eq!(rate.bytes_in(Nanos(time.0 - 1)), ByteCount(0));
+}
+
+#[test]
+fn moments_saturate_at_both_ends() {
+    assert_eq!(Nanos::MAX.after(Nanos(1)), Nanos::MAX);
+    assert_eq!(Nanos(1).since(Nanos(2)), Nanos::ZERO);
+    assert_eq!(Nanos(1).before(Nanos(2)), Nanos::ZERO);
+}
