@@ -1,1 +1,9 @@
-//! Placeholder, replaced in the next commit.
+//! What people and programs exchange with Sluice: the configuration file of a host, and the
+//! versioned JSON of the management API.
+//!
+//! Types only. Checking a configuration and turning it into a switch is the daemon's work.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod results;
+pub mod show;

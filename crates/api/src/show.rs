@@ -1,0 +1,231 @@
+//! The answers of `sluice show`, version 1. One JSON object per question.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of these types.
+pub const VERSION: u32 = 1;
+
+/// What may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Question {
+    /// The ports.
+    Ports,
+    /// The queues that hold frames.
+    Queues,
+    /// Drops by port, priority and reason.
+    Drops,
+    /// The audit.
+    Audit,
+    /// Pauses sent and received.
+    Pauses,
+    /// The tunnels.
+    Tunnels,
+    /// The MAC table.
+    Mac,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The version of the types.
+    pub version: u32,
+    /// The host that answers.
+    pub host: String,
+    /// Its policy.
+    pub policy: crate::config::Policy,
+    /// Nanoseconds since the data process started.
+    pub at_ns: u64,
+    /// What was asked for.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// The rows of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Body {
+    /// The ports.
+    Ports(Vec<PortRow>),
+    /// The queues that hold frames.
+    Queues(Vec<QueueRow>),
+    /// Drops.
+    Drops(Vec<DropRow>),
+    /// The audit.
+    Audit(Audit),
+    /// Pauses.
+    Pauses(Vec<PauseRow>),
+    /// The tunnels.
+    Tunnels(Vec<TunnelRow>),
+    /// The MAC table.
+    Mac(Vec<MacRow>),
+}
+
+/// A port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortRow {
+    /// Its name.
+    pub port: String,
+    /// Its kind: `tap`, `l2`, `udp`, `memory`.
+    pub kind: String,
+    /// Its network, or `underlay`.
+    pub vnet: String,
+    /// `yes`, or `no, needs …`.
+    pub lossless: String,
+    /// Frames that entered the switch here.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames that the driver took to send.
+    pub tx_frames: u64,
+    /// Their bytes on the wire.
+    pub tx_bytes: u64,
+    /// Frames that the driver has taken and not yet handed to the kernel.
+    pub driver_pending: u64,
+    /// Frames that the driver had taken and the kernel refused for good.
+    pub driver_lost: u64,
+    /// Frames held at the input now.
+    pub held_frames: u32,
+    /// The most bytes ever held at the input.
+    pub held_bytes_max: u64,
+    /// The most frames ever held at the input.
+    pub held_frames_max: u32,
+    /// Frames that wait for this output now.
+    pub queued_frames: u32,
+    /// The most bytes that ever waited for this output.
+    pub queued_bytes_max: u64,
+    /// The most frames that ever waited for this output.
+    pub queued_frames_max: u32,
+    /// The most frames the kernel's receive ring was ever seen to hold (headroom in use).
+    pub ring_frames_max: u64,
+    /// How many frames the kernel's receive ring can hold.
+    pub ring_frames: u64,
+    /// Kernel counters that can hide a loss on this path, by name (`tap.tx_dropped`,
+    /// `packet.tp_drops`, `qdisc.dropped`, …), since the port was opened.
+    pub kernel: std::collections::BTreeMap<String, u64>,
+}
+
+/// A queue that holds frames.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueRow {
+    /// Where its frames came from: a port or a peer.
+    pub source: String,
+    /// Where they go: a port, a peer, or `unresolved MAC`.
+    pub lane: String,
+    /// Their priority.
+    pub priority: u8,
+    /// How many.
+    pub frames: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Frames that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropRow {
+    /// The port at which they were classified.
+    pub port: String,
+    /// Their priority.
+    pub priority: u8,
+    /// The reason.
+    pub reason: String,
+    /// Its class.
+    pub class: String,
+    /// How many.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The audit: `received + injected + copied = delivered + consumed + resident + dropped`, per port
+/// and priority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    /// Whether every row closes in frames and in bytes.
+    pub closed: bool,
+    /// The rows.
+    pub rows: Vec<AuditRow>,
+}
+
+/// One (port, priority) of the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRow {
+    /// The port, `control` for injected frames.
+    pub port: String,
+    /// The priority.
+    pub priority: u8,
+    /// In frames.
+    pub frames: Balance,
+    /// In bytes.
+    pub bytes: Balance,
+}
+
+/// The terms of the audit in one unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Balance {
+    /// Entered here.
+    pub received: u64,
+    /// Made by control.
+    pub injected: u64,
+    /// Extra frames of replication.
+    pub copied: u64,
+    /// Taken by an output driver.
+    pub delivered: u64,
+    /// Consumed by the switch (pause frames).
+    pub consumed: u64,
+    /// In the switch, counted by walking its queues.
+    pub resident: u64,
+    /// Dropped, over all reasons.
+    pub dropped: u64,
+    /// Dropped for congestion.
+    pub dropped_congestion: u64,
+}
+
+/// Pauses of one (port, priority).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseRow {
+    /// The port.
+    pub port: String,
+    /// The priority.
+    pub priority: u8,
+    /// XOFF sent, refreshes included.
+    pub xoff_sent: u64,
+    /// XON sent.
+    pub xon_sent: u64,
+    /// Pauses received.
+    pub received: u64,
+    /// How long the output was paused in all.
+    pub paused_ns: u64,
+    /// Whether it is paused now.
+    pub paused: bool,
+    /// Whether this input pauses its sender now.
+    pub pausing: bool,
+}
+
+/// A tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelRow {
+    /// The peer.
+    pub peer: String,
+    /// Its VTEP.
+    pub vtep: std::net::Ipv4Addr,
+    /// The next hop's MAC, `unresolved` if it is not known.
+    pub next_hop: String,
+    /// Frames sent through it.
+    pub tx_frames: u64,
+    /// Frames received through it.
+    pub rx_frames: u64,
+    /// Frames that wait for it.
+    pub queued_frames: u32,
+}
+
+/// An entry of the MAC table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MacRow {
+    /// The network.
+    pub vnet: String,
+    /// The address.
+    pub mac: String,
+    /// The port or peer it is behind.
+    pub to: String,
+}

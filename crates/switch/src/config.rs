@@ -1,0 +1,280 @@
+//! What a switch is made of. All memory is sized from here and taken in [`crate::Switch::new`].
+//!
+//! The types say what each place may hold and what it does when it is full; the four flow-control
+//! policies (`LL`, `LZ`, `ZL`, `ZZ`) are settings of these places and nothing else in the switch
+//! knows them by name.
+
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+use sluice_base::{
+    BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
+};
+
+/// A whole switch.
+#[derive(Clone, Debug)]
+pub struct SwitchConfig {
+    /// The ports; a [`PortId`] is a position in this list.
+    pub ports: Vec<PortConfig>,
+    /// The networks; a [`VnetId`] is a position in this list.
+    pub vnets: Vec<VnetConfig>,
+    /// The tunnels; a [`TunnelId`] is a position in this list.
+    pub tunnels: Vec<TunnelConfig>,
+    /// How each priority is served and whether a full output holds or drops its frames.
+    pub classes: [ClassConfig; Priority::COUNT],
+    /// Which priority a DSCP means on a port that trusts it.
+    pub dscp_to_priority: [Priority; 64],
+    /// The DSCP that the outer header of a priority gets.
+    pub priority_to_dscp: [u8; Priority::COUNT],
+    /// The host pool.
+    pub pool: PoolConfig,
+    /// The chip.
+    pub chip: ChipConfig,
+    /// Frames whose destination is not known yet.
+    pub unresolved: UnresolvedConfig,
+}
+
+/// What one input or output may hold. Both numbers bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Frames.
+    pub frames: u32,
+    /// Bytes of those frames.
+    pub bytes: ByteCount,
+}
+
+/// One port.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// What is behind it.
+    pub role: PortRole,
+    /// How many queues its driver reads (each is an input, and a source of its own).
+    pub queues: u8,
+    /// What each of its inputs may hold.
+    pub input: Limit,
+    /// What happens when an input is full.
+    pub input_full: InputFull,
+    /// What each of its lanes may hold before a lossy priority drops.
+    pub output: Limit,
+    /// The rate of the port (a link, the service rate of a vNIC); `None`: as fast as the driver
+    /// takes.
+    pub rate: Option<RateLimit>,
+    /// The rate of each of its lanes.
+    pub lane_rate: Option<RateLimit>,
+    /// The largest frame that may leave it: the layer-3 MTU, without the Ethernet header and tag.
+    pub mtu: u16,
+    /// Whether received PFC and PAUSE frames stop the output.
+    pub obey_pause: bool,
+    /// What the priority of a received frame is taken from.
+    pub trust: Trust,
+    /// The priority of a frame that says none.
+    pub default_priority: Priority,
+}
+
+/// What is behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortRole {
+    /// Members of one network: a container, a VM, or a cable of a physical switch.
+    Access {
+        /// The network.
+        vnet: VnetId,
+    },
+    /// The underlay: frames leave and arrive in VXLAN.
+    Underlay {
+        /// The address of this host's VTEP.
+        local: Ipv4Addr,
+        /// The MAC of the underlay interface.
+        mac: Mac,
+    },
+}
+
+/// What happens when an input is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputFull {
+    /// The driver does not read on; frames wait where they are (a guest's own ring).
+    Wait,
+    /// The driver reads on and the frame is dropped (a NIC without flow control).
+    Drop,
+    /// The sender is paused before it happens (802.1Q clause 36); frames of other priorities are
+    /// dropped when the input is full.
+    Pause(PauseConfig),
+}
+
+/// When to pause a sender. Thresholds are bytes that wait at this input in one priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseConfig {
+    /// The priorities that are paused.
+    pub priorities: PriorityMask,
+    /// XOFF is sent at this many bytes.
+    pub xoff: ByteCount,
+    /// XON is sent at this many bytes or fewer.
+    pub xon: ByteCount,
+    /// The rate of the link, which gives the pause quantum its length (512 bit times).
+    pub link: BitRate,
+}
+
+/// A token bucket in bytes on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// The rate.
+    pub rate: BitRate,
+    /// How far back unused time may still be used: the burst is `rate * catch_up`.
+    pub catch_up: Nanos,
+    /// Bytes that a frame costs beside its own (preamble, check sequence, inter-frame gap: 24).
+    pub overhead: u16,
+}
+
+/// What a frame's priority is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The port's default, whatever the frame says.
+    Nothing,
+    /// The PCP of an 802.1Q tag, else the DSCP, else the default.
+    PcpThenDscp,
+}
+
+/// One network.
+#[derive(Clone, Debug)]
+pub struct VnetConfig {
+    /// Its number on the wire; `None` for a network without tunnels (a physical switch).
+    pub vni: Option<Vni>,
+    /// The layer-3 MTU of its members.
+    pub mtu: u16,
+    /// The tunnels to the other hosts that have it: broadcast goes to each once, and only from
+    /// them is it accepted.
+    pub tunnels: Vec<TunnelId>,
+}
+
+/// A remote VTEP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// The underlay port that leads to it.
+    pub port: PortId,
+    /// Its address.
+    pub remote: Ipv4Addr,
+    /// The MAC of the next hop, if it is known at start.
+    pub next_hop: Option<Mac>,
+}
+
+/// How a priority is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// Its place among the other priorities of a port.
+    pub service: Service,
+    /// Whether a full output holds its frames (true) or drops them.
+    pub lossless: bool,
+}
+
+/// The order among the priorities of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Before every weighted priority, and before lower strict ones.
+    Strict,
+    /// A share of what the strict ones leave, in proportion to the weight (1 to 255).
+    Weighted(u8),
+}
+
+/// The host pool. It is parted by direction, so that what came from the underlay never waits for
+/// memory held by what goes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// What frames that came from the underlay may take.
+    pub from_underlay: Limit,
+    /// What frames that came from local ports may take.
+    pub from_local: Limit,
+    /// How much of its input one (source, lane) pair may fill before it spills, in 1/256.
+    pub pair_share: u16,
+    /// Frames that wait for replication or are being replicated.
+    pub replicated_frames: u32,
+    /// Copies that one output lane may hold.
+    pub copies_per_lane: u32,
+}
+
+/// The chip: the fast tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChipConfig {
+    /// Entries of the MAC table.
+    pub macs: u32,
+}
+
+/// Frames whose destination is not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnresolvedConfig {
+    /// How many destinations may be unresolved at a time.
+    pub destinations: u16,
+    /// How many frames of a lossy priority one destination may hold.
+    pub frames: u32,
+    /// After this time without an answer the frames end under `unresolved`.
+    pub timeout: Nanos,
+    /// The shortest time between two punts for one destination.
+    pub punt_gap: Nanos,
+}
+
+/// A configuration that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// More ports, queues, networks or tunnels than identifiers can count.
+    TooMany {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many may be configured.
+        limit: usize,
+    },
+    /// A port, network or tunnel is named that the list does not hold.
+    NoSuch {
+        /// The kind of thing.
+        what: &'static str,
+        /// The number that was named.
+        index: usize,
+        /// Where it was named.
+        by: &'static str,
+    },
+    /// A limit of zero frames, or fewer bytes than one full frame.
+    LimitTooSmall {
+        /// Whose limit.
+        what: &'static str,
+        /// The port, or `None` for the pool.
+        port: Option<PortId>,
+        /// The least number of bytes.
+        bytes_min: ByteCount,
+    },
+    /// PFC thresholds that cannot work: XON must be below XOFF and XOFF below the limit.
+    Thresholds {
+        /// The port.
+        port: PortId,
+    },
+    /// PFC for a priority, and a switch that drops that priority at a full output: the pause would
+    /// come after the loss. (This is policy `LZ`; it is allowed, and reported.)
+    VniTwice {
+        /// The VNI that two networks have.
+        vni: Vni,
+    },
+    /// Two tunnels to one address.
+    TunnelTwice {
+        /// The address.
+        remote: Ipv4Addr,
+    },
+    /// A tunnel over a port that is no underlay.
+    NotUnderlay {
+        /// The tunnel.
+        tunnel: TunnelId,
+    },
+    /// The MTU of a network does not fit into the underlay's with 50 bytes of headers.
+    MtuTooLarge {
+        /// The network.
+        vnet: VnetId,
+        /// The largest MTU it may have.
+        mtu_max: u16,
+    },
+    /// A weight of zero would never be served.
+    ZeroWeight {
+        /// The priority.
+        priority: Priority,
+    },
+    /// A rate of zero, or a burst smaller than one frame.
+    RateTooSmall {
+        /// The port.
+        port: PortId,
+    },
+}

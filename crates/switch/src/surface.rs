@@ -1,0 +1,220 @@
+//! What goes in and comes out: the words that a driver, a simulator and a control plane share with
+//! the switch.
+
+use sluice_base::{ByteCount, InputId, LaneId, Mac, PortId, Priority, TunnelId, VnetId};
+
+/// What the switch promises to take from an input now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Frames.
+    pub frames: u32,
+    /// Bytes of those frames; the last one may exceed it.
+    pub bytes: ByteCount,
+    /// Whether handles of this input should be moved into the host pool first
+    /// ([`crate::Switch::spill`]): a broadcast waits for its copy, or one destination has filled
+    /// its share of the input.
+    pub spill: bool,
+}
+
+/// A frame as an output driver sees it: `header`, then `buf` from byte `strip` on.
+///
+/// Everything that the switch puts in front of a frame or changes in it (encapsulation, a tag, an
+/// ECN mark) is in `header`; the bytes that it replaces are skipped by `strip`. The buffer is never
+/// written.
+#[derive(Debug)]
+pub struct Egress<'a, B> {
+    /// The bytes that go first. Empty for a frame that passes unchanged.
+    pub header: &'a [u8],
+    /// The buffer; `None` for a frame that the switch made itself, which is all in `header`.
+    pub buf: Option<&'a B>,
+    /// How many bytes of the buffer are skipped.
+    pub strip: u16,
+    /// The size of the frame on the wire in bytes, without frame check sequence.
+    pub size: u32,
+    /// Its priority.
+    pub priority: Priority,
+    /// The tunnel it goes through.
+    pub tunnel: Option<TunnelId>,
+}
+
+/// What a driver did with a frame that it was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It took the frame, and will not look at the buffer after `offer` returns.
+    All,
+    /// It has no room. The frame stays queued and the walk ends.
+    No,
+}
+
+/// An output driver. A driver that cannot say beforehand how much room it has answers
+/// [`Taken::No`] when it finds out.
+pub trait Sink<B> {
+    /// Offers one frame.
+    fn offer(&mut self, frame: &Egress<'_, B>) -> Taken;
+}
+
+impl<B, F: FnMut(&Egress<'_, B>) -> Taken> Sink<B> for F {
+    fn offer(&mut self, frame: &Egress<'_, B>) -> Taken {
+        self(frame)
+    }
+}
+
+/// Where frames for an address go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Out of a local port.
+    Port(PortId),
+    /// Through a tunnel.
+    Tunnel(TunnelId),
+}
+
+/// What the control plane asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Puts an address into the chip, evicting the least recently used one if it is full, and
+    /// releases the frames that wait for it.
+    Install {
+        /// The network.
+        vnet: VnetId,
+        /// The address.
+        mac: Mac,
+        /// Where it is.
+        to: Destination,
+    },
+    /// Takes an address out of the chip. Queued frames stay queued.
+    Remove {
+        /// The network.
+        vnet: VnetId,
+        /// The address.
+        mac: Mac,
+    },
+    /// Ends the frames that wait for an address, under `unresolved`.
+    Reject {
+        /// The network.
+        vnet: VnetId,
+        /// The address.
+        mac: Mac,
+    },
+    /// Sets the next hop of a tunnel; `None`: it has none, and its frames wait.
+    NextHop {
+        /// The tunnel.
+        tunnel: TunnelId,
+        /// The MAC of the next hop.
+        mac: Option<Mac>,
+    },
+}
+
+/// A command that cannot be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// No network of that number.
+    NoSuchVnet(VnetId),
+    /// No port of that number, or it was detached.
+    NoSuchPort(PortId),
+    /// No tunnel of that number.
+    NoSuchTunnel(TunnelId),
+    /// The port is not a member of the network.
+    NotAMember(PortId),
+    /// A group address cannot be installed.
+    GroupAddress(Mac),
+}
+
+/// What the switch has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A destination that the chip does not know. Its frames wait.
+    Miss {
+        /// The network.
+        vnet: VnetId,
+        /// The destination.
+        mac: Mac,
+        /// The input that the first waiting frame came from.
+        input: InputId,
+        /// A copy of the first bytes of that frame.
+        head: Head,
+    },
+}
+
+/// A copy of the first bytes of a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    bytes: [u8; Self::SIZE_MAX],
+    size: u8,
+}
+
+impl Head {
+    /// How many bytes it can hold.
+    pub const SIZE_MAX: usize = 128;
+
+    /// A copy of the first bytes of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let size = bytes.len().min(Self::SIZE_MAX);
+        let mut head = Self { bytes: [0; Self::SIZE_MAX], size: 0 };
+        head.bytes[..size].copy_from_slice(&bytes[..size]);
+        head.size = u8::try_from(size).expect("at most 128");
+        head
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.size)]
+    }
+}
+
+impl core::fmt::Debug for Head {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Head({} bytes)", self.size)
+    }
+}
+
+/// What a detached port leaves behind: its handles come out of [`crate::Switch::reclaim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detached {
+    /// Frames that ended under `stopped`.
+    pub dropped: u32,
+    /// Handles of this port's inputs that wait to be reclaimed.
+    pub handles: u32,
+}
+
+/// Where control's own frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Out of a port, as it is.
+    Port(PortId),
+    /// To one address of a network.
+    Address(VnetId, Mac),
+}
+
+/// A lane, told apart by what it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneKind {
+    /// A local port.
+    Port(PortId),
+    /// A tunnel.
+    Tunnel(TunnelId),
+    /// A destination that is not resolved.
+    Unresolved(VnetId, Mac),
+    /// Not in use.
+    Free,
+}
+
+/// A queue in use, for inspection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueState {
+    /// Its lane.
+    pub lane: LaneId,
+    /// What the lane leads to.
+    pub to: LaneKind,
+    /// The index of the source.
+    pub source: sluice_base::SourceId,
+    /// The priority.
+    pub priority: Priority,
+    /// Frames that wait.
+    pub frames: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
