@@ -150,12 +150,13 @@ pub struct Underlay {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// The link.
-    #[serde(flatten)]
+    #[serde(default)]
     pub link: Link,
 }
 
 /// A cable: its rate, and what the computation of headroom needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Link {
     /// Rate of the link in Mbit/s; absent: not limited (and 10 Gbit/s for pause quanta).
     #[serde(default, skip_serializing_if = "Option::is_none")]
