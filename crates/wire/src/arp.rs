@@ -1,0 +1,170 @@
+//! ARP for IPv4 over Ethernet (RFC 826).
+//!
+//! ```text
+//!  0       2       4      5      6     8            14          18           24          28
+//!  | htype | ptype | hlen | plen | op  | sender MAC | sender IP | target MAC | target IP |
+//! ```
+//!
+//! The view lays the field sizes of Ethernet and IPv4 over any packet; only
+//! [`Packet::is_well_formed`] says whether they apply.
+
+use core::net::Ipv4Addr;
+
+use sluice_base::Mac;
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{EtherType, Truncated, put, split};
+
+/// The size of a packet in bytes.
+pub const SIZE: usize = 28;
+
+const HARDWARE_ETHERNET: u16 = 1;
+const MAC_SIZE: u8 = 6;
+const IP_SIZE: u8 = 4;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct Header {
+    hardware_type: U16,
+    protocol_type: U16,
+    hardware_size: u8,
+    protocol_size: u8,
+    operation: U16,
+    sender_mac: [u8; 6],
+    sender_ip: [u8; 4],
+    target_mac: [u8; 6],
+    target_ip: [u8; 4],
+}
+
+const _: () = assert!(size_of::<Header>() == SIZE);
+
+/// What an ARP packet is for (`ar$op`), known or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation(pub u16);
+
+impl Operation {
+    /// Who has the target IP?
+    pub const REQUEST: Self = Self(1);
+    /// The sender has it.
+    pub const REPLY: Self = Self(2);
+}
+
+/// A view of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    header: &'a Header,
+}
+
+impl<'a> Packet<'a> {
+    /// A view of `bytes`. What lies behind the packet is padding.
+    ///
+    /// # Errors
+    /// [`Truncated`] below [`SIZE`] bytes.
+    #[inline]
+    pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Truncated> {
+        let (header, _padding) = split(bytes)?;
+        Ok(Self { header })
+    }
+
+    /// Whether it is a request or a reply for IPv4 over Ethernet, so that the other fields mean
+    /// what their names say.
+    #[inline]
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        let header = self.header;
+        header.hardware_type.get() == HARDWARE_ETHERNET
+            && header.protocol_type.get() == EtherType::IPV4.0
+            && header.hardware_size == MAC_SIZE
+            && header.protocol_size == IP_SIZE
+            && matches!(self.operation(), Operation::REQUEST | Operation::REPLY)
+    }
+
+    /// What it is for.
+    #[inline]
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        Operation(self.header.operation.get())
+    }
+
+    /// The hardware address of who sends it.
+    #[inline]
+    #[must_use]
+    pub const fn sender_mac(&self) -> Mac {
+        Mac(self.header.sender_mac)
+    }
+
+    /// The protocol address of who sends it; 0.0.0.0 in a probe (RFC 5227 section 2.1.1).
+    #[inline]
+    #[must_use]
+    pub fn sender_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(self.header.sender_ip)
+    }
+
+    /// The hardware address of whom it is about; without meaning in a request.
+    #[inline]
+    #[must_use]
+    pub const fn target_mac(&self) -> Mac {
+        Mac(self.header.target_mac)
+    }
+
+    /// The protocol address of whom it is about.
+    #[inline]
+    #[must_use]
+    pub fn target_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(self.header.target_ip)
+    }
+}
+
+/// A packet for IPv4 over Ethernet as values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// What it is for.
+    pub operation: Operation,
+    /// The hardware address of who sends it.
+    pub sender_mac: Mac,
+    /// The protocol address of who sends it.
+    pub sender_ip: Ipv4Addr,
+    /// The hardware address of whom it is about.
+    pub target_mac: Mac,
+    /// The protocol address of whom it is about.
+    pub target_ip: Ipv4Addr,
+}
+
+impl Repr {
+    /// Reads `packet`; `None` unless it is well formed.
+    #[inline]
+    #[must_use]
+    pub fn parse(packet: &Packet<'_>) -> Option<Self> {
+        packet.is_well_formed().then(|| Self {
+            operation: packet.operation(),
+            sender_mac: packet.sender_mac(),
+            sender_ip: packet.sender_ip(),
+            target_mac: packet.target_mac(),
+            target_ip: packet.target_ip(),
+        })
+    }
+
+    /// Writes the packet into the first [`SIZE`] bytes of `out`.
+    ///
+    /// # Panics
+    /// If `out` is shorter.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let header = Header {
+            hardware_type: U16::new(HARDWARE_ETHERNET),
+            protocol_type: U16::new(EtherType::IPV4.0),
+            hardware_size: MAC_SIZE,
+            protocol_size: IP_SIZE,
+            operation: U16::new(self.operation.0),
+            sender_mac: self.sender_mac.0,
+            sender_ip: self.sender_ip.octets(),
+            target_mac: self.target_mac.0,
+            target_ip: self.target_ip.octets(),
+        };
+        put(&header, out);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! VLAN tags (IEEE 802.1Q clause 9.6).
+//!
+//! A tag is four bytes between the source address and the EtherType. Its first two, the TPID, take
+//! the place of the EtherType (0x8100, [`EtherType::VLAN`]), so an [`crate::ethernet::Frame`] has
+//! read them already. What is viewed here is what follows: the tag control information and the
+//! EtherType that was moved back.
+//!
+//! ```text
+//!   15  13  12  11        0
+//!  |  PCP |DEI |    VID    |  ethertype  | payload ...
+//!  |       TCI, 2 bytes    |   2 bytes   |
+//! ```
+
+use sluice_base::Priority;
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{EtherType, Truncated, put, split};
+
+/// The size of a tag in bytes.
+pub const TAG_SIZE: usize = 4;
+/// The VID of a tag that carries a priority and no VLAN (802.1Q table 9-2).
+pub const VID_NONE: u16 = 0;
+/// The highest VID; 0xfff itself is reserved (802.1Q table 9-2).
+pub const VID_MAX: u16 = 0xffe;
+
+const VID_MASK: u16 = 0x0fff;
+const DEI_BIT: u16 = 0x1000;
+const PCP_SHIFT: u16 = 13;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct Header {
+    tci: U16,
+    ethertype: U16,
+}
+
+const _: () = assert!(size_of::<Header>() == TAG_SIZE);
+
+/// A view of a tag from behind its TPID on.
+#[derive(Clone, Copy, Debug)]
+pub struct Tag<'a> {
+    header: &'a Header,
+    payload: &'a [u8],
+}
+
+impl<'a> Tag<'a> {
+    /// A view of `bytes`, the payload of an Ethernet frame whose EtherType is a TPID.
+    ///
+    /// # Errors
+    /// [`Truncated`] below [`TAG_SIZE`] bytes.
+    #[inline]
+    pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Truncated> {
+        let (header, payload) = split(bytes)?;
+        Ok(Self { header, payload })
+    }
+
+    /// The priority code point.
+    #[inline]
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        Priority::from_low_bits((self.header.tci.get() >> PCP_SHIFT) as u8)
+    }
+
+    /// The drop eligible indicator.
+    #[inline]
+    #[must_use]
+    pub fn drop_eligible(&self) -> bool {
+        self.header.tci.get() & DEI_BIT != 0
+    }
+
+    /// The VLAN identifier, 12 bits.
+    #[inline]
+    #[must_use]
+    pub fn vid(&self) -> u16 {
+        self.header.tci.get() & VID_MASK
+    }
+
+    /// What follows the tag; another tag if it is stacked.
+    #[inline]
+    #[must_use]
+    pub fn ethertype(&self) -> EtherType {
+        EtherType(self.header.ethertype.get())
+    }
+
+    /// What follows the EtherType.
+    #[inline]
+    #[must_use]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The tag as values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// The priority code point.
+    pub priority: Priority,
+    /// The drop eligible indicator.
+    pub drop_eligible: bool,
+    /// The VLAN identifier. Its low 12 bits are written.
+    pub vid: u16,
+    /// The type of what follows.
+    pub ethertype: EtherType,
+}
+
+impl Repr {
+    /// Reads `tag`.
+    #[inline]
+    #[must_use]
+    pub fn parse(tag: &Tag<'_>) -> Self {
+        Self {
+            priority: tag.priority(),
+            drop_eligible: tag.drop_eligible(),
+            vid: tag.vid(),
+            ethertype: tag.ethertype(),
+        }
+    }
+
+    /// Writes what follows the TPID into the first [`TAG_SIZE`] bytes of `out`.
+    ///
+    /// # Panics
+    /// If `out` is shorter.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let dei = if self.drop_eligible { DEI_BIT } else { 0 };
+        let tci = u16::from(self.priority.get()) << PCP_SHIFT | dei | self.vid & VID_MASK;
+        put(&Header { tci: U16::new(tci), ethertype: U16::new(self.ethertype.0) }, out);
+    }
+}
+
+#[cfg(test)]
+mod tests;
