@@ -1,1 +1,35 @@
-//! Placeholder, replaced in the next commit.
+//! Live attachments of a switch: where frames come from and go to on a real machine.
+//!
+//! There are four kinds, each a folder with the same file names: [`memory`] (two ports joined by a
+//! cable in this process), [`tap`] (a container's network card), [`l2`] (whole frames on a device)
+//! and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and their frames
+//! lie in slots of a [`Pool`]. [`neigh`] follows what the kernel knows about next hops, [`device`]
+//! asks it about devices.
+//!
+//! A port is driven by one thread and promises three things. It reads a frame only if somebody
+//! promised to take it (a window) and if there is a slot for it. It never drops a frame that it
+//! took: what the kernel does not take now stays staged and is counted by [`Port::pending`], and
+//! what the kernel refuses for good is counted by [`Port::lost`]. And it reads every counter of the
+//! kernel behind which a loss on its way could hide ([`Port::kernel_counters`]).
+//!
+//! This is the one crate that may use `unsafe`: a pool of memory that the kernel writes into,
+//! rings shared with the kernel, and system calls that no safe wrapper has.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod device;
+mod error;
+pub mod l2;
+pub mod memory;
+pub mod neigh;
+mod netlink;
+mod netns;
+mod pool;
+mod port;
+mod staging;
+mod sys;
+pub mod tap;
+pub mod udp;
+
+pub use error::OpenError;
+pub use pool::{Pool, PoolBuf, PoolConfig, SlotMut};
+pub use port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};

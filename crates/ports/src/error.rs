@@ -1,0 +1,112 @@
+//! Why a port cannot be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A port that cannot be opened, with the device's name and, where there is one, the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No device of that name in the namespace that was looked at.
+    #[error("device {device}: there is none of that name in {place}")]
+    NoSuchDevice {
+        /// The device.
+        device: String,
+        /// The network namespace.
+        place: String,
+    },
+    /// A device name that Linux does not take.
+    #[error("device {device:?}: a name has 1 to 15 bytes, no '/', no space and no zero byte")]
+    BadName {
+        /// The name.
+        device: String,
+    },
+    /// A system call about a device failed.
+    #[error("device {device}: cannot {what}: {source}{}", remedy(source))]
+    Device {
+        /// The device.
+        device: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A network namespace that cannot be entered.
+    #[error("network namespace {path}: cannot {what}: {source}{}", remedy(source))]
+    Netns {
+        /// The path of the namespace.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// An offload that would give this port frames that never were on a wire.
+    #[error(
+        "device {device}: {feature} is on and cannot be switched off; \
+         try `ethtool -K {device} {feature} off`, or take another device"
+    )]
+    Offload {
+        /// The device.
+        device: String,
+        /// The offload, in the words of ethtool.
+        feature: &'static str,
+    },
+    /// The frames of this MTU do not fit where they must go.
+    #[error("device {device}: an MTU of {mtu} needs {needed} bytes per frame, there are {there}")]
+    FrameSize {
+        /// The device.
+        device: String,
+        /// The MTU.
+        mtu: u32,
+        /// Bytes needed for one frame.
+        needed: usize,
+        /// Bytes there are.
+        there: usize,
+    },
+    /// The address of an underlay cannot be used.
+    #[error("udp {address}: cannot {what}: {source}{}", remedy(source))]
+    Address {
+        /// The address.
+        address: std::net::SocketAddrV4,
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Memory for frames could not be taken.
+    #[error("cannot take {bytes} bytes for {what}: {source}")]
+    Memory {
+        /// How many bytes.
+        bytes: usize,
+        /// What for.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// What to do about an error that has a usual cause.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; run as root, or with CAP_NET_ADMIN and CAP_NET_RAW",
+        Some(libc::EBUSY) => "; another program has it open",
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => "; it is not there, or went away",
+        Some(libc::EADDRINUSE) => {
+            "; another program, or a VXLAN device of the kernel, has the port"
+        }
+        Some(libc::EADDRNOTAVAIL) => "; give the address to a device first",
+        _ => "",
+    }
+}
+
+impl OpenError {
+    /// For `map_err` behind a system call about `device`.
+    pub(crate) fn device(
+        device: &str,
+        what: &'static str,
+    ) -> impl FnOnce(io::Error) -> Self + use<> {
+        let device = device.to_owned();
+        move |source| Self::Device { device, what, source }
+    }
+}

@@ -1,0 +1,1 @@
+//! The kernel and VXLAN that is not for it.

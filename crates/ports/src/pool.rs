@@ -1,0 +1,258 @@
+//! Memory for frames: one region of equal slots.
+//!
+//! A driver takes a slot, lets the kernel write a frame into it and turns it into a handle
+//! ([`PoolBuf`]), which travels through the switch and comes back by [`Pool::give_back`]. Slots are
+//! never copied and nothing is allocated after the start.
+//!
+//! A handle is a pointer without a lifetime, so that the switch can keep it. It stays valid because
+//! the region is unmapped only by a pool to which *every* slot came back; a pool that is dropped
+//! earlier leaves its region mapped for the rest of the process. A handle that is dropped instead
+//! of given back therefore costs a slot (visible in [`Pool::used`]), never soundness.
+//!
+//! ```text
+//!   slot:  | room in front, if the driver wants it | frame ............ | unused |
+//!          ^ slot * slot_size                      ^ start   size bytes
+//! ```
+#![allow(unsafe_code, reason = "the region is shared between handles; see above")]
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags};
+use sluice_base::Buf;
+
+use crate::error::OpenError;
+
+/// The size of a cache line; slots begin on one.
+const ALIGN: usize = 64;
+
+/// How a pool is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// How many frames it holds.
+    pub slots: u32,
+    /// The size of one slot, at most 65,535.
+    pub slot_size: u16,
+    /// Whether all of it is taken from the kernel at once, so that no frame ever waits for a page.
+    pub populate: bool,
+}
+
+impl PoolConfig {
+    /// What a frame may have beside its layer-3 packet: Ethernet, two tags, and slack.
+    pub const FRAME_OVERHEAD: usize = 64;
+
+    /// Slots for frames of a layer-3 MTU, and 2,048 bytes at least.
+    #[must_use]
+    pub fn for_mtu(slots: u32, mtu: u16) -> Self {
+        let wanted = (usize::from(mtu) + Self::FRAME_OVERHEAD).next_multiple_of(ALIGN).max(2048);
+        Self { slots, slot_size: u16::try_from(wanted).unwrap_or(0xffc0), populate: true }
+    }
+}
+
+/// The pool. It has one owner, who takes slots and gets them back.
+#[derive(Debug)]
+pub struct Pool {
+    base: NonNull<u8>,
+    region_size: usize,
+    slot_size: u16,
+    slots: u32,
+    free: Vec<u32>,
+    used_max: u32,
+}
+
+// SAFETY: the pool is the only one that hands out parts of its region, and each part goes to one
+// owner only; nothing about it is bound to a thread.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// Takes the memory.
+    ///
+    /// # Errors
+    /// [`OpenError::Memory`] if the kernel does not give it.
+    pub fn new(config: PoolConfig) -> Result<Self, OpenError> {
+        let slot_size = config.slot_size / ALIGN as u16 * ALIGN as u16;
+        assert!(slot_size > 0 && config.slots > 0, "a pool has slots, and they have a size");
+        let region_size = slot_size as usize * config.slots as usize;
+        let mut flags = MapFlags::PRIVATE;
+        flags.set(MapFlags::POPULATE, config.populate);
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                region_size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )
+        }
+        .map_err(|errno| OpenError::Memory {
+            bytes: region_size,
+            what: "the pool of frames",
+            source: io::Error::from(errno),
+        })?;
+        let base = NonNull::new(base.cast()).expect("a mapping is never at zero");
+        // The lowest slot lies on top, so that a pool that is little used stays in cache.
+        let free = (0..config.slots).rev().collect();
+        Ok(Self { base, region_size, slot_size, slots: config.slots, free, used_max: 0 })
+    }
+
+    /// Takes a slot; `None` if all are in use.
+    #[inline]
+    pub fn take(&mut self) -> Option<SlotMut> {
+        let slot = self.free.pop()?;
+        self.used_max = self.used_max.max(self.used());
+        // SAFETY: `slot` is below `slots`, so the result lies inside the region.
+        let start = unsafe { self.base.add(slot as usize * self.slot_size as usize) };
+        Some(SlotMut { start, slot, size: self.slot_size })
+    }
+
+    /// Takes a handle back.
+    ///
+    /// # Panics
+    /// If it is not of this pool.
+    #[inline]
+    pub fn give_back(&mut self, buf: PoolBuf) {
+        self.put(buf.slot, buf.start);
+    }
+
+    /// Takes a slot back that holds no frame.
+    ///
+    /// # Panics
+    /// If it is not of this pool.
+    #[inline]
+    pub fn cancel(&mut self, slot: SlotMut) {
+        self.put(slot.slot, slot.start);
+    }
+
+    fn put(&mut self, slot: u32, start: NonNull<u8>) {
+        let offset = (start.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
+        let here = offset / self.slot_size as usize == slot as usize && slot < self.slots;
+        assert!(here, "a handle of another pool was given back");
+        assert!(self.free.len() < self.slots as usize, "more handles came back than were taken");
+        self.free.push(slot);
+    }
+
+    /// How many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// The size of a slot.
+    #[must_use]
+    pub fn slot_size(&self) -> u16 {
+        self.slot_size
+    }
+
+    /// How many slots are free.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        u32::try_from(self.free.len()).expect("at most `slots`")
+    }
+
+    /// How many slots are in use: handles in the switch, in drivers, or lost.
+    #[must_use]
+    pub fn used(&self) -> u32 {
+        self.slots - self.free()
+    }
+
+    /// The most slots ever in use.
+    #[must_use]
+    pub fn used_max(&self) -> u32 {
+        self.used_max
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.used() > 0 {
+            return; // Somebody still has a pointer into it.
+        }
+        // SAFETY: the region is ours, and every pointer into it was given back.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.region_size) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// A slot to be written. It goes back as a handle, by [`Self::freeze`], or by [`Pool::cancel`].
+#[derive(Debug)]
+#[must_use = "a slot that is dropped is lost to its pool"]
+pub struct SlotMut {
+    start: NonNull<u8>,
+    slot: u32,
+    size: u16,
+}
+
+// SAFETY: a slot has one owner, and only it can reach the memory.
+unsafe impl Send for SlotMut {}
+
+impl SlotMut {
+    /// All bytes of the slot. What stands in them is left over from earlier frames.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the slot lies in a region that is mapped while the slot is out, its memory was
+        // initialised (to zero) by the kernel, and this is its only owner.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.size.into()) }
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size.into()
+    }
+
+    /// Makes a handle of the frame that was written at `offset`.
+    ///
+    /// # Panics
+    /// If the frame does not lie in the slot.
+    #[inline]
+    pub fn freeze(self, offset: usize, size: usize) -> PoolBuf {
+        let end = offset.checked_add(size).expect("a frame is smaller than memory");
+        assert!(offset < self.size() && end <= self.size(), "the frame lies in the slot");
+        #[expect(clippy::cast_possible_truncation, reason = "not above `self.size`, a u16")]
+        let size = size as u16;
+        // SAFETY: `offset` is below the slot's size, asserted just before.
+        let start = unsafe { self.start.add(offset) };
+        PoolBuf { start, slot: self.slot, size }
+    }
+}
+
+/// A frame in a slot. It has one owner; it must be given back to its pool.
+#[derive(Debug)]
+#[must_use = "a handle that is dropped is lost to its pool"]
+pub struct PoolBuf {
+    start: NonNull<u8>,
+    slot: u32,
+    size: u16,
+}
+
+const _: () = assert!(size_of::<PoolBuf>() <= 16 && size_of::<Option<PoolBuf>>() <= 16);
+
+// SAFETY: a handle has one owner, and only reads.
+unsafe impl Send for PoolBuf {}
+
+impl PoolBuf {
+    /// The whole frame, for drivers.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: as for `SlotMut::bytes_mut`; `freeze` checked that the frame lies in the slot,
+        // and nobody writes to a frozen slot before its handle came back.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.size.into()) }
+    }
+}
+
+impl Buf for PoolBuf {
+    #[inline]
+    fn head(&self) -> &[u8] {
+        let bytes = self.bytes();
+        &bytes[..bytes.len().min(Self::HEAD_SIZE_MAX)]
+    }
+
+    #[inline]
+    fn size(&self) -> u32 {
+        self.size.into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

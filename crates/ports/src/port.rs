@@ -1,0 +1,204 @@
+//! What every live port can do.
+//!
+//! ```text
+//!             window             batch of handles             frames
+//!   switch ───────────▶ read() ──────────────────▶ switch ─────────────▶ offer() ─▶ flush()
+//!                         │                           │                    │           │
+//!                    slot of the pool            reclaim()           All: taken     EAGAIN:
+//!                    taken first                 give_back()         No: stays      stays staged
+//! ```
+//!
+//! Waiting is edge-triggered. After [`Port::read`] said `more: false`, the kernel had nothing, and
+//! the next frame makes a new edge on a descriptor of [`Port::poll_fds`]; as long as it says `more:
+//! true` the loop must come again by itself, for no edge may follow. In the other direction, frames
+//! that stay staged make [`Port::wants_write`] true until the kernel can take more (an edge), or
+//! give a time in [`Port::retry_after`] if the kernel will not tell.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use sluice_base::{Batch, Nanos};
+use sluice_switch::{Sink, Window};
+
+use crate::pool::{Pool, PoolBuf};
+
+/// A descriptor to wait on, edge-triggered.
+#[derive(Clone, Copy, Debug)]
+pub struct PollFd<'a> {
+    /// The descriptor.
+    pub fd: BorrowedFd<'a>,
+    /// Readable means that [`Port::read`] may find frames.
+    pub read: bool,
+    /// Writable means that [`Port::flush`] and `offer` may find room.
+    pub write: bool,
+}
+
+/// What one [`Port::read`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// How many frames it put into the batch.
+    pub frames: usize,
+    /// Whether there may be more. Only false after the kernel said that there is nothing.
+    pub more: bool,
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes of those frames.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// Counts one more frame.
+    pub fn add(&mut self, bytes: usize) {
+        self.frames += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// Counts one frame less.
+    pub(crate) fn remove(&mut self, bytes: usize) {
+        self.frames -= 1;
+        self.bytes -= bytes as u64;
+    }
+}
+
+/// Frames that were taken by `offer` and then refused by the kernel for good, by the error it gave
+/// (such as `EMSGSIZE`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    by_errno: BTreeMap<i32, Amount>,
+}
+
+impl Losses {
+    /// Counts one frame under the error that the kernel gave.
+    pub(crate) fn count(&mut self, errno: i32, bytes: usize) {
+        self.by_errno.entry(errno).or_default().add(bytes);
+    }
+
+    /// All of them together.
+    #[must_use]
+    pub fn total(&self) -> Amount {
+        self.by_errno.values().fold(Amount::default(), |sum, one| Amount {
+            frames: sum.frames + one.frames,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+
+    /// Each error number with its frames.
+    pub fn iter(&self) -> impl Iterator<Item = (i32, Amount)> + '_ {
+        self.by_errno.iter().map(|(&errno, &amount)| (errno, amount))
+    }
+}
+
+/// Counters by name. Every one counts frames that were lost outside the switch, since the port was
+/// opened.
+pub type Counters = BTreeMap<&'static str, u64>;
+
+/// The queue in front of [`Port::read`], which the kernel (or the peer) fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// How many frames it can hold; of the largest size, if it is limited in bytes.
+    pub capacity_frames: u64,
+    /// The most frames ever seen waiting; `None` where nobody can look.
+    pub waiting_frames_max: Option<u64>,
+}
+
+/// Whether a port keeps the promise of no loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lossless {
+    /// It does.
+    Yes,
+    /// It does only if something else is so.
+    No {
+        /// What it needs.
+        needs: &'static str,
+    },
+}
+
+impl fmt::Display for Lossless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Yes => f.write_str("yes"),
+            Self::No { needs } => write!(f, "no, needs {needs}"),
+        }
+    }
+}
+
+/// A live port. See the module's page for the order of the calls.
+pub trait Port: Sink<PoolBuf> + Send {
+    /// The kind, as written in a configuration: `memory`, `tap`, `udp` or `l2`.
+    fn kind(&self) -> &'static str;
+
+    /// The descriptors to wait on.
+    fn poll_fds(&self) -> Vec<PollFd<'_>>;
+
+    /// Reads at most `min(window.frames, limit)` frames into `batch`, in the order in which they
+    /// came, and stops when they reach `window.bytes` (the last one may exceed it). It reads no
+    /// frame that it could not hand over: without a free slot in `pool` or room in `batch` it
+    /// reads nothing and says `more`.
+    ///
+    /// # Errors
+    /// What the kernel said, when the device or its namespace is gone. Frames that were read
+    /// before are in `batch`.
+    fn read(
+        &mut self,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<PoolBuf>,
+    ) -> io::Result<Read>;
+
+    /// Hands staged frames to the kernel, as many as it takes.
+    ///
+    /// # Errors
+    /// What the kernel said, when the device is gone. A kernel that has no room is no error.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Whether the kernel had no room, so that a writable descriptor means "go on".
+    fn wants_write(&self) -> bool;
+
+    /// The time after which to `flush` again, although no descriptor will tell.
+    fn retry_after(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Frames that were taken by `offer` and not yet by the kernel.
+    fn pending(&self) -> Amount;
+
+    /// Frames that were taken by `offer` and then refused by the kernel for good.
+    fn lost(&self) -> &Losses;
+
+    /// Counters of the kernel, and of this driver, behind which a loss on the way of this port's
+    /// frames could hide, counted from when it was opened.
+    ///
+    /// # Errors
+    /// What the kernel said, when it cannot be asked.
+    fn kernel_counters(&self) -> io::Result<Counters>;
+
+    /// The queue in front of [`Self::read`].
+    fn ring(&self) -> Ring;
+
+    /// Whether nothing is lost between the sender behind this port and the switch.
+    fn lossless(&self) -> Lossless;
+
+    /// The largest layer-3 packet it carries.
+    fn mtu(&self) -> u16;
+
+    /// Undoes what opening did to the device, and closes every descriptor: afterwards nothing is
+    /// read or taken. Dropping a port does the same.
+    ///
+    /// # Errors
+    /// What the kernel said. The port is closed all the same.
+    fn close(&mut self) -> io::Result<()>;
+}
+
+impl Sink<PoolBuf> for Box<dyn Port> {
+    fn offer(&mut self, frame: &sluice_switch::Egress<'_, PoolBuf>) -> sluice_switch::Taken {
+        (**self).offer(frame)
+    }
+}

@@ -1,0 +1,119 @@
+//! Frames that were taken from the switch and that the kernel has not taken yet.
+//!
+//! A bounded ring of copies: header and payload are gathered here, so that the switch's handle is
+//! free as soon as `offer` returns. What the kernel does not take stays at the front, in order.
+
+use sluice_base::Buf as _;
+use sluice_switch::Egress;
+
+use crate::pool::PoolBuf;
+use crate::port::Amount;
+
+/// How many frames are staged before the kernel must take some.
+pub(crate) const STAGED_FRAMES_MAX: usize = 32;
+
+/// The ring of copies.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    bytes: Box<[u8]>,
+    sizes: [usize; STAGED_FRAMES_MAX],
+    frame_size_max: usize,
+    first: usize,
+    amount: Amount,
+}
+
+/// Why a frame is not staged.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotStaged {
+    /// There is no room; try again after a flush.
+    Full,
+    /// It is larger than any frame that this port can send.
+    TooLarge,
+}
+
+impl Staging {
+    pub(crate) fn new(frame_size_max: usize) -> Self {
+        Self {
+            bytes: vec![0; frame_size_max * STAGED_FRAMES_MAX].into_boxed_slice(),
+            sizes: [0; STAGED_FRAMES_MAX],
+            frame_size_max,
+            first: 0,
+            amount: Amount::default(),
+        }
+    }
+
+    /// Copies `frame` from byte `skip` of its header on.
+    pub(crate) fn push(
+        &mut self,
+        frame: &Egress<'_, PoolBuf>,
+        skip: usize,
+    ) -> Result<(), NotStaged> {
+        if self.len() == STAGED_FRAMES_MAX {
+            return Err(NotStaged::Full);
+        }
+        let header = &frame.header[skip..];
+        let payload = payload(frame);
+        let size = header.len() + payload.len();
+        if size > self.frame_size_max {
+            return Err(NotStaged::TooLarge);
+        }
+        let index = (self.first + self.len()) % STAGED_FRAMES_MAX;
+        let slot = &mut self.bytes[index * self.frame_size_max..][..size];
+        let (front, back) = slot.split_at_mut(header.len());
+        front.copy_from_slice(header);
+        back.copy_from_slice(payload);
+        self.sizes[index] = size;
+        self.amount.add(size);
+        Ok(())
+    }
+
+    /// How many frames are staged.
+    pub(crate) fn len(&self) -> usize {
+        usize::try_from(self.amount.frames).expect("at most STAGED_FRAMES_MAX")
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.amount.frames == 0
+    }
+
+    pub(crate) fn amount(&self) -> Amount {
+        self.amount
+    }
+
+    /// The place of the `nth` frame from the front, stable while it is staged.
+    pub(crate) fn place(&self, nth: usize) -> usize {
+        debug_assert!(nth < self.len());
+        (self.first + nth) % STAGED_FRAMES_MAX
+    }
+
+    /// The bytes of the `nth` frame from the front.
+    pub(crate) fn get(&self, nth: usize) -> &[u8] {
+        let place = self.place(nth);
+        &self.bytes[place * self.frame_size_max..][..self.sizes[place]]
+    }
+
+    /// Takes the first frame away and returns its size.
+    pub(crate) fn pop(&mut self) -> usize {
+        assert!(!self.is_empty(), "only staged frames are taken away");
+        let size = self.sizes[self.first];
+        self.first = (self.first + 1) % STAGED_FRAMES_MAX;
+        self.amount.remove(size);
+        size
+    }
+
+    /// Takes everything away.
+    pub(crate) fn clear(&mut self) {
+        self.amount = Amount::default();
+    }
+}
+
+/// What follows the header of `frame`.
+pub(crate) fn payload<'a>(frame: &Egress<'a, PoolBuf>) -> &'a [u8] {
+    frame.buf.map_or(&[], |buf| {
+        debug_assert!(u32::from(frame.strip) <= buf.size());
+        buf.bytes().get(frame.strip.into()..).unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

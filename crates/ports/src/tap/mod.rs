@@ -1,0 +1,27 @@
+//! A container's network card: a TAP device in the container's network namespace.
+//!
+//! The device itself is the container's card; this port is its other end. What the container sends
+//! waits in the device's ring (`txqueuelen` frames) until the port reads it; what the port writes
+//! runs up the container's stack at once, to the socket, and so is never held by the kernel.
+//!
+//! ```text
+//!   socket ─▶ stack ─▶ [ ring: txqueuelen frames ] ─▶ read()  ─▶ switch
+//!   socket ◀─ stack ◀───────────────────────────────  write() ◀─ switch
+//! ```
+//!
+//! What it cannot do: push back. A full ring drops, silently, and neither a queueing discipline nor
+//! the size of the socket's send buffer changes that (the row `device.tx_dropped` counts it). So
+//! the ring must hold whatever its senders may have in flight: TCP's windows do limit that, a
+//! sender of UDP does not. The port keeps the ring large (20,000 frames by default) and says in
+//! [`crate::Port::lossless`] what it needs.
+//!
+//! Offloads are off (no `vnet_hdr`): every frame is one frame on the wire with finished checksums.
+//! One read takes one frame, straight into a slot, and one write sends one, gathered from header
+//! and slot; so nothing is ever staged.
+
+mod driver;
+mod rings;
+#[cfg(test)]
+mod tests;
+
+pub use driver::{TapConfig, TapPort};

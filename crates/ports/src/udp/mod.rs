@@ -1,0 +1,27 @@
+//! The underlay by kernel sockets: VXLAN over any IP network.
+//!
+//! The switch speaks in whole frames, so this port puts on in front of each received datagram the
+//! Ethernet, IPv4 and UDP headers that the kernel took off (with the sender's address, the port's
+//! own MAC as destination, and the DSCP and ECN bits as received), and takes the same 42 bytes off
+//! what it sends. The core cannot tell it from an `l2` port.
+//!
+//! ```text
+//!   slot:      | Ethernet 14 | IPv4 20 | UDP 8 | VXLAN 8 | inner frame ...
+//!   received:  '── written by the port ───────' '── recvmmsg ─────────────
+//!   sent:      '── address, TOS, source port ─' '── sendmmsg ─────────────
+//! ```
+//!
+//! The source port of the outer UDP header carries the flow's entropy. A socket has one port, so a
+//! few sockets stand for all: the port of the header chooses one. A flow therefore always leaves by
+//! one socket, in order.
+//!
+//! What it cannot do: send or see PFC frames. A receive buffer that is full drops
+//! (`socket.drops`), and so does the kernel while it resolves a neighbour
+//! (`neigh.unresolved_discards`); see [`crate::Port::lossless`].
+
+mod driver;
+mod rings;
+#[cfg(test)]
+mod tests;
+
+pub use driver::{UdpConfig, UdpPort, VXLAN_PORT};
