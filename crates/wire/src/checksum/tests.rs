@@ -1,1 +1,51 @@
+use std::vec::Vec;
 
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn the_example_of_rfc_1071_section_3() {
+    let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+    assert_eq!(internet(&bytes), !0xddf2);
+}
+
+#[test]
+fn the_example_of_rfc_1624_section_4() {
+    assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+}
+
+#[test]
+fn an_odd_last_byte_is_the_high_half_of_a_word() {
+    assert_eq!(internet(&[0x12, 0x34, 0x56]), internet(&[0x12, 0x34, 0x56, 0x00]));
+    assert_eq!(internet(&[]), 0xffff);
+    assert_eq!(internet(&[0xff, 0xff]), 0x0000);
+}
+
+/// The definition: add word by word, the carry at once.
+fn slow(bytes: &[u8]) -> u16 {
+    let sum = bytes.chunks(2).fold(0u16, |sum, word| {
+        let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]);
+        let (sum, carry) = sum.overflowing_add(word);
+        sum + u16::from(carry)
+    });
+    !sum
+}
+
+proptest! {
+    #[test]
+    fn the_sum_is_the_definitions(bytes: Vec<u8>) {
+        prop_assert_eq!(internet(&bytes), slow(&bytes));
+    }
+
+    #[test]
+    fn an_update_is_as_good_as_a_new_sum(mut bytes: [u8; 20], at in 0usize..10, new: u16) {
+        // The checksum field is zero while summing; another word changes.
+        let at = at * 2;
+        let old = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let updated = update(internet(&bytes), old, new);
+        bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
+        let whole: Vec<u8> = bytes.iter().copied().chain(updated.to_be_bytes()).collect();
+        prop_assert_eq!(internet(&whole), 0);
+    }
+}
