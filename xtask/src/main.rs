@@ -1,2 +1,58 @@
-//! Chores.
-fn main() {}
+//! Checks and chores of the workspace, run as `cargo xtask COMMAND`.
+//!
+//! Each command is one module; none of them changes a file of the work tree.
+
+mod planted;
+mod results;
+mod rust_source;
+mod tidy;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Checks and chores of the workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check crate edges, sizes, no_std, unsafe, banned words and links
+    Tidy,
+    /// Check result files against the results format
+    Results {
+        /// The result.json files to check
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Check the checkers: apply each planted fault to a scratch copy and require that it is caught
+    Planted {
+        /// Only the faults whose name contains this
+        #[arg(long, value_name = "NAME")]
+        only: Option<String>,
+        /// Say which faults there are and run nothing
+        #[arg(long)]
+        list: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Tidy => tidy::run(),
+        Command::Results { files } => results::run(&files),
+        Command::Planted { only, list } => planted::run(only.as_deref(), list),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

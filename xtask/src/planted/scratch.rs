@@ -1,0 +1,165 @@
+//! The scratch copy of the work tree, and what is run in it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::workspace;
+
+/// How long one command may take. A fault that makes a test hang is not caught by it.
+const TIME_MAX: Duration = Duration::from_secs(600);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A copy of the work tree with a build folder and logs of its own.
+pub(super) struct Scratch {
+    tree: PathBuf,
+    build: PathBuf,
+    logs: PathBuf,
+}
+
+/// How a command ended.
+pub(super) struct Ended {
+    pub(super) success: bool,
+    pub(super) timed_out: bool,
+    /// Everything it printed.
+    pub(super) output: String,
+}
+
+impl Scratch {
+    /// Lies in `planted` of the target folder.
+    pub(super) fn new(target: &Path) -> Result<Self> {
+        let home = target.join("planted");
+        let scratch =
+            Self { tree: home.join("tree"), build: home.join("target"), logs: home.join("logs") };
+        fs::create_dir_all(&scratch.tree)?;
+        fs::create_dir_all(&scratch.logs)?;
+        Ok(scratch)
+    }
+
+    /// Makes the copy equal to the work tree. A file that is equal already is not written, so that
+    /// it is not built again.
+    pub(super) fn restore(&self) -> Result<()> {
+        let files = workspace::files()?;
+        mirror(workspace::root(), &self.tree, &files)
+    }
+
+    /// Applies a patch of the work tree to the copy, whole or not at all.
+    pub(super) fn apply(&self, patch: &Path) -> Result<()> {
+        let mut git = Command::new("git");
+        // Without a repository around it, git takes the paths of the patch as below the copy.
+        git.current_dir(&self.tree).env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap());
+        git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
+        git.args(["apply", "--whitespace=nowarn"]).arg(workspace::root().join(patch));
+        workspace::output(&mut git).map(|_| ())
+    }
+
+    /// Compiles what `test` would run.
+    pub(super) fn compile(&self, test: &[String], log: &str) -> Result<Ended> {
+        let own = test.iter().position(|word| word == "--").unwrap_or(test.len());
+        let mut words = test[..own].to_vec();
+        words.insert(2, "--no-run".to_owned());
+        self.run(&words, log)
+    }
+
+    /// Runs `test`.
+    pub(super) fn test(&self, test: &[String], log: &str) -> Result<Ended> {
+        self.run(test, log)
+    }
+
+    /// Where the output of the command called `name` is kept.
+    pub(super) fn log(&self, name: &str) -> PathBuf {
+        self.logs.join(format!("{name}.log"))
+    }
+
+    fn run(&self, words: &[String], log: &str) -> Result<Ended> {
+        let log = self.log(log);
+        let file = File::create(&log).with_context(|| format!("cannot write {log:?}"))?;
+        let mut command = workspace::cargo();
+        command.current_dir(&self.tree).args(&words[1..]).env("CARGO_TARGET_DIR", &self.build);
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&*name);
+            }
+        }
+        command.stdin(std::process::Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let mut child = command.process_group(0).spawn().context("cannot start cargo")?;
+        let status = wait(&mut child)?;
+        let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        Ok(Ended {
+            success: status.is_some_and(|status| status.success()),
+            timed_out: status.is_none(),
+            output,
+        })
+    }
+}
+
+/// Waits for the child; ends it and all it started when the time is over.
+fn wait(child: &mut Child) -> Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    while begin.elapsed() < TIME_MAX {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    let group = format!("-{}", child.id());
+    Command::new("kill").args(["-KILL", "--", &group]).status().context("cannot start kill")?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// Copies `files` from one folder to the other where they differ, and removes what else is there.
+fn mirror(from: &Path, to: &Path, files: &[PathBuf]) -> Result<()> {
+    let wanted: BTreeSet<&Path> = files.iter().map(PathBuf::as_path).collect();
+    for file in &wanted {
+        let (source, copy) = (from.join(file), to.join(file));
+        if let Some(folder) = copy.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        copy_if_different(&source, &copy).with_context(|| format!("cannot copy {source:?}"))?;
+    }
+    remove_others(to, Path::new(""), &wanted)
+}
+
+/// A link is copied as the file it leads to.
+fn copy_if_different(source: &Path, copy: &Path) -> Result<()> {
+    let content = fs::read(source)?;
+    if fs::read(copy).ok().as_ref() != Some(&content) {
+        fs::write(copy, content)?;
+    }
+    let mode = fs::metadata(source)?.permissions().mode();
+    if fs::metadata(copy)?.permissions().mode() != mode {
+        fs::set_permissions(copy, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
+fn remove_others(root: &Path, folder: &Path, wanted: &BTreeSet<&Path>) -> Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let path = folder.join(entry.file_name());
+        let is_folder = entry.file_type()?.is_dir();
+        // Cargo may write the lock file when the work tree has none.
+        if wanted.contains(path.as_path()) || path == Path::new("Cargo.lock") {
+            continue;
+        }
+        if !is_folder {
+            fs::remove_file(entry.path())?;
+        } else if wanted.iter().any(|file| file.starts_with(&path)) {
+            remove_others(root, &path, wanted)?;
+        } else {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Every measure that a result file may hold: its unit and the settings without which its values
+//! mean nothing. It is the design's table of results, in the same order.
+
+/// One line of the table.
+pub(super) struct Measure {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    /// Keys that the row's context must have; it may have more.
+    pub(super) context: &'static [&'static str],
+}
+
+const SWITCH: &[&str] = &["ports", "macs", "frame_bytes", "policy"];
+const PA: &[&str] = &[
+    "variant",
+    "policy",
+    "tcp",
+    "profile",
+    "rto_min_ms",
+    "background",
+    "size_packets",
+    "queries",
+    "mean",
+    "p50",
+    "p95",
+    "drops_congestion",
+    "drops",
+    "audit_closed",
+];
+const PA_GAIN: &[&str] = &[
+    "variant",
+    "policy",
+    "tcp",
+    "profile",
+    "rto_min_ms",
+    "background",
+    "size_packets",
+    "queries",
+    "mean",
+    "p50",
+    "p95",
+    "drops_congestion",
+    "drops",
+    "audit_closed",
+    "ci95_low",
+    "ci95_high",
+];
+const PATH: &[&str] = &["frame_bytes", "direction", "touch", "lost"];
+const LOAD: &[&str] = &["frame_bytes", "lost", "offered"];
+const FABRIC_TIME: &[&str] = &["percentile", "hosts", "entries"];
+const FABRIC_RATE: &[&str] = &["peers", "entries"];
+const VS_EXTEND: &[&str] = &["frame_bytes", "mode", "vms", "vm", "core", "published"];
+
+const fn measure(
+    name: &'static str,
+    unit: &'static str,
+    context: &'static [&'static str],
+) -> Measure {
+    Measure { name, unit, context }
+}
+
+const MEASURES: &[Measure] = &[
+    // switch.json
+    measure("switch.forward", "frames/s", SWITCH),
+    measure("switch.instructions", "instructions/frame", SWITCH),
+    // result.json of a lab run
+    measure("pa.fct", "ns", PA),
+    measure("pa.gain", "ratio", PA_GAIN),
+    measure("loss.at", "frames", &["switch", "offered_mbps", "place"]),
+    // dataplane.json
+    measure("vm_to_vm", "frames/s", PATH),
+    measure("vxlan_encap", "frames/s", PATH),
+    measure("vxlan_decap", "frames/s", PATH),
+    measure("overload", "frames/s", LOAD),
+    measure("asleep", "frames/s", LOAD),
+    measure("victim", "frames/s", LOAD),
+    measure("busy_time", "cycles/frame", &["frame_bytes"]),
+    measure("latency", "ns", &["frame_bytes", "offered", "percentile"]),
+    measure("idle_cpu", "cores", &["ports"]),
+    measure("tcp_stream", "bit/s", &["port_kind", "mtu", "offload"]),
+    // fabric.json
+    measure("mac_visible", "s", FABRIC_TIME),
+    measure("mac_moved", "s", FABRIC_TIME),
+    measure("commit", "s", FABRIC_TIME),
+    measure("resync", "s", FABRIC_TIME),
+    measure("hung_detected", "s", FABRIC_TIME),
+    measure("bulk_vports", "1/s", FABRIC_RATE),
+    measure("learn", "1/s", FABRIC_RATE),
+    measure("punts", "1/s", FABRIC_RATE),
+    measure("chip_install", "1/s", FABRIC_RATE),
+    // sim.json
+    measure("hops_rate", "1/s", &["workload", "pfc", "overlay", "hosts"]),
+    // result.json of the experiment vs-extend
+    measure("throughput", "bit/s", VS_EXTEND),
+    measure("loss", "ratio", VS_EXTEND),
+    measure("softirq", "count", VS_EXTEND),
+];
+
+/// The line of a measure.
+pub(super) fn find(name: &str) -> Option<&'static Measure> {
+    MEASURES.iter().find(|measure| measure.name == name)
+}
+
+#[cfg(test)]
+pub(super) fn all() -> &'static [Measure] {
+    MEASURES
+}

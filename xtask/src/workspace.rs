@@ -1,0 +1,80 @@
+//! Where the workspace is, which files belong to it, and what cargo knows about it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The folder of the root manifest.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// The cargo that runs us, so that a toolchain override holds for what we start too.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command and gives what it printed, or an error with what it complained about.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?} failed ({}):\n{}", output.status, stderr.trim_end());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
+}
+
+/// The files of the work tree, relative to the root: tracked ones and new ones that are not
+/// ignored, sorted. Files that were deleted but are still tracked are left out.
+pub(crate) fn files() -> Result<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let mut files: Vec<PathBuf> = output(&mut git)?
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(PathBuf::from)
+        .filter(|path| root().join(path).symlink_metadata().is_ok())
+        .collect();
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// The text of a file of the work tree.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path:?}"))
+}
+
+/// What `cargo metadata --no-deps` says, as far as we use it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) target_directory: PathBuf,
+}
+
+/// A member of the workspace.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) dependencies: Vec<Dependency>,
+}
+
+/// One entry of a `[dependencies]` table.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// `None` for a normal one, else `dev` or `build`.
+    pub(crate) kind: Option<String>,
+    /// Only path dependencies have one.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Asks cargo.
+pub(crate) fn metadata() -> Result<Metadata> {
+    let text = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    serde_json::from_str(&text).context("cargo metadata printed something unexpected")
+}
