@@ -111,6 +111,8 @@ pub struct PauseConfig {
     pub xon: ByteCount,
     /// The rate of the link, which gives the pause quantum its length (512 bit times).
     pub link: BitRate,
+    /// The source address of the pause frames: the MAC of this end of the link.
+    pub source: Mac,
 }
 
 /// A token bucket in bytes on the wire.
@@ -239,13 +241,13 @@ pub enum ConfigError {
         /// The least number of bytes.
         bytes_min: ByteCount,
     },
-    /// PFC thresholds that cannot work: XON must be below XOFF and XOFF below the limit.
+    /// PFC thresholds that cannot work: XON must be below XOFF and XOFF below the limit, and the
+    /// port must have one queue.
     Thresholds {
         /// The port.
         port: PortId,
     },
-    /// PFC for a priority, and a switch that drops that priority at a full output: the pause would
-    /// come after the loss. (This is policy `LZ`; it is allowed, and reported.)
+    /// Two networks with one VNI.
     VniTwice {
         /// The VNI that two networks have.
         vni: Vni,

@@ -1,8 +1,65 @@
-//! Placeholder of the core; the surface types are final.
+//! The data plane of Sluice as a pure state machine: the same code in a live host and in a
+//! simulated one.
+//!
+//! **Aim.** A frame is never dropped because a queue is full (on a lossless priority). The switch
+//! promises room *before* a frame is read ([`Switch::window`]); a driver that reads no more than
+//! that cannot cause a loss. A frame that waits is a handle in a queue by (source, lane, priority);
+//! the frame itself still lies where its sender put it. When the output takes it
+//! ([`Switch::transmit`]) the handle goes back ([`Switch::reclaim`]) and the window opens again:
+//! that is how pressure travels from a receiver to a sender.
+//!
+//! **Not its aim.** It copies nothing, reads no clock, opens no socket, learns no address and
+//! allocates nothing after [`Switch::new`].
+//!
+//! ```text
+//!  window ─> driver reads ─> receive ─> classify ─> chip ─> queue (source, lane, priority)
+//!     ^                                    │ miss                     │ scheduler
+//!     │                                    └─> unresolved ── Install ─┤
+//!     └── reclaim <── ended <──────────────────────────── transmit ───┘
+//! ```
+//!
+//! A frame leaves in one of four ways: a driver takes it, it is dropped under a [`DropReason`], it
+//! is consumed (flow control), or its port is detached. [`Switch::audit`] checks that these add up.
+//!
+//! [`DropReason`]: sluice_base::DropReason
 #![no_std]
 #![forbid(unsafe_code)]
+
 extern crate alloc;
+
+mod account;
+mod audit;
+mod classify;
 mod config;
+mod detach;
+mod inspect;
+mod mac_table;
+mod pause;
+mod place;
+mod queues;
+mod receive;
+mod replicate;
+mod shaper;
+mod slots;
+mod spill;
 mod surface;
-pub use config::*;
-pub use surface::*;
+mod switch;
+mod transmit;
+mod tunnel;
+mod unresolved;
+mod validate;
+
+pub use audit::{Audit, AuditRow, Balance};
+pub use config::{
+    ChipConfig, ClassConfig, ConfigError, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
+    PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+};
+pub use inspect::{Counter, Marks, PauseState, TunnelCounters};
+pub use surface::{
+    Command, CommandError, Destination, Detached, Egress, Head, LaneKind, Notice, QueueState, Sink,
+    Taken, Target, Window,
+};
+pub use switch::Switch;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! The audit: per (input, priority) at which a frame was classified, in frames and in bytes,
+//!
+//! `received + injected + copied = delivered + consumed + resident + dropped`
+//!
+//! Everything but `resident` is a counter. `resident` is counted by walking every queue and list,
+//! so that a frame that was lost, or is in two places, shows.
+
+use alloc::vec::Vec;
+
+use sluice_base::{DropClass, DropReason, InputId, Priority};
+
+use crate::inspect::Counter;
+use crate::slots::List;
+use crate::switch::Switch;
+
+/// All rows that are not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audit {
+    /// The rows.
+    pub rows: Vec<AuditRow>,
+}
+
+/// One (input, priority).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditRow {
+    /// The input; the control input for what control made.
+    pub input: InputId,
+    /// The priority.
+    pub priority: Priority,
+    /// The terms in frames.
+    pub frames: Balance,
+    /// The terms in bytes, as received.
+    pub bytes: Balance,
+}
+
+/// The terms of the audit in one unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Came in.
+    pub received: u64,
+    /// Made by control, or by flow control.
+    pub injected: u64,
+    /// Extra frames of replication.
+    pub copied: u64,
+    /// Taken by an output driver.
+    pub delivered: u64,
+    /// Flow control frames that the switch obeyed.
+    pub consumed: u64,
+    /// In the switch.
+    pub resident: u64,
+    /// Dropped, over all reasons.
+    pub dropped: u64,
+    /// Dropped for congestion.
+    pub dropped_congestion: u64,
+}
+
+impl Balance {
+    /// Whether the two sides are equal.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.received + self.injected + self.copied
+            == self.delivered + self.consumed + self.resident + self.dropped
+    }
+}
+
+impl Audit {
+    /// Whether every row closes, in frames and in bytes.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.rows.iter().all(|row| row.frames.is_closed() && row.bytes.is_closed())
+    }
+
+    /// The sum of a term over all rows.
+    pub fn total(&self, term: impl Fn(&AuditRow) -> u64) -> u64 {
+        self.rows.iter().map(term).sum()
+    }
+}
+
+impl<B> Switch<B> {
+    /// Walks the switch and balances its books. Allocates; not for the data path.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        let mut resident = alloc::vec![Counter::default(); self.inputs.len() * Priority::COUNT];
+        let mut count = |list: List| {
+            for index in self.slots.walk(list) {
+                let slot = self.slots.get(index);
+                let row = usize::from(slot.input) * Priority::COUNT + usize::from(slot.priority);
+                resident[row].add(slot.bytes);
+            }
+        };
+        for leaf in self.queues.leaves() {
+            count(self.queues.get(leaf).list);
+        }
+        for input in &self.inputs {
+            count(input.awaiting);
+            count(input.deferred);
+        }
+        let mut rows = Vec::new();
+        for (at, resident) in resident.into_iter().enumerate() {
+            let row = self.audit_row(at, resident);
+            if row.frames != Balance::default() {
+                rows.push(row);
+            }
+        }
+        Audit { rows }
+    }
+
+    fn audit_row(&self, at: usize, resident: Counter) -> AuditRow {
+        let (input, priority) = (at / Priority::COUNT, at % Priority::COUNT);
+        let c = &self.inputs[input].counters[priority];
+        let (mut dropped, mut congestion) = (Counter::default(), Counter::default());
+        for reason in DropReason::ALL {
+            let counter = self.drops[at][reason.index()];
+            dropped.add_all(counter);
+            if reason.class() == DropClass::Congestion {
+                congestion.add_all(counter);
+            }
+        }
+        let balance = |unit: fn(Counter) -> u64| Balance {
+            received: unit(c.received),
+            injected: unit(c.injected),
+            copied: unit(c.copied),
+            delivered: unit(c.delivered),
+            consumed: unit(c.consumed),
+            resident: unit(resident),
+            dropped: unit(dropped),
+            dropped_congestion: unit(congestion),
+        };
+        AuditRow {
+            input: InputId::from_index(input),
+            priority: Priority::all().nth(priority).expect("below eight"),
+            frames: balance(|c| c.frames),
+            bytes: balance(|c| c.bytes),
+        }
+    }
+}

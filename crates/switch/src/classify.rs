@@ -1,0 +1,319 @@
+//! What a received frame is: where it belongs, how urgent it is, and whether it may come in.
+//!
+//! Every frame is read once, here, and only its head. What breaks a format ends under the reason
+//! that names the format; nothing is guessed and nothing panics, whatever the bytes.
+
+use core::net::Ipv4Addr;
+
+use sluice_base::{DropReason, Mac, Priority};
+use sluice_wire::{EtherType, arp, ecn, ethernet, ipv4, ipv6, mac_control, udp, vlan, vxlan};
+
+use crate::config::Trust;
+
+/// What classification says of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A tenant's frame.
+    Forward(Classified),
+    /// A frame from the neighbour's flow control.
+    Pause(mac_control::Message),
+    /// It ends here.
+    Drop(DropReason),
+}
+
+/// A tenant's frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Classified {
+    pub(crate) dst: Mac,
+    pub(crate) priority: Priority,
+}
+
+/// A tenant's frame that came in VXLAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decapsulated {
+    pub(crate) inner: Classified,
+    /// Who sent it.
+    pub(crate) remote: Ipv4Addr,
+    /// The network number it says.
+    pub(crate) vni: u32,
+    /// Bytes in front of the tenant's frame.
+    pub(crate) strip: u16,
+    /// What the inner ECN field must become, if it must change.
+    pub(crate) ecn: Option<u8>,
+}
+
+/// What classification says of a frame from the underlay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OuterVerdict {
+    /// A tenant's frame.
+    Forward(Decapsulated),
+    /// A frame from the neighbour's flow control.
+    Pause(mac_control::Message),
+    /// It ends here; the priority is that of the outer frame as far as it could be read.
+    Drop(DropReason, Priority),
+}
+
+/// How a port reads priorities.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marking<'a> {
+    pub(crate) trust: Trust,
+    pub(crate) default: Priority,
+    pub(crate) dscp_to_priority: &'a [Priority; 64],
+}
+
+fn malformed_pause(payload: &[u8]) -> Result<mac_control::Message, DropReason> {
+    match mac_control::Message::parse(payload) {
+        Ok(mac_control::Message::Unknown { .. }) | Err(_) => Err(DropReason::BadPause),
+        Ok(message) => Ok(message),
+    }
+}
+
+/// Classifies a frame of an access port: a container's, a VM's, or a cable's.
+#[inline]
+pub(crate) fn access(head: &[u8], size: u32, marking: Marking<'_>) -> Verdict {
+    let Ok(frame) = ethernet::Frame::new_checked(head) else {
+        return Verdict::Drop(DropReason::Runt);
+    };
+    let dst = frame.dst();
+    if dst.is_reserved() {
+        return reserved(&frame);
+    }
+    match tenant(&frame, size, marking) {
+        Ok(priority) => Verdict::Forward(Classified { dst, priority }),
+        Err(reason) => Verdict::Drop(reason),
+    }
+}
+
+#[cold]
+fn reserved(frame: &ethernet::Frame<'_>) -> Verdict {
+    if frame.dst() != Mac::PAUSE || frame.ethertype() != EtherType::MAC_CONTROL {
+        return Verdict::Drop(DropReason::ReservedAddress);
+    }
+    match malformed_pause(frame.payload()) {
+        Ok(message) => Verdict::Pause(message),
+        Err(reason) => Verdict::Drop(reason),
+    }
+}
+
+/// Checks a tenant's frame and reads its priority. `size` is that of the whole frame.
+#[inline]
+fn tenant(
+    frame: &ethernet::Frame<'_>,
+    size: u32,
+    marking: Marking<'_>,
+) -> Result<Priority, DropReason> {
+    if frame.src().is_group() {
+        return Err(DropReason::BadSource);
+    }
+    match frame.ethertype() {
+        EtherType::IPV4 => Ok(match marking.trust {
+            Trust::PcpThenDscp => ipv4_priority(frame.payload(), marking),
+            Trust::Nothing => marking.default,
+        }),
+        ethertype => other_ethertype(ethertype, frame.payload(), size, marking),
+    }
+}
+
+fn other_ethertype(
+    ethertype: EtherType,
+    payload: &[u8],
+    size: u32,
+    marking: Marking<'_>,
+) -> Result<Priority, DropReason> {
+    match ethertype {
+        EtherType::ARP => {
+            let arp = arp::Packet::new_checked(payload).map_err(|_| DropReason::BadArp)?;
+            if arp.is_well_formed() { Ok(marking.default) } else { Err(DropReason::BadArp) }
+        }
+        EtherType::IPV6 if marking.trust == Trust::PcpThenDscp => {
+            Ok(ipv6::Packet::new_checked(payload)
+                .map_or(marking.default, |ip| marking.dscp_to_priority[usize::from(ip.dscp())]))
+        }
+        EtherType::VLAN | EtherType::QINQ => vlan_priority(payload, marking),
+        EtherType::MAC_CONTROL => Err(DropReason::ReservedAddress),
+        // A length instead of a type (802.3 clause 3.2.6) must not exceed what there is.
+        EtherType(length) if length <= 1500 && u32::from(length) + 14 > size => {
+            Err(DropReason::Runt)
+        }
+        _ => Ok(marking.default),
+    }
+}
+
+fn ipv4_priority(payload: &[u8], marking: Marking<'_>) -> Priority {
+    ipv4::Packet::new_checked(payload)
+        .map_or(marking.default, |ip| marking.dscp_to_priority[usize::from(ip.dscp() & 63)])
+}
+
+/// Only the priority tag, VID 0 (802.1Q clause 9.6), is for everybody.
+fn vlan_priority(payload: &[u8], marking: Marking<'_>) -> Result<Priority, DropReason> {
+    let tag = vlan::Tag::new_checked(payload).map_err(|_| DropReason::BadVlan)?;
+    if tag.ethertype().is_tag() {
+        return Err(DropReason::BadVlan);
+    }
+    if tag.vid() != vlan::VID_NONE {
+        return Err(DropReason::VlanNotAllowed);
+    }
+    Ok(match marking.trust {
+        Trust::PcpThenDscp => tag.priority(),
+        Trust::Nothing => marking.default,
+    })
+}
+
+/// Classifies a frame from the underlay: VXLAN to this VTEP (RFC 7348 section 5), or flow control.
+/// Everything else is the kernel's, which has its own copy, and ends here under `not_for_us`.
+pub(crate) fn underlay(
+    head: &[u8],
+    size: u32,
+    local: Ipv4Addr,
+    mac: Mac,
+    marking: Marking<'_>,
+) -> OuterVerdict {
+    let mut priority = marking.default;
+    match outer(head, size, local, mac, marking, &mut priority) {
+        Ok(verdict) => verdict,
+        Err(reason) => OuterVerdict::Drop(reason, priority),
+    }
+}
+
+fn outer(
+    head: &[u8],
+    size: u32,
+    local: Ipv4Addr,
+    mac: Mac,
+    marking: Marking<'_>,
+    priority: &mut Priority,
+) -> Result<OuterVerdict, DropReason> {
+    let frame = ethernet::Frame::new_checked(head).map_err(|_| DropReason::Runt)?;
+    if frame.dst() == Mac::PAUSE && frame.ethertype() == EtherType::MAC_CONTROL {
+        return malformed_pause(frame.payload()).map(OuterVerdict::Pause);
+    }
+    if frame.dst() != mac {
+        return Err(DropReason::NotForUs);
+    }
+    let (mut ethertype, mut payload, mut link_size) =
+        (frame.ethertype(), frame.payload(), ethernet::HEADER_SIZE);
+    let mut tagged = false;
+    if ethertype == EtherType::VLAN {
+        let tag = vlan::Tag::new_checked(payload).map_err(|_| DropReason::BadVlan)?;
+        *priority = tag.priority();
+        tagged = true;
+        (ethertype, payload) = (tag.ethertype(), tag.payload());
+        link_size += vlan::TAG_SIZE;
+    }
+    if ethertype != EtherType::IPV4 {
+        return Err(DropReason::NotForUs);
+    }
+    let ip = ipv4::Packet::new_checked(payload).map_err(|_| DropReason::BadIp)?;
+    if ip.version() != 4 || !ip.header_checksum_ok() {
+        return Err(DropReason::BadIp);
+    }
+    if ip.dst() != local || ip.protocol() != ipv4::PROTOCOL_UDP {
+        return Err(DropReason::NotForUs);
+    }
+    if !tagged && marking.trust == Trust::PcpThenDscp {
+        *priority = marking.dscp_to_priority[usize::from(ip.dscp() & 63)];
+    }
+    vxlan_frame(&ip, link_size, size, marking, *priority)
+}
+
+/// Behind the outer IP header: UDP, VXLAN, and the tenant's frame.
+fn vxlan_frame(
+    ip: &ipv4::Packet<'_>,
+    link_size: usize,
+    size: u32,
+    marking: Marking<'_>,
+    priority: Priority,
+) -> Result<OuterVerdict, DropReason> {
+    if ip.is_fragment() {
+        // RFC 7348 section 4.3: VTEPs must not fragment, and a part cannot be classified.
+        return Err(DropReason::BadIp);
+    }
+    let ip_payload_size = usize::from(ip.total_size()).checked_sub(ip.header_size());
+    let datagram = udp::Packet::new_checked(ip.payload()).map_err(|_| DropReason::BadUdp)?;
+    if datagram.dst_port() != vxlan::PORT {
+        return Err(DropReason::NotForUs);
+    }
+    let on_wire = u64::try_from(link_size).unwrap_or(u64::MAX) + u64::from(ip.total_size());
+    if on_wire != u64::from(size) {
+        return Err(DropReason::BadIp);
+    }
+    if ip_payload_size != Some(usize::from(datagram.size())) {
+        return Err(DropReason::BadUdp);
+    }
+    let header =
+        vxlan::Header::new_checked(datagram.payload()).map_err(|_| DropReason::BadVxlan)?;
+    if !header.has_vni() {
+        return Err(DropReason::BadVxlan);
+    }
+    let inner = ethernet::Frame::new_checked(header.payload()).map_err(|_| DropReason::BadVxlan)?;
+    let strip = link_size + ip.header_size() + udp::HEADER_SIZE + vxlan::HEADER_SIZE;
+    let strip = u16::try_from(strip).map_err(|_| DropReason::BadIp)?;
+    let dst = inner.dst();
+    if dst.is_reserved() {
+        return Err(DropReason::ReservedAddress);
+    }
+    // The outer priority rules on this side of the tunnel; the inner one is only checked.
+    tenant(&inner, size - u32::from(strip), marking)?;
+    Ok(OuterVerdict::Forward(Decapsulated {
+        inner: Classified { dst, priority },
+        remote: ip.src(),
+        vni: header.vni().get(),
+        strip,
+        ecn: inner_ecn(&inner, ip.ecn())?,
+    }))
+}
+
+/// The inner ECN field after the tunnel, if it differs (RFC 6040 section 4.2).
+fn inner_ecn(inner: &ethernet::Frame<'_>, outer: u8) -> Result<Option<u8>, DropReason> {
+    let Some(now) = tenant_ecn(inner) else { return Ok(None) };
+    match ecn::decapsulate(outer, now) {
+        None => Err(DropReason::NotEcnCapable),
+        Some(then) if then == now => Ok(None),
+        Some(then) => Ok(Some(then)),
+    }
+}
+
+/// The ECN field of a tenant's frame; `None` if it is not IP (RFC 6040 section 4.1: no marking).
+pub(crate) fn tenant_ecn(frame: &ethernet::Frame<'_>) -> Option<u8> {
+    let (ethertype, payload) = network_header(frame)?;
+    match ethertype {
+        EtherType::IPV4 => ipv4::Packet::new_checked(payload).ok().map(|ip| ip.ecn()),
+        EtherType::IPV6 => ipv6::Packet::new_checked(payload).ok().map(|ip| ip.ecn()),
+        _ => None,
+    }
+}
+
+/// What is behind the Ethernet header and a tag.
+fn network_header<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, &'a [u8])> {
+    if frame.ethertype() != EtherType::VLAN {
+        return Some((frame.ethertype(), frame.payload()));
+    }
+    let tag = vlan::Tag::new_checked(frame.payload()).ok()?;
+    Some((tag.ethertype(), tag.payload()))
+}
+
+/// Copies the head of a tenant's frame up to the end of its IP header with another ECN field.
+/// Returns how many bytes were written; 0 if the frame is not IP.
+pub(crate) fn with_ecn(head: &[u8], value: u8, out: &mut [u8]) -> usize {
+    let Ok(frame) = ethernet::Frame::new_checked(head) else { return 0 };
+    let Some((ethertype, payload)) = network_header(&frame) else { return 0 };
+    let network_at = head.len() - payload.len();
+    let header_size = match ethertype {
+        EtherType::IPV4 => ipv4::HEADER_SIZE_MIN,
+        EtherType::IPV6 => ipv6::HEADER_SIZE,
+        _ => return 0,
+    };
+    let size = network_at + header_size;
+    if size > head.len() || size > out.len() {
+        return 0;
+    }
+    out[..size].copy_from_slice(&head[..size]);
+    match ethertype {
+        EtherType::IPV4 => ipv4::set_ecn(&mut out[network_at..size], value),
+        _ => ipv6::set_ecn(&mut out[network_at..size], value),
+    }
+    size
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! A port goes away. Afterwards no handle of its driver is anywhere in the switch but in the list
+//! of those to reclaim.
+
+use sluice_base::{Buf, DropReason, Nanos, PortId};
+
+use crate::place::Gate;
+use crate::slots::{Home, List, NIL};
+use crate::surface::Detached;
+use crate::switch::Switch;
+
+impl<B: Buf> Switch<B> {
+    /// Detaches a port: frames that came from it and lie in its memory, and frames that wait for
+    /// it, end under `stopped`. Frames of it that were spilled are delivered. Its driver must then
+    /// reclaim its handles, and never calls [`Self::receive`] for it again.
+    pub fn detach(&mut self, _now: Nanos, port: PortId) -> Detached {
+        let before = self.dropped_as(DropReason::Stopped);
+        self.ports[port.index()].detached = true;
+        let first = usize::from(self.ports[port.index()].first_input);
+        let inputs = first..first + usize::from(self.ports[port.index()].queues);
+        for input in inputs.clone() {
+            let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
+            self.inputs[input].awaiting = List::EMPTY;
+            self.inputs[input].deferred = List::EMPTY;
+            self.inputs[input].over = None;
+            for list in &mut lists {
+                while let Some(slot) = self.slots.pop(list) {
+                    self.drop_frame(slot, DropReason::Stopped);
+                }
+            }
+        }
+        for at in 0..self.queues.len() {
+            if self.queues.is_live_leaf(at) {
+                let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
+                self.detach_leaf(leaf, port.0);
+            }
+        }
+        let handles = inputs.map(|input| self.inputs[input].unreclaimed).sum();
+        Detached { dropped: self.dropped_as(DropReason::Stopped) - before, handles }
+    }
+
+    fn dropped_as(&self, reason: DropReason) -> u32 {
+        let frames: u64 = self.drops.iter().map(|row| row[reason.index()].frames).sum();
+        u32::try_from(frames % (1 << 32)).expect("below 2^32")
+    }
+
+    /// Whether the frame must go because its memory, or its output, goes.
+    fn goes_with(&self, slot: u32, to_port: bool, port: u16) -> bool {
+        let s = self.slots.get(slot);
+        to_port
+            || (self.inputs[usize::from(s.input)].port == port
+                && matches!(s.home, Home::Ring | Home::Output))
+    }
+
+    fn detach_leaf(&mut self, leaf: u32, port: u16) {
+        let node = *self.queues.get(leaf);
+        let lane = &self.lanes[node.lane as usize];
+        let to_port = lane.port == port;
+        if !self.slots.walk(node.list).any(|slot| self.goes_with(slot, to_port, port)) {
+            return;
+        }
+        let priority = usize::from(node.priority);
+        if lane.gate == Gate::Open {
+            let ring = &mut self.ports[usize::from(lane.port)].rings[priority];
+            self.queues.leaf_out(ring, leaf);
+            if *ring == NIL {
+                self.ports[usize::from(lane.port)].active &= !(1 << priority);
+            }
+        } else {
+            let mut parked = lane.parked;
+            self.queues.ring_remove(&mut parked, leaf);
+            self.lanes[node.lane as usize].parked = parked;
+        }
+        self.take_frames(leaf, |switch, slot| {
+            if switch.goes_with(slot, to_port, port) {
+                switch.drop_frame(slot, DropReason::Stopped);
+            } else {
+                switch.enqueue(slot, node.lane);
+            }
+        });
+    }
+}

@@ -1,0 +1,207 @@
+//! What can be read of a switch at any time: counters, high-water marks, queues, tables. Reading
+//! changes nothing.
+
+use sluice_base::{DropReason, InputId, LaneId, Nanos, PortId, Priority, SourceId, TunnelId};
+
+use crate::surface::{Destination, LaneKind, QueueState};
+use crate::switch::Switch;
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counter {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    pub(crate) fn add_all(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+    }
+}
+
+/// The most that a place ever held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Frames.
+    pub frames_max: u32,
+    /// Bytes.
+    pub bytes_max: u64,
+}
+
+impl Marks {
+    #[inline]
+    pub(crate) fn rise(&mut self, frames: u32, bytes: u64) {
+        if frames > self.frames_max {
+            self.frames_max = frames;
+        }
+        if bytes > self.bytes_max {
+            self.bytes_max = bytes;
+        }
+    }
+}
+
+/// Flow control of one (port, priority).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PauseState {
+    /// XOFF sent, refreshes included.
+    pub xoff_sent: u64,
+    /// XON sent.
+    pub xon_sent: u64,
+    /// Pauses received, XON included.
+    pub received: u64,
+    /// How long the output was paused in all.
+    pub paused_time: Nanos,
+    /// Whether the output is paused.
+    pub paused: bool,
+    /// Whether the sender behind the input is paused.
+    pub pausing: bool,
+}
+
+/// What went through a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelCounters {
+    /// Taken by the driver.
+    pub sent: Counter,
+    /// Received from it.
+    pub received: Counter,
+    /// Frames that wait for it.
+    pub queued_frames: u32,
+    /// Whether its next hop is known.
+    pub up: bool,
+}
+
+impl<B> Switch<B> {
+    /// What came in at an input, over all priorities.
+    #[must_use]
+    pub fn received(&self, input: InputId) -> Counter {
+        let mut sum = Counter::default();
+        for counters in &self.inputs[input.index()].counters {
+            sum.add_all(counters.received);
+        }
+        sum
+    }
+
+    /// What the driver of a port took, over all priorities, as sizes on the wire.
+    #[must_use]
+    pub fn sent(&self, port: PortId) -> Counter {
+        let mut sum = Counter::default();
+        for counter in &self.ports[port.index()].sent {
+            sum.add_all(*counter);
+        }
+        sum
+    }
+
+    /// What the driver of a port took in one priority.
+    #[must_use]
+    pub fn sent_priority(&self, port: PortId, priority: Priority) -> Counter {
+        self.ports[port.index()].sent[priority.index()]
+    }
+
+    /// Frames of one (input, priority) that ended under a reason.
+    #[must_use]
+    pub fn dropped(&self, input: InputId, priority: Priority, reason: DropReason) -> Counter {
+        self.drops[input.index() * Priority::COUNT + priority.index()][reason.index()]
+    }
+
+    /// Frames that wait at an input now, with their bytes.
+    #[must_use]
+    pub fn held(&self, input: InputId) -> Counter {
+        let input = &self.inputs[input.index()];
+        Counter { frames: u64::from(input.held_frames), bytes: input.held_bytes }
+    }
+
+    /// Frames that wait for a port now, with their bytes.
+    #[must_use]
+    pub fn queued(&self, port: PortId) -> Counter {
+        let port = &self.ports[port.index()];
+        Counter { frames: u64::from(port.queued_frames), bytes: port.queued_bytes }
+    }
+
+    /// The most that was ever held at an input.
+    #[must_use]
+    pub fn held_marks(&self, input: InputId) -> Marks {
+        self.inputs[input.index()].marks
+    }
+
+    /// The most that ever waited for a port.
+    #[must_use]
+    pub fn queued_marks(&self, port: PortId) -> Marks {
+        self.ports[port.index()].marks
+    }
+
+    /// The most that ever lay in the host pool: from local ports, and from the underlay.
+    #[must_use]
+    pub fn pool_marks(&self) -> [Marks; 2] {
+        self.pool_marks
+    }
+
+    /// Flow control of one (port, priority).
+    #[must_use]
+    pub fn pause_state(&self, now: Nanos, port: PortId, priority: Priority) -> PauseState {
+        let p = &self.ports[port.index()];
+        let at = priority.index();
+        let out = p.pause_out.as_ref();
+        PauseState {
+            xoff_sent: out.map_or(0, |o| o.xoff_sent[at]),
+            xon_sent: out.map_or(0, |o| o.xon_sent[at]),
+            received: p.pause_in.received[at],
+            paused_time: p.pause_in.paused_time(now, priority),
+            paused: p.pause_in.paused.contains(priority),
+            pausing: out.is_some_and(|o| o.pausing.contains(priority)),
+        }
+    }
+
+    /// What went through a tunnel.
+    #[must_use]
+    pub fn tunnel_counters(&self, tunnel: TunnelId) -> TunnelCounters {
+        let t = &self.tunnels[tunnel.index()];
+        TunnelCounters {
+            sent: t.sent,
+            received: t.received,
+            queued_frames: self.lanes[t.lane as usize].frames,
+            up: t.next_hop.is_some(),
+        }
+    }
+
+    /// The MAC table of the chip.
+    pub fn macs(
+        &self,
+    ) -> impl Iterator<Item = (sluice_base::VnetId, sluice_base::Mac, Destination)> + '_ {
+        self.chip.iter().filter_map(|(vnet, mac, lane)| match self.lanes[lane as usize].kind {
+            LaneKind::Port(port) => Some((vnet, mac, Destination::Port(port))),
+            LaneKind::Tunnel(tunnel) => Some((vnet, mac, Destination::Tunnel(tunnel))),
+            LaneKind::Unresolved(..) | LaneKind::Free => None,
+        })
+    }
+
+    /// The queues that hold frames.
+    pub fn queues(&self) -> impl Iterator<Item = QueueState> + '_ {
+        self.queues.leaves().map(|leaf| {
+            let node = self.queues.get(leaf);
+            QueueState {
+                lane: LaneId(node.lane),
+                to: self.lanes[node.lane as usize].kind,
+                source: SourceId(node.source),
+                priority: Priority::from_low_bits(node.priority),
+                frames: node.frames,
+                bytes: node.bytes,
+            }
+        })
+    }
+
+    /// The tunnel whose remote host a source is; `None` for a local input, whose number the
+    /// source then has.
+    #[must_use]
+    pub fn source_tunnel(&self, source: SourceId) -> Option<TunnelId> {
+        source.index().checked_sub(self.inputs.len()).map(TunnelId::from_index)
+    }
+}

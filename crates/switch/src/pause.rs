@@ -1,0 +1,218 @@
+//! Priority flow control of one port (802.1Q clause 36; 802.3 annex 31B for PAUSE).
+//!
+//! ```text
+//!  as receiver, per priority            as sender, per priority
+//!    OPEN  -- bytes >= xoff --> PAUSING   GO -- quanta > 0 --> PAUSED until t
+//!    PAUSING -- bytes <= xon --> OPEN     PAUSED -- quanta = 0, or t passed --> GO
+//!    PAUSING: XOFF again before it lapses
+//! ```
+//!
+//! Entering PAUSING makes an XOFF due at once, leaving it an XON. What is due is a bit per
+//! priority; the frame is made when the port can send it, so that no frame has to be stored and
+//! data cannot starve it. One frame speaks of all priorities that are due.
+
+use sluice_base::{BitRate, Nanos, Priority, PriorityMask};
+use sluice_wire::mac_control::{FRAME_SIZE, Message, QUANTUM_BITS};
+
+use crate::config::PauseConfig;
+
+/// The longest pause that a frame can ask for.
+const QUANTA_MAX: u16 = u16::MAX;
+
+/// The receiving side: when to pause the neighbour.
+#[derive(Clone, Debug)]
+pub(crate) struct PauseSender {
+    pub(crate) config: PauseConfig,
+    /// Priorities that the neighbour was told to pause.
+    pub(crate) pausing: PriorityMask,
+    due: PriorityMask,
+    refresh_at: Nanos,
+    pub(crate) xoff_sent: [u64; 8],
+    pub(crate) xon_sent: [u64; 8],
+}
+
+/// How long `quanta` last on a link.
+fn pause_time(quanta: u16, link: BitRate) -> Nanos {
+    let bits = u128::from(quanta) * u128::from(QUANTUM_BITS);
+    let nanos = bits * 1_000_000_000 / u128::from(link.0.max(1));
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+impl PauseSender {
+    pub(crate) const fn new(config: PauseConfig) -> Self {
+        Self {
+            config,
+            pausing: PriorityMask::NONE,
+            due: PriorityMask::NONE,
+            refresh_at: Nanos::MAX,
+            xoff_sent: [0; 8],
+            xon_sent: [0; 8],
+        }
+    }
+
+    /// A priority now holds `bytes` at this input, after more came.
+    #[inline]
+    pub(crate) fn rose(&mut self, priority: Priority, bytes: u64) {
+        if bytes >= self.config.xoff.0
+            && !self.pausing.contains(priority)
+            && self.config.priorities.contains(priority)
+        {
+            self.pausing.insert(priority);
+            self.due.insert(priority);
+        }
+    }
+
+    /// A priority now holds `bytes` at this input, after some left.
+    #[inline]
+    pub(crate) fn fell(&mut self, priority: Priority, bytes: u64) {
+        if bytes <= self.config.xon.0 && self.pausing.contains(priority) {
+            self.pausing.remove(priority);
+            self.due.insert(priority);
+        }
+    }
+
+    /// Whether a frame has to go now.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        !self.due.is_empty() || (!self.pausing.is_empty() && self.refresh_at <= now)
+    }
+
+    /// When a frame has to go next, if nothing else happens.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        if !self.due.is_empty() {
+            return Some(Nanos::ZERO);
+        }
+        (!self.pausing.is_empty()).then_some(self.refresh_at)
+    }
+
+    /// Writes the frame that is due.
+    pub(crate) fn frame(&self, now: Nanos, out: &mut [u8; FRAME_SIZE]) {
+        let (enabled, quanta) = self.content(now);
+        Message::Pfc { enabled, quanta }.emit(self.config.source, out);
+    }
+
+    fn content(&self, now: Nanos) -> (PriorityMask, [u16; 8]) {
+        // Every frame repeats the pauses that stand, so that one refresh serves all.
+        let mut enabled = self.due;
+        if self.refresh_at <= now || !self.due.and(self.pausing).is_empty() {
+            enabled = PriorityMask(enabled.0 | self.pausing.0);
+        }
+        let quanta =
+            core::array::from_fn(|p| if self.pausing.0 >> p & 1 == 1 { QUANTA_MAX } else { 0 });
+        (enabled, quanta)
+    }
+
+    /// The frame went out.
+    pub(crate) fn sent(&mut self, now: Nanos) {
+        let (enabled, _) = self.content(now);
+        for priority in Priority::all().filter(|p| enabled.contains(*p)) {
+            if self.pausing.contains(priority) {
+                self.xoff_sent[priority.index()] += 1;
+            } else {
+                self.xon_sent[priority.index()] += 1;
+            }
+        }
+        if !enabled.and(self.pausing).is_empty() {
+            // Half of the time it lasts: a refresh may be late by as much again.
+            let half = Nanos(pause_time(QUANTA_MAX, self.config.link).0 / 2);
+            self.refresh_at = now.after(half);
+        }
+        self.due = PriorityMask::NONE;
+        if self.pausing.is_empty() {
+            self.refresh_at = Nanos::MAX;
+        }
+    }
+}
+
+/// The sending side: what the neighbour asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct PauseReceiver {
+    obey: bool,
+    link: BitRate,
+    until: [Nanos; 8],
+    since: [Nanos; 8],
+    /// Priorities that may not be sent; exact after [`Self::expire`].
+    pub(crate) paused: PriorityMask,
+    pub(crate) received: [u64; 8],
+    paused_ns: [u64; 8],
+}
+
+/// The rate that pause quanta are taken for on a port that has none.
+pub(crate) const LINK_DEFAULT: BitRate = BitRate::from_gbps(10);
+
+impl PauseReceiver {
+    pub(crate) const fn new(obey: bool, link: BitRate) -> Self {
+        Self {
+            obey,
+            link,
+            until: [Nanos::ZERO; 8],
+            since: [Nanos::ZERO; 8],
+            paused: PriorityMask::NONE,
+            received: [0; 8],
+            paused_ns: [0; 8],
+        }
+    }
+
+    /// A frame came in.
+    pub(crate) fn receive(&mut self, now: Nanos, message: &Message) {
+        let (enabled, quanta) = match *message {
+            // 802.3 annex 31B: PAUSE is for the whole link.
+            Message::Pause { quanta } => (PriorityMask::ALL, [quanta; 8]),
+            Message::Pfc { enabled, quanta } => (enabled, quanta),
+            Message::Unknown { .. } => return,
+        };
+        for priority in Priority::all().filter(|p| enabled.contains(*p)) {
+            let at = priority.index();
+            self.received[at] += 1;
+            if !self.obey {
+                continue;
+            }
+            // A new time replaces the old one (802.1Q clause 36.1.3.2).
+            self.until[at] = now.after(pause_time(quanta[at], self.link));
+            if quanta[at] == 0 {
+                self.resume(now, priority);
+            } else if !self.paused.contains(priority) {
+                self.paused.insert(priority);
+                self.since[at] = now;
+            }
+        }
+    }
+
+    fn resume(&mut self, now: Nanos, priority: Priority) {
+        if self.paused.contains(priority) {
+            self.paused.remove(priority);
+            self.paused_ns[priority.index()] += now.since(self.since[priority.index()]).0;
+        }
+    }
+
+    /// Ends the pauses whose time has passed.
+    #[inline]
+    pub(crate) fn expire(&mut self, now: Nanos) {
+        if self.paused.is_empty() {
+            return;
+        }
+        for priority in Priority::all() {
+            if self.paused.contains(priority) && self.until[priority.index()] <= now {
+                self.resume(self.until[priority.index()], priority);
+            }
+        }
+    }
+
+    /// When the first pause of `priorities` ends.
+    pub(crate) fn deadline(&self, priorities: PriorityMask) -> Option<Nanos> {
+        Priority::all()
+            .filter(|p| self.paused.and(priorities).contains(*p))
+            .map(|p| self.until[p.index()])
+            .min()
+    }
+
+    /// How long a priority was paused in all.
+    pub(crate) fn paused_time(&self, now: Nanos, priority: Priority) -> Nanos {
+        let at = priority.index();
+        let running = if self.paused.contains(priority) { now.since(self.since[at]).0 } else { 0 };
+        Nanos(self.paused_ns[at] + running)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use super::*;
+use sluice_base::ByteCount;
+
+fn sender() -> PauseSender {
+    PauseSender::new(PauseConfig {
+        priorities: PriorityMask(0b1000_1000),
+        xoff: ByteCount(1000),
+        xon: ByteCount(400),
+        link: BitRate::from_gbps(1),
+        source: Mac([2, 0, 0, 0, 0, 1]),
+    })
+}
+
+fn p(n: u8) -> Priority {
+    Priority::new(n).unwrap()
+}
+
+/// What the frame that is due says, and that it was sent.
+fn send(sender: &mut PauseSender, now: Nanos) -> Option<(u8, [u16; 8])> {
+    if !sender.is_due(now) {
+        return None;
+    }
+    let mut out = [0; FRAME_SIZE];
+    sender.frame(now, &mut out);
+    sender.sent(now);
+    match Message::parse(&out[14..]) {
+        Ok(Message::Pfc { enabled, quanta }) => Some((enabled.0, quanta)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every state with every event: (pausing before, event, pausing after, a frame is due).
+#[test]
+fn the_receiving_side_has_two_states() {
+    type Event = fn(&mut PauseSender);
+    let table: [(bool, Event, bool, bool); 6] = [
+        (false, |s| s.rose(p(3), 999), false, false),
+        (false, |s| s.rose(p(3), 1000), true, true),
+        (false, |s| s.fell(p(3), 0), false, false),
+        (true, |s| s.rose(p(3), 5000), true, false),
+        (true, |s| s.fell(p(3), 401), true, false),
+        (true, |s| s.fell(p(3), 400), false, true),
+    ];
+    for (at, (before, event, after, due)) in table.into_iter().enumerate() {
+        let mut s = sender();
+        if before {
+            s.rose(p(3), 1000);
+            send(&mut s, Nanos::ZERO);
+        }
+        event(&mut s);
+        assert_eq!((s.pausing.contains(p(3)), s.is_due(Nanos::ZERO)), (after, due), "row {at}");
+    }
+}
+
+#[test]
+fn a_priority_without_flow_control_is_never_paused() {
+    let mut s = sender();
+    s.rose(p(0), u64::MAX);
+    assert!(!s.is_due(Nanos::MAX));
+}
+
+#[test]
+fn xoff_is_repeated_before_it_lapses_and_xon_ends_it() {
+    let mut s = sender();
+    s.rose(p(3), 1000);
+    let (enabled, quanta) = send(&mut s, Nanos::ZERO).unwrap();
+    assert_eq!((enabled, quanta[3]), (0b1000, 0xffff));
+    let refresh = s.deadline().unwrap();
+    let lapse = pause_time(0xffff, BitRate::from_gbps(1));
+    assert!(refresh < lapse, "{refresh} {lapse}");
+    assert_eq!(send(&mut s, Nanos(refresh.0 - 1)), None);
+    // A second priority joins, and the frame speaks of both.
+    s.rose(p(7), 1000);
+    assert_eq!(send(&mut s, Nanos(refresh.0 - 1)).unwrap().0, 0b1000_1000);
+    s.fell(p(3), 0);
+    let (enabled, quanta) = send(&mut s, refresh).unwrap();
+    assert_eq!((enabled, quanta[3]), (0b1000, 0));
+    s.fell(p(7), 0);
+    send(&mut s, refresh).unwrap();
+    assert_eq!(s.deadline(), None);
+    assert_eq!((s.xoff_sent[3], s.xon_sent[3], s.xon_sent[7]), (2, 1, 1));
+}
+
+/// Every state with every event: (paused before, quanta received, paused after).
+#[test]
+fn the_sending_side_obeys_the_last_word() {
+    for (before, quanta, after) in
+        [(false, 0, false), (false, 10, true), (true, 0, false), (true, 10, true)]
+    {
+        let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
+        let message = |quanta: u16| Message::Pfc { enabled: PriorityMask(8), quanta: [quanta; 8] };
+        if before {
+            r.receive(Nanos::ZERO, &message(0xffff));
+        }
+        r.receive(Nanos(1), &message(quanta));
+        assert_eq!(r.paused.contains(p(3)), after, "{before} {quanta}");
+        assert!(!r.paused.contains(p(2)));
+        // Ten quanta of 512 bits at 1 Gbit/s.
+        r.expire(Nanos(1 + 5_119));
+        assert_eq!(r.paused.contains(p(3)), after);
+        r.expire(Nanos(1 + 5_120));
+        assert!(!r.paused.contains(p(3)));
+    }
+}
+
+#[test]
+fn pause_of_802_3_stops_every_priority_and_the_time_is_counted() {
+    let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
+    r.receive(Nanos(100), &Message::Pause { quanta: 1 });
+    assert_eq!(r.paused, PriorityMask::ALL);
+    assert_eq!(r.deadline(PriorityMask(1)), Some(Nanos(612)));
+    r.expire(Nanos(10_000));
+    assert_eq!(r.paused_time(Nanos(10_000), p(0)), Nanos(512));
+}
+
+#[test]
+fn a_port_without_flow_control_counts_and_goes_on() {
+    let mut r = PauseReceiver::new(false, LINK_DEFAULT);
+    r.receive(Nanos(0), &Message::Pause { quanta: 0xffff });
+    assert!(r.paused.is_empty() && r.received[0] == 1);
+}

@@ -1,0 +1,351 @@
+//! The queues by (source, lane, priority), bound from a fixed pool while they hold frames.
+//!
+//! ```text
+//!   port, priority ── ring ──> leaf ──> leaf ──> ...          a port with one lane
+//!   port, priority ── ring ──> bundle ──> bundle ──> ...      an underlay port
+//!                                └─ ring ──> leaf ──> leaf    one source, its lanes
+//! ```
+//!
+//! A **leaf** is one queue. On a port with several lanes the leaves of one source are gathered in
+//! a **bundle**, so that a source with many lanes gets one share and not many. A ring is a circular
+//! list of which only the tail is kept: the head is served, and serving on means moving the tail
+//! by one. A leaf whose lane is held back is *parked*: it stands in its lane's ring and in no
+//! port's, so that what is blocked costs the scheduler nothing.
+//!
+//! Because all frames of one (source, lane, priority) stand in one list, a frame cannot overtake
+//! another of its pair whatever the scheduler does.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::slots::{List, NIL};
+
+/// What a node is bound to, packed into one number: priority, kind, source, lane or port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    pub(crate) const fn leaf(lane: u32, source: u16, priority: u8) -> Self {
+        // 20 bits of lane, 16 of source, 3 of priority: see the assertion in `Switch::new`.
+        Self(((lane as u64) << 19) | ((source as u64) << 3) | priority as u64)
+    }
+
+    const fn bundle(port: u16, source: u16, priority: u8) -> Self {
+        Self((1 << 39) | Self::leaf(port as u32, source, priority).0)
+    }
+}
+
+/// The largest number of lanes that a key can tell apart.
+pub(crate) const LANES_MAX: usize = 1 << 20;
+
+/// How many bytes a source may send before the next one gets its turn.
+pub(crate) const QUANTUM_BYTES: i32 = 1_600;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    key: Key,
+    /// The next node of the ring it stands in.
+    next: u32,
+    /// Leaf: its frames.
+    pub(crate) list: List,
+    /// Bundle: the tail of its ring of leaves.
+    children: u32,
+    /// Leaf: its bundle, if it stands in one.
+    parent: u32,
+    pub(crate) frames: u32,
+    pub(crate) bytes: u64,
+    /// Leaf: how many of its frames wait in their input (not in the pool).
+    pub(crate) ring_frames: u32,
+    pub(crate) deficit: i32,
+    pub(crate) lane: u32,
+    pub(crate) source: u16,
+    pub(crate) priority: u8,
+    live: bool,
+}
+
+/// The nodes, and the index that finds them.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    nodes: Vec<Node>,
+    free: u32,
+    /// Open addressing: key in the high 40 bits, node in the low 24; 0 is a free place.
+    index: Vec<u64>,
+    mask: usize,
+}
+
+const NODE_BITS: u32 = 24;
+/// How many nodes the index can tell apart (the number is stored plus one).
+pub(crate) const NODES_MAX: usize = (1 << NODE_BITS) - 1;
+
+impl Queues {
+    pub(crate) fn new(count: usize) -> Self {
+        assert!(count <= NODES_MAX);
+        let blank = Node {
+            key: Key(0),
+            next: NIL,
+            list: List::EMPTY,
+            children: NIL,
+            parent: NIL,
+            frames: 0,
+            bytes: 0,
+            ring_frames: 0,
+            deficit: 0,
+            lane: 0,
+            source: 0,
+            priority: 0,
+            live: false,
+        };
+        let mut nodes = vec![blank; count];
+        for (at, node) in nodes.iter_mut().enumerate() {
+            node.next = if at + 1 == count { NIL } else { index_of(at + 1) };
+        }
+        let size = (count * 2).next_power_of_two().max(2);
+        Self { nodes, free: if count == 0 { NIL } else { 0 }, index: vec![0; size], mask: size - 1 }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, node: u32) -> &Node {
+        &self.nodes[node as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, node: u32) -> &mut Node {
+        &mut self.nodes[node as usize]
+    }
+
+    #[inline]
+    fn place_of(&self, key: Key) -> usize {
+        let hash = key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the index")]
+        let place = (hash >> 32) as usize & self.mask;
+        place
+    }
+
+    /// The node bound to `key`.
+    #[inline]
+    pub(crate) fn find(&self, key: Key) -> Option<u32> {
+        let mut place = self.place_of(key);
+        loop {
+            let entry = self.index[place];
+            if entry >> NODE_BITS == key.0 && entry != 0 {
+                return Some(node_of(entry));
+            }
+            if entry == 0 {
+                return None;
+            }
+            place = (place + 1) & self.mask;
+        }
+    }
+
+    #[inline]
+    fn index_insert(&mut self, key: Key, node: u32) {
+        let mut place = self.place_of(key);
+        while self.index[place] != 0 {
+            place = (place + 1) & self.mask;
+        }
+        self.index[place] = (key.0 << NODE_BITS) | u64::from(node + 1);
+    }
+
+    #[inline]
+    fn index_remove(&mut self, key: Key) {
+        let mut hole = self.place_of(key);
+        while self.index[hole] >> NODE_BITS != key.0 || self.index[hole] == 0 {
+            debug_assert!(self.index[hole] != 0, "the key is not bound");
+            hole = (hole + 1) & self.mask;
+        }
+        let mut place = hole;
+        loop {
+            place = (place + 1) & self.mask;
+            let entry = self.index[place];
+            if entry == 0 {
+                break;
+            }
+            let home = self.place_of(Key(entry >> NODE_BITS));
+            if (hole.wrapping_sub(home) & self.mask) <= (place.wrapping_sub(home) & self.mask) {
+                self.index[hole] = entry;
+                hole = place;
+            }
+        }
+        self.index[hole] = 0;
+    }
+
+    fn bind(&mut self, key: Key, lane: u32, source: u16, priority: u8) -> u32 {
+        let node = self.free;
+        assert!(node != NIL, "there are as many nodes as queues can be in use");
+        self.free = self.nodes[node as usize].next;
+        self.nodes[node as usize] = Node {
+            key,
+            next: NIL,
+            list: List::EMPTY,
+            children: NIL,
+            parent: NIL,
+            frames: 0,
+            bytes: 0,
+            ring_frames: 0,
+            deficit: QUANTUM_BYTES,
+            lane,
+            source,
+            priority,
+            live: true,
+        };
+        self.index_insert(key, node);
+        node
+    }
+
+    /// Binds a leaf. It stands in no ring yet.
+    pub(crate) fn bind_leaf(&mut self, lane: u32, source: u16, priority: u8) -> u32 {
+        self.bind(Key::leaf(lane, source, priority), lane, source, priority)
+    }
+
+    /// Unbinds a node that stands in no ring.
+    pub(crate) fn unbind(&mut self, node: u32) {
+        let key = self.nodes[node as usize].key;
+        self.index_remove(key);
+        let free = self.free;
+        let n = &mut self.nodes[node as usize];
+        debug_assert!(n.list.is_empty() && n.frames == 0 && n.children == NIL);
+        n.live = false;
+        n.next = free;
+        self.free = node;
+    }
+
+    /// Binds a leaf that stands in no ring to another lane.
+    pub(crate) fn rebind(&mut self, node: u32, lane: u32) {
+        let Node { key, source, priority, .. } = self.nodes[node as usize];
+        self.index_remove(key);
+        let key = Key::leaf(lane, source, priority);
+        self.nodes[node as usize].key = key;
+        self.nodes[node as usize].lane = lane;
+        self.index_insert(key, node);
+    }
+
+    /// Adds a node at the end of a ring.
+    #[inline]
+    pub(crate) fn ring_push(&mut self, tail: &mut u32, node: u32) {
+        if *tail == NIL {
+            self.nodes[node as usize].next = node;
+        } else {
+            self.nodes[node as usize].next = self.nodes[*tail as usize].next;
+            self.nodes[*tail as usize].next = node;
+        }
+        *tail = node;
+    }
+
+    /// The node whose turn it is.
+    #[inline]
+    pub(crate) fn ring_head(&self, tail: u32) -> u32 {
+        self.nodes[tail as usize].next
+    }
+
+    /// Takes the head out of a ring.
+    #[inline]
+    pub(crate) fn ring_pop(&mut self, tail: &mut u32) -> u32 {
+        let head = self.nodes[*tail as usize].next;
+        if head == *tail {
+            *tail = NIL;
+        } else {
+            self.nodes[*tail as usize].next = self.nodes[head as usize].next;
+        }
+        head
+    }
+
+    /// Takes a node out of a ring, wherever it stands. Linear; for rare events only.
+    pub(crate) fn ring_remove(&mut self, tail: &mut u32, node: u32) {
+        for _ in 0..self.nodes.len() {
+            if self.ring_head(*tail) == node {
+                self.ring_pop(tail);
+                return;
+            }
+            *tail = self.ring_head(*tail);
+        }
+        unreachable!("the node stands in this ring");
+    }
+
+    /// Puts a leaf into the ring of its source's bundle, and the bundle into the port's ring if it
+    /// is new.
+    pub(crate) fn bundle_push(&mut self, ring: &mut u32, port: u16, leaf: u32) {
+        let Node { source, priority, .. } = self.nodes[leaf as usize];
+        let key = Key::bundle(port, source, priority);
+        let bundle = match self.find(key) {
+            Some(bundle) => bundle,
+            None => {
+                let bundle = self.bind(key, NIL, source, priority);
+                self.ring_push(ring, bundle);
+                bundle
+            }
+        };
+        let mut children = self.nodes[bundle as usize].children;
+        self.ring_push(&mut children, leaf);
+        self.nodes[bundle as usize].children = children;
+        self.nodes[leaf as usize].parent = bundle;
+    }
+
+    /// Whether the node is a bundle.
+    #[inline]
+    pub(crate) fn is_bundle(&self, node: u32) -> bool {
+        self.nodes[node as usize].children != NIL
+    }
+
+    /// The leaf whose turn it is in a bundle.
+    #[inline]
+    pub(crate) fn child_head(&self, bundle: u32) -> u32 {
+        self.ring_head(self.nodes[bundle as usize].children)
+    }
+
+    /// Gives the next leaf of a bundle its turn.
+    #[inline]
+    pub(crate) fn child_rotate(&mut self, bundle: u32) {
+        let children = self.nodes[bundle as usize].children;
+        self.nodes[bundle as usize].children = self.ring_head(children);
+    }
+
+    /// Takes a leaf out of whatever ring it stands in: its bundle's, or `ring`. A bundle that
+    /// becomes empty leaves `ring` too.
+    pub(crate) fn leaf_out(&mut self, ring: &mut u32, leaf: u32) {
+        let parent = self.nodes[leaf as usize].parent;
+        if parent == NIL {
+            self.ring_remove(ring, leaf);
+            return;
+        }
+        let mut children = self.nodes[parent as usize].children;
+        self.ring_remove(&mut children, leaf);
+        self.nodes[parent as usize].children = children;
+        self.nodes[leaf as usize].parent = NIL;
+        if children == NIL {
+            self.ring_remove(ring, parent);
+            self.unbind(parent);
+        }
+    }
+
+    /// Every leaf in use. Linear in the pool; for inspection.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.nodes.len()).filter_map(move |at| {
+            let node = &self.nodes[at];
+            (node.live && node.lane != NIL).then_some(index_of(at))
+        })
+    }
+
+    /// How many nodes there are, in use or not.
+    pub(crate) const fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether a node is a leaf in use.
+    pub(crate) fn is_live_leaf(&self, at: usize) -> bool {
+        self.nodes[at].live && self.nodes[at].lane != NIL
+    }
+}
+
+fn index_of(at: usize) -> u32 {
+    u32::try_from(at).expect("fewer than 2^24 nodes")
+}
+
+#[inline]
+fn node_of(entry: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "masked to 24 bits")]
+    let node = (entry & ((1 << NODE_BITS) - 1)) as u32;
+    node - 1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+use super::*;
+use alloc::collections::{BTreeMap, VecDeque};
+use proptest::prelude::*;
+
+#[test]
+fn a_key_tells_lane_source_priority_and_kind_apart() {
+    let keys = [
+        Key::leaf(1, 2, 3),
+        Key::leaf(1, 2, 4),
+        Key::leaf(1, 3, 3),
+        Key::leaf(2, 2, 3),
+        Key::bundle(1, 2, 3),
+    ];
+    for (i, a) in keys.iter().enumerate() {
+        for b in &keys[i + 1..] {
+            assert_ne!(a, b);
+        }
+        assert!(a.0 < 1 << 40, "a key has 40 bits");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_what_is_bound_and_nothing_else(ops in prop::collection::vec((any::<bool>(), 0u32..60, 0u16..4), 0..300)) {
+        let mut queues = Queues::new(64);
+        let mut model: BTreeMap<(u32, u16), u32> = BTreeMap::new();
+        for (bind, lane, source) in ops {
+            let key = (lane, source);
+            if bind && !model.contains_key(&key) && model.len() < 64 {
+                model.insert(key, queues.bind_leaf(lane, source, 0));
+            } else if !bind && let Some(node) = model.remove(&key) {
+                queues.unbind(node);
+            }
+            for lane in 0..60 {
+                for source in 0..4 {
+                    prop_assert_eq!(queues.find(Key::leaf(lane, source, 0)), model.get(&(lane, source)).copied());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_is_a_queue_that_turns(ops in prop::collection::vec(0u8..4, 0..100)) {
+        let mut queues = Queues::new(128);
+        let mut model: VecDeque<u32> = VecDeque::new();
+        let mut tail = NIL;
+        for (at, op) in ops.into_iter().enumerate() {
+            match op {
+                0 | 1 => {
+                    let node = queues.bind_leaf(u32::try_from(at).unwrap(), 0, 0);
+                    queues.ring_push(&mut tail, node);
+                    model.push_back(node);
+                }
+                2 if !model.is_empty() => {
+                    prop_assert_eq!(Some(queues.ring_pop(&mut tail)), model.pop_front());
+                }
+                3 if !model.is_empty() => {
+                    tail = queues.ring_head(tail);
+                    model.rotate_left(1);
+                }
+                _ => {}
+            }
+            prop_assert_eq!(tail == NIL, model.is_empty());
+            if tail != NIL {
+                prop_assert_eq!(Some(&queues.ring_head(tail)), model.front());
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The way in: one frame at a time is classified, charged to the place where it will wait, and
+//! put into its queue.
+
+use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority};
+use sluice_wire::ethernet;
+
+use crate::classify::{self, Marking, OuterVerdict, Verdict};
+use crate::config::{InputFull, PortRole};
+use crate::mac_table;
+use crate::place::Gate;
+use crate::queues::Key;
+use crate::slots::Home;
+use crate::surface::LaneKind;
+use crate::switch::Switch;
+
+/// The port number of a lane that leads to no port.
+pub(crate) const NO_PORT: u16 = u16::MAX;
+
+/// What is known of a frame when it gets its slot.
+#[derive(Clone, Copy)]
+struct Arrival {
+    source: u16,
+    vnet: u16,
+    strip: u16,
+    priority: Priority,
+    ecn: Option<u8>,
+}
+
+impl<B: Buf> Switch<B> {
+    /// Takes the frames of a batch, all of them. The batch must not be larger than the window that
+    /// [`Self::window`] last promised for this input.
+    ///
+    /// # Panics
+    /// If frames come that were not promised a place, or the input does not exist.
+    pub fn receive(&mut self, now: Nanos, input: InputId, batch: &mut Batch<B>) {
+        let at = input.index();
+        debug_assert!(batch.len() <= self.window(input).frames as usize, "beyond the window");
+        let port = self.inputs[at].port;
+        match self.ports[usize::from(port)].role {
+            PortRole::Access { vnet } => {
+                for buf in batch.drain() {
+                    self.receive_access(now, input.0, port, vnet.0, buf);
+                }
+            }
+            PortRole::Underlay { local, mac } => {
+                for buf in batch.drain() {
+                    let marking = self.marking(port);
+                    let verdict = classify::underlay(buf.head(), buf.size(), local, mac, marking);
+                    self.receive_underlay(now, input.0, port, verdict, buf);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn marking(&self, port: u16) -> Marking<'_> {
+        let port = &self.ports[usize::from(port)];
+        Marking {
+            trust: port.trust,
+            default: port.default_priority,
+            dscp_to_priority: &self.dscp_to_priority,
+        }
+    }
+
+    #[inline]
+    fn receive_access(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
+        let verdict = classify::access(buf.head(), buf.size(), self.marking(port));
+        let mut arrival =
+            Arrival { source: input, vnet, strip: 0, priority: Priority::ZERO, ecn: None };
+        match verdict {
+            Verdict::Forward(c) => {
+                arrival.priority = c.priority;
+                let slot = self.arrive(input, &arrival, buf);
+                self.forward(now, slot, c.dst);
+            }
+            Verdict::Pause(message) => self.consume_pause(now, input, port, &message, buf),
+            Verdict::Drop(reason) => {
+                arrival.priority = self.ports[usize::from(port)].default_priority;
+                let slot = self.arrive(input, &arrival, buf);
+                self.drop_frame(slot, reason);
+            }
+        }
+    }
+
+    fn receive_underlay(
+        &mut self,
+        now: Nanos,
+        input: u16,
+        port: u16,
+        verdict: OuterVerdict,
+        buf: B,
+    ) {
+        let mut arrival =
+            Arrival { source: input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
+        let frame = match verdict {
+            OuterVerdict::Forward(frame) => frame,
+            OuterVerdict::Pause(message) => {
+                self.consume_pause(now, input, port, &message, buf);
+                return;
+            }
+            OuterVerdict::Drop(reason, priority) => {
+                arrival.priority = priority;
+                let slot = self.arrive(input, &arrival, buf);
+                self.drop_frame(slot, reason);
+                return;
+            }
+        };
+        arrival.priority = frame.inner.priority;
+        arrival.strip = frame.strip;
+        arrival.ecn = frame.ecn;
+        let tunnel = self.tunnel_from(frame.remote, port);
+        let vnet = self.vnet_of(frame.vni);
+        let (tunnel, vnet) = match (tunnel, vnet) {
+            (None, _) => return self.refuse(input, &arrival, buf, DropReason::UnknownVtep),
+            (_, None) => return self.refuse(input, &arrival, buf, DropReason::UnknownVni),
+            (Some(tunnel), Some(vnet)) => (tunnel, vnet),
+        };
+        // A peer may use only the networks that it has.
+        if !self.vnets[usize::from(vnet)].tunnels.contains(&tunnel) {
+            return self.refuse(input, &arrival, buf, DropReason::UnknownVni);
+        }
+        arrival.vnet = vnet;
+        let tunnel = &mut self.tunnels[usize::from(tunnel)];
+        arrival.source = tunnel.source;
+        tunnel.received.add(buf.size());
+        let slot = self.arrive(input, &arrival, buf);
+        self.forward(now, slot, frame.inner.dst);
+    }
+
+    fn refuse(&mut self, input: u16, arrival: &Arrival, buf: B, reason: DropReason) {
+        let slot = self.arrive(input, arrival, buf);
+        self.drop_frame(slot, reason);
+    }
+
+    /// A slot for a new frame, charged to nothing yet.
+    #[inline]
+    fn arrive(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
+        let bytes = buf.size();
+        self.inputs[usize::from(input)].counters[arrival.priority.index()].received.add(bytes);
+        self.new_slot(input, arrival, buf)
+    }
+
+    #[inline]
+    fn new_slot(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
+        let index = self.slots.take();
+        let slot = self.slots.get_mut(index);
+        slot.bytes = buf.size();
+        slot.buf = Some(buf);
+        slot.input = input;
+        slot.source = arrival.source;
+        slot.vnet = arrival.vnet;
+        slot.strip = arrival.strip;
+        slot.priority = arrival.priority.get();
+        slot.home = Home::Output;
+        slot.ecn = arrival.ecn;
+        index
+    }
+
+    /// A frame that control made, into a slot of the control input.
+    pub(crate) fn injected_slot(&mut self, vnet: u16, priority: Priority, buf: B) -> u32 {
+        let input = self.control_input().0;
+        let bytes = buf.size();
+        self.inputs[usize::from(input)].counters[priority.index()].injected.add(bytes);
+        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+        self.new_slot(input, &arrival, buf)
+    }
+
+    fn consume_pause(
+        &mut self,
+        now: Nanos,
+        input: u16,
+        port: u16,
+        message: &sluice_wire::mac_control::Message,
+        buf: B,
+    ) {
+        self.ports[usize::from(port)].pause_in.receive(now, message);
+        let arrival =
+            Arrival { source: input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
+        let bytes = buf.size();
+        let slot = self.arrive(input, &arrival, buf);
+        self.inputs[usize::from(input)].counters[0].consumed.add(bytes);
+        self.end(slot);
+    }
+
+    /// Sends a tenant's frame on its way. The slot is charged to nothing yet.
+    #[inline]
+    pub(crate) fn forward(&mut self, now: Nanos, slot: u32, dst: Mac) {
+        if dst.is_group() {
+            self.hold_for_replication(slot);
+            return;
+        }
+        let priority = self.slots.get(slot).priority;
+        if self.lossless.contains(Priority::from_low_bits(priority)) {
+            if self.input_is_full(slot) {
+                self.drop_frame(slot, DropReason::InputFull);
+                return;
+            }
+            self.slots.get_mut(slot).home = Home::Ring;
+            self.charge_input(slot);
+        }
+        self.route(now, slot, dst);
+    }
+
+    /// Whether a frame finds the buffer of its input full and must be dropped there. Only inputs
+    /// that read on can be found full; the others were never read beyond their window.
+    #[inline]
+    fn input_is_full(&self, slot: u32) -> bool {
+        let s = self.slots.get(slot);
+        let input = &self.inputs[usize::from(s.input)];
+        matches!(input.full, InputFull::Drop)
+            && (input.held_frames >= input.limit.frames
+                || input.held_bytes + u64::from(s.bytes) > input.limit.bytes.0)
+    }
+
+    /// Finds the lane of a frame and queues it there.
+    #[inline]
+    pub(crate) fn route(&mut self, now: Nanos, slot: u32, dst: Mac) {
+        let s = self.slots.get(slot);
+        let (vnet, input) = (s.vnet, s.input);
+        // Behind a frame that could not be queued nothing may pass: it might be its pair.
+        if !self.inputs[usize::from(input)].deferred.is_empty() {
+            self.defer(slot);
+            return;
+        }
+        match self.chip.lookup(mac_table::key(vnet, dst)) {
+            Some(lane) => self.admit(slot, lane),
+            None => self.miss(now, slot, dst),
+        }
+    }
+
+    /// Queues a frame for a lane that leads somewhere, or drops it if it may not go there or a
+    /// lossy output is full.
+    #[inline]
+    pub(crate) fn admit(&mut self, slot: u32, lane: u32) {
+        if let Some(reason) = self.refusal(slot, lane) {
+            self.drop_frame(slot, reason);
+            return;
+        }
+        self.enqueue(slot, lane);
+    }
+
+    #[inline]
+    fn refusal(&self, slot: u32, lane: u32) -> Option<DropReason> {
+        let s = self.slots.get(slot);
+        let l = &self.lanes[lane as usize];
+        let input = &self.inputs[usize::from(s.input)];
+        if l.port == input.port {
+            return Some(match l.kind {
+                LaneKind::Tunnel(_) => DropReason::SplitHorizon,
+                _ => DropReason::SamePort,
+            });
+        }
+        if matches!(l.kind, LaneKind::Tunnel(_)) && input.from_underlay {
+            return Some(DropReason::SplitHorizon);
+        }
+        if self.ports[usize::from(l.port)].detached {
+            return Some(DropReason::Stopped);
+        }
+        let full = s.home == Home::Output
+            && (l.buffered.frames >= l.limit.frames
+                || l.buffered.bytes + u64::from(s.bytes) > l.limit.bytes.0);
+        full.then_some(DropReason::OutputFull)
+    }
+
+    /// Puts a frame at the end of its (source, lane, priority) queue.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, slot: u32, lane: u32) {
+        let s = self.slots.get(slot);
+        let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
+        self.charge_lane(lane, bytes, home);
+        let leaf = match self.queues.find(Key::leaf(lane, source, priority)) {
+            Some(leaf) => leaf,
+            None => {
+                let leaf = self.queues.bind_leaf(lane, source, priority);
+                self.place_leaf(leaf);
+                leaf
+            }
+        };
+        let node = self.queues.get_mut(leaf);
+        node.frames += 1;
+        node.bytes += u64::from(bytes);
+        node.ring_frames += u32::from(home == Home::Ring);
+        let ring_frames = node.ring_frames;
+        let mut list = node.list;
+        self.slots.push(&mut list, slot);
+        self.queues.get_mut(leaf).list = list;
+        if ring_frames > self.share_min {
+            self.note_share(slot, lane, ring_frames);
+        }
+    }
+
+    /// Puts a leaf into the ring where the scheduler, or the opening of its lane, will find it.
+    pub(crate) fn place_leaf(&mut self, leaf: u32) {
+        let node = self.queues.get(leaf);
+        let (lane, priority) = (node.lane, node.priority);
+        let l = &mut self.lanes[lane as usize];
+        if l.gate != Gate::Open {
+            self.queues.ring_push(&mut l.parked, leaf);
+            return;
+        }
+        let port_number = l.port;
+        let port = &mut self.ports[usize::from(port_number)];
+        let ring = &mut port.rings[usize::from(priority)];
+        if matches!(port.role, PortRole::Underlay { .. }) {
+            self.queues.bundle_push(ring, port_number, leaf);
+        } else {
+            self.queues.ring_push(ring, leaf);
+        }
+        port.active |= 1 << priority;
+    }
+
+    /// The destination of a frame that waits, read again.
+    pub(crate) fn destination_of(&self, slot: u32) -> Mac {
+        let s = self.slots.get(slot);
+        let buf = s.buf.as_ref().expect("a frame that is not a copy has its handle");
+        ethernet::Frame::new_checked(&buf.head()[usize::from(s.strip)..])
+            .expect("checked when it came in")
+            .dst()
+    }
+}

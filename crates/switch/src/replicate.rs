@@ -1,0 +1,124 @@
+//! Broadcast, multicast: one frame, many receivers.
+//!
+//! A frame to replicate waits at its input until the driver moves it into the host pool
+//! ([`Switch::spill`]); from then on it holds nobody. Every receiver gets a *copy*: a slot that
+//! shares the pool's buffer. Copies are bounded per output and lossy beyond that, under a reason of
+//! their own, so that a broadcast can never hold back its sender.
+//!
+//! Receivers are the local members of the network except the port it came from, and, for a frame
+//! of a local port, the tunnels of the network (head-end replication). A frame from the underlay
+//! never goes back there (split horizon, RFC 7348 section 4.2).
+
+use sluice_base::{Buf, DropReason};
+
+use crate::receive::NO_PORT;
+use crate::slots::{Home, List};
+use crate::switch::Switch;
+
+impl<B: Buf> Switch<B> {
+    /// Lets a frame wait for its copy. It counts against its input until then.
+    #[cold]
+    pub(crate) fn hold_for_replication(&mut self, slot: u32) {
+        self.slots.get_mut(slot).home = Home::Ring;
+        self.charge_input(slot);
+        let input = usize::from(self.slots.get(slot).input);
+        let mut list = self.inputs[input].awaiting;
+        self.slots.push(&mut list, slot);
+        self.inputs[input].awaiting = list;
+    }
+
+    /// Replicates everything that waits for it at an input.
+    pub(crate) fn replicate(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
+        let mut list = self.inputs[input].awaiting;
+        self.inputs[input].awaiting = List::EMPTY;
+        while let Some(slot) = self.slots.pop(&mut list) {
+            let receivers = self.receivers(slot);
+            if receivers == 0 {
+                self.drop_frame(slot, DropReason::NoReceiver);
+            } else if self.bodies >= self.replicated_frames {
+                self.drop_frame(slot, DropReason::ReplicationLimit);
+            } else {
+                let buf = self.slots.get_mut(slot).buf.take().expect("it has its handle");
+                match copy(buf) {
+                    Err(buf) => {
+                        self.slots.get_mut(slot).buf = Some(buf);
+                        self.drop_frame(slot, DropReason::ReplicationLimit);
+                    }
+                    Ok(buf) => {
+                        self.slots.get_mut(slot).buf = Some(buf);
+                        self.fan_out(slot, receivers);
+                    }
+                }
+            }
+        }
+    }
+
+    fn receivers(&self, slot: u32) -> usize {
+        let s = self.slots.get(slot);
+        let input = &self.inputs[usize::from(s.input)];
+        let vnet = &self.vnets[usize::from(s.vnet)];
+        let members = vnet.members.iter().filter(|&&port| port != input.port).count();
+        members + if input.from_underlay { 0 } else { vnet.tunnels.len() }
+    }
+
+    /// Makes the slot the body of its copies, and queues them.
+    fn fan_out(&mut self, body: u32, receivers: usize) {
+        let s = self.slots.get(body);
+        let (input, vnet, bytes, priority) = (s.input, usize::from(s.vnet), s.bytes, s.priority);
+        self.uncharge_input(input, bytes, priority);
+        let from = &mut self.inputs[usize::from(input)];
+        let (from_port, from_underlay) = (from.port, from.from_underlay);
+        for _ in 1..receivers {
+            from.counters[usize::from(priority)].copied.add(bytes);
+        }
+        self.slots.get_mut(body).shared = 0;
+        self.bodies += 1;
+        for at in 0..self.vnets[vnet].members.len() {
+            let port = self.vnets[vnet].members[at];
+            if port != from_port {
+                let lane = self.ports[usize::from(port)].lane;
+                self.copy_to(body, lane);
+            }
+        }
+        if !from_underlay {
+            for at in 0..self.vnets[vnet].tunnels.len() {
+                let tunnel = self.vnets[vnet].tunnels[at];
+                let lane = self.tunnels[usize::from(tunnel)].lane;
+                self.copy_to(body, lane);
+            }
+        }
+        if self.slots.get(body).shared == 0 {
+            self.bodies -= 1;
+            self.slots.push(&mut self.pool_ended, body);
+        }
+    }
+
+    fn copy_to(&mut self, body: u32, lane: u32) {
+        let l = &self.lanes[lane as usize];
+        debug_assert!(l.port != NO_PORT);
+        if self.ports[usize::from(l.port)].detached {
+            self.count_lost_copy(body, DropReason::Stopped);
+            return;
+        }
+        if l.copies >= self.copies_per_lane || self.slots.free_count() == 0 {
+            self.count_lost_copy(body, DropReason::ReplicationLimit);
+            return;
+        }
+        let index = self.slots.take();
+        let s = self.slots.get(body);
+        let (bytes, input, source, vnet, strip, priority, ecn) =
+            (s.bytes, s.input, s.source, s.vnet, s.strip, s.priority, s.ecn);
+        let copy = self.slots.get_mut(index);
+        copy.bytes = bytes;
+        copy.input = input;
+        copy.source = source;
+        copy.vnet = vnet;
+        copy.strip = strip;
+        copy.priority = priority;
+        copy.ecn = ecn;
+        copy.home = Home::Copy;
+        copy.shared = body;
+        self.slots.get_mut(body).shared += 1;
+        self.enqueue(index, lane);
+    }
+}

@@ -1,0 +1,176 @@
+//! The arena of frames that are in the switch, and the lists they stand in.
+//!
+//! A slot is taken when a frame is received and given back when its handle is reclaimed. Lists are
+//! threaded through the slots by index, so that moving a frame costs two stores and no memory.
+
+use alloc::vec::Vec;
+
+/// No slot, no node.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Where a slot's handle has to go when the frame has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// To the driver of its input, and it counts against that input's window.
+    Ring,
+    /// To the driver of its input, but its frame waits in the buffer of its (lossy) output.
+    Output,
+    /// Into the host pool.
+    Pool,
+    /// Nowhere: it has no handle of its own but shares that of another slot.
+    Copy,
+}
+
+/// One frame. `bytes` is its size as received, which is what the audit counts.
+#[derive(Debug)]
+pub(crate) struct Slot<B> {
+    pub(crate) buf: Option<B>,
+    pub(crate) next: u32,
+    pub(crate) bytes: u32,
+    /// For [`Home::Copy`] the slot that owns the handle; for that slot the number of its copies.
+    pub(crate) shared: u32,
+    pub(crate) input: u16,
+    pub(crate) source: u16,
+    pub(crate) vnet: u16,
+    /// Bytes in front of the tenant's frame (the outer headers it came in).
+    pub(crate) strip: u16,
+    pub(crate) priority: u8,
+    pub(crate) home: Home,
+    /// What the inner ECN field must become, if it must change (RFC 6040 section 4.2).
+    pub(crate) ecn: Option<u8>,
+}
+
+/// A first-in first-out list of slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL };
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.head == NIL
+    }
+}
+
+/// The arena.
+#[derive(Debug)]
+pub(crate) struct Slots<B> {
+    slots: Vec<Slot<B>>,
+    free: u32,
+    free_count: u32,
+}
+
+impl<B> Slots<B> {
+    pub(crate) fn new(count: u32) -> Self {
+        let slots = (0..count)
+            .map(|index| Slot {
+                buf: None,
+                next: if index + 1 == count { NIL } else { index + 1 },
+                bytes: 0,
+                shared: NIL,
+                input: 0,
+                source: 0,
+                vnet: 0,
+                strip: 0,
+                priority: 0,
+                home: Home::Ring,
+                ecn: None,
+            })
+            .collect();
+        Self { slots, free: if count == 0 { NIL } else { 0 }, free_count: count }
+    }
+
+    pub(crate) const fn free_count(&self) -> u32 {
+        self.free_count
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A free slot. Running out is a programming error: every frame that enters was promised its
+    /// slot by a window, and copies are counted against their own share.
+    #[inline]
+    pub(crate) fn take(&mut self) -> u32 {
+        let index = self.free;
+        assert!(index != NIL, "a frame was received that no window had promised to take");
+        self.free = self.slots[index as usize].next;
+        self.free_count -= 1;
+        index
+    }
+
+    /// Gives a slot back. Its handle must have been taken out.
+    #[inline]
+    pub(crate) fn give_back(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.buf.is_none(), "a handle would be lost");
+        slot.next = self.free;
+        self.free = index;
+        self.free_count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &Slot<B> {
+        &self.slots[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Slot<B> {
+        &mut self.slots[index as usize]
+    }
+
+    /// Adds `index` at the end of `list`.
+    #[inline]
+    pub(crate) fn push(&mut self, list: &mut List, index: u32) {
+        self.slots[index as usize].next = NIL;
+        if list.head == NIL {
+            list.head = index;
+        } else {
+            self.slots[list.tail as usize].next = index;
+        }
+        list.tail = index;
+    }
+
+    /// Takes the first slot out of `list`.
+    #[inline]
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<u32> {
+        let index = list.head;
+        if index == NIL {
+            return None;
+        }
+        list.head = self.slots[index as usize].next;
+        if list.head == NIL {
+            list.tail = NIL;
+        }
+        Some(index)
+    }
+
+    /// Moves everything from `from` to the end of `list`.
+    pub(crate) fn splice(&mut self, list: &mut List, from: List) {
+        if from.head == NIL {
+            return;
+        }
+        if list.head == NIL {
+            list.head = from.head;
+        } else {
+            self.slots[list.tail as usize].next = from.head;
+        }
+        list.tail = from.tail;
+    }
+
+    /// The slots of a list, first one first.
+    pub(crate) fn walk(&self, list: List) -> impl Iterator<Item = u32> + '_ {
+        let mut at = list.head;
+        core::iter::from_fn(move || {
+            let index = at;
+            if index == NIL {
+                return None;
+            }
+            at = self.slots[index as usize].next;
+            Some(index)
+        })
+    }
+}

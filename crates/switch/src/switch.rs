@@ -1,0 +1,589 @@
+//! The switch itself: its tables, its making, and the parts of its surface that are neither the
+//! way in nor the way out.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+use sluice_base::{
+    Batch, Buf, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask,
+    SourceId, TunnelId, VnetId,
+};
+
+use crate::config::{
+    ConfigError, InputFull, Limit, PauseConfig, PortConfig, PortRole, Service, SwitchConfig,
+    UnresolvedConfig,
+};
+use crate::inspect::{Counter, Marks};
+use crate::mac_table::{self, MacTable};
+use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
+use crate::place::{Gate, Held, Input, InputCounters, Lane, Partition, Port, Tunnel, Vnet};
+use crate::queues::{LANES_MAX, NODES_MAX, Queues};
+use crate::receive::NO_PORT;
+use crate::shaper::Shaper;
+use crate::slots::{Home, List, NIL, Slots};
+use crate::surface::{Command, CommandError, Destination, LaneKind, Notice, Target, Window};
+use crate::transmit::weight_of;
+use crate::validate;
+
+/// Frames that a driver may have received beyond what the input may hold, because they end at
+/// once: the largest batch.
+pub(crate) const BATCH_MAX: u32 = 64;
+/// Frames that control may have in the switch.
+const CONTROL_FRAMES: u32 = 64;
+
+/// The counters of one (input, priority): frames that ended, by reason.
+pub(crate) type Drops = [Counter; DropReason::COUNT];
+
+/// A virtual or physical switch. See the crate's documentation.
+#[derive(Debug)]
+pub struct Switch<B> {
+    pub(crate) slots: Slots<B>,
+    pub(crate) queues: Queues,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) vnets: Vec<Vnet>,
+    pub(crate) tunnels: Vec<Tunnel>,
+    /// VTEP addresses, sorted, with their tunnels.
+    vteps: Vec<(Ipv4Addr, u16)>,
+    /// Network numbers, sorted, with their networks.
+    vnis: Vec<(u32, u16)>,
+    pub(crate) chip: MacTable,
+    /// Destinations that are not resolved, with their lanes.
+    pub(crate) pending: MacTable,
+    pub(crate) free_lanes: Vec<u32>,
+    pub(crate) waiting_lanes: Vec<u32>,
+    pub(crate) timed: Vec<u32>,
+    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) drops: Vec<Drops>,
+    pub(crate) pool: [Partition; 2],
+    pub(crate) pool_marks: [Marks; 2],
+    pub(crate) pool_ended: List,
+    pub(crate) bodies: u32,
+    pub(crate) unresolved_buffered: u32,
+    pub(crate) lossless: PriorityMask,
+    pub(crate) strict: PriorityMask,
+    pub(crate) weights: [u8; Priority::COUNT],
+    pub(crate) dscp_to_priority: [Priority; 64],
+    pub(crate) priority_to_dscp: [u8; Priority::COUNT],
+    pub(crate) unresolved: UnresolvedConfig,
+    pub(crate) replicated_frames: u32,
+    pub(crate) copies_per_lane: u32,
+    pub(crate) pair_share: u16,
+    /// No input has a smaller share than this.
+    pub(crate) share_min: u32,
+}
+
+impl<B: Buf> Switch<B> {
+    /// Makes a switch and takes all the memory it will ever use.
+    ///
+    /// # Errors
+    /// The first thing in the configuration that cannot work.
+    pub fn new(config: &SwitchConfig, seed: u64, now: Nanos) -> Result<Self, ConfigError> {
+        validate::check(config)?;
+        let lossless = mask_of(|p| config.classes[p].lossless);
+        let ports = make_ports(config);
+        let inputs = make_inputs(config);
+        let lanes = make_lanes(config, now);
+        let first_unresolved = config.ports.len() + config.tunnels.len();
+        let slots = slot_count(config, lossless);
+        let nodes = node_count(config, slots, inputs.len());
+        assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
+        let share_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
+        let share_min = u64::from(share_min) * u64::from(config.pool.pair_share) / 256;
+        let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
+        let mut switch = Self {
+            slots: Slots::new(slots),
+            queues: Queues::new(nodes),
+            drops: vec![[Counter::default(); DropReason::COUNT]; inputs.len() * Priority::COUNT],
+            vnets: make_vnets(config),
+            tunnels: make_tunnels(config, inputs.len()),
+            vteps: sorted(config.tunnels.iter().map(|t| t.remote)),
+            vnis: make_vnis(config),
+            chip: MacTable::new(config.chip.macs, seed),
+            pending: MacTable::new(u32::from(config.unresolved.destinations), seed ^ 1),
+            free_lanes: (first_unresolved..lanes.len()).rev().map(index_of).collect(),
+            waiting_lanes: Vec::with_capacity(lanes.len()),
+            timed: Vec::with_capacity(lanes.len()),
+            notices: VecDeque::with_capacity(usize::from(config.unresolved.destinations)),
+            pool: [config.pool.from_local, config.pool.from_underlay].map(|limit| Partition {
+                limit,
+                frames: 0,
+                bytes: 0,
+            }),
+            pool_marks: [Marks::default(); 2],
+            pool_ended: List::EMPTY,
+            bodies: 0,
+            unresolved_buffered: 0,
+            lossless,
+            strict: mask_of(|p| config.classes[p].service == Service::Strict),
+            weights: core::array::from_fn(|p| weight_of(config.classes[p].service)),
+            dscp_to_priority: config.dscp_to_priority,
+            priority_to_dscp: config.priority_to_dscp,
+            unresolved: config.unresolved,
+            replicated_frames: config.pool.replicated_frames,
+            copies_per_lane: config.pool.copies_per_lane,
+            pair_share: config.pool.pair_share,
+            share_min: u32::try_from(share_min).unwrap_or(u32::MAX),
+            inputs,
+            ports,
+            lanes,
+        };
+        for (at, tunnel) in config.tunnels.iter().enumerate() {
+            switch.set_next_hop(now, at, tunnel.next_hop);
+        }
+        Ok(switch)
+    }
+
+    /// The input of a port's queue.
+    #[must_use]
+    pub fn input(&self, port: PortId, queue: u8) -> InputId {
+        let port = &self.ports[port.index()];
+        assert!(queue < port.queues, "the port has {} queues", port.queues);
+        InputId(port.first_input + u16::from(queue))
+    }
+
+    /// The port that an input belongs to; `None` for the control input.
+    #[must_use]
+    pub fn port_of(&self, input: InputId) -> Option<PortId> {
+        let port = self.inputs[input.index()].port;
+        (port != NO_PORT).then_some(PortId(port))
+    }
+
+    /// The input under which control's own frames are counted.
+    #[must_use]
+    pub fn control_input(&self) -> InputId {
+        InputId::from_index(self.inputs.len() - 1)
+    }
+
+    /// The number under which handles of the host pool are reclaimed.
+    #[must_use]
+    pub fn pool_input(&self) -> InputId {
+        InputId::from_index(self.inputs.len())
+    }
+
+    /// How many handles the switch can hold at the same time, over all inputs and the pool: what a
+    /// driver that reads into memory of its own needs of it.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What the switch promises to take from an input now.
+    #[must_use]
+    pub fn window(&self, input: InputId) -> Window {
+        let at = input.index();
+        let i = &self.inputs[at];
+        let spill = !i.awaiting.is_empty() || (i.over.is_some() && self.pool_takes(at));
+        let closed =
+            !i.deferred.is_empty() || i.port == NO_PORT || self.ports[usize::from(i.port)].detached;
+        if closed {
+            return Window { frames: 0, bytes: ByteCount::ZERO, spill };
+        }
+        let (frames, bytes) = match i.full {
+            InputFull::Drop => {
+                ((i.limit.frames + BATCH_MAX).saturating_sub(i.held_frames), u64::MAX)
+            }
+            InputFull::Wait => {
+                let frames = i.limit.frames.saturating_sub(i.held_frames);
+                (frames, i.limit.bytes.0.saturating_sub(i.held_bytes))
+            }
+            InputFull::Pause(pause) => self.pause_window(at, pause),
+        };
+        let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed) };
+        Window { frames, bytes: ByteCount(bytes), spill }
+    }
+
+    /// Each paused priority has the whole buffer to itself, so that one that is held back does not
+    /// close the window for the others; a promise must hold whatever comes next.
+    fn pause_window(&self, input: usize, pause: PauseConfig) -> (u32, u64) {
+        let i = &self.inputs[input];
+        let held = Priority::all()
+            .filter(|p| pause.priorities.contains(*p))
+            .map(|p| i.held[p.index()])
+            .fold(Held::default(), |most, h| Held {
+                frames: most.frames.max(h.frames),
+                bytes: most.bytes.max(h.bytes),
+            });
+        (i.limit.frames.saturating_sub(held.frames), i.limit.bytes.0.saturating_sub(held.bytes))
+    }
+
+    /// Hands back handles of frames that have ended, sent or dropped, as many as fit into `out`.
+    pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
+        let pool = input == self.pool_input();
+        let mut list = if pool { self.pool_ended } else { self.inputs[input.index()].ended };
+        let mut count = 0;
+        while out.room() > 0 {
+            let Some(index) = self.slots.pop(&mut list) else { break };
+            let buf = self.slots.get_mut(index).buf.take().expect("an ended frame has its handle");
+            self.slots.give_back(index);
+            let pushed = out.push(buf);
+            debug_assert!(pushed.is_ok(), "there was room");
+            count += 1;
+        }
+        if pool {
+            self.pool_ended = list;
+        } else {
+            let input = &mut self.inputs[input.index()];
+            input.ended = list;
+            input.unreclaimed -= count;
+        }
+    }
+
+    /// Takes a frame that control made. It is counted under the control input.
+    ///
+    /// # Errors
+    /// The frame, if control has too many in the switch, or the target does not exist.
+    pub fn inject(&mut self, now: Nanos, buf: B, to: Target) -> Result<(), B> {
+        let control = usize::from(self.control_input().0);
+        let i = &self.inputs[control];
+        if i.held_frames + i.unreclaimed >= CONTROL_FRAMES || self.slots.free_count() == 0 {
+            return Err(buf);
+        }
+        // What control sends (ARP, keep-alives) must not wait behind data.
+        let priority = Priority::from_low_bits(7);
+        match to {
+            Target::Port(port) if port.index() < self.ports.len() => {
+                let slot = self.injected_slot(0, priority, buf);
+                self.slots.get_mut(slot).home = Home::Ring;
+                self.charge_input(slot);
+                let lane = self.ports[port.index()].lane;
+                self.admit(slot, lane);
+                Ok(())
+            }
+            Target::Address(vnet, mac) if vnet.index() < self.vnets.len() => {
+                let slot = self.injected_slot(vnet.0, priority, buf);
+                self.forward(now, slot, mac);
+                Ok(())
+            }
+            _ => Err(buf),
+        }
+    }
+
+    /// Carries out a command of the control plane.
+    ///
+    /// # Errors
+    /// What it names does not exist, or may not be so; nothing was changed.
+    pub fn command(&mut self, now: Nanos, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Install { vnet, mac, to } => {
+                self.check_vnet(vnet)?;
+                if mac.is_group() {
+                    return Err(CommandError::GroupAddress(mac));
+                }
+                let lane = self.lane_of(vnet, to)?;
+                self.chip.insert(mac_table::key(vnet.0, mac), lane);
+                self.resolve(now, vnet, mac, lane);
+            }
+            Command::Remove { vnet, mac } => {
+                self.check_vnet(vnet)?;
+                self.chip.remove(mac_table::key(vnet.0, mac));
+            }
+            Command::Reject { vnet, mac } => {
+                self.check_vnet(vnet)?;
+                self.reject(now, vnet, mac);
+            }
+            Command::NextHop { tunnel, mac } => {
+                if tunnel.index() >= self.tunnels.len() {
+                    return Err(CommandError::NoSuchTunnel(tunnel));
+                }
+                self.set_next_hop(now, tunnel.index(), mac);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_vnet(&self, vnet: VnetId) -> Result<(), CommandError> {
+        if vnet.index() < self.vnets.len() { Ok(()) } else { Err(CommandError::NoSuchVnet(vnet)) }
+    }
+
+    fn lane_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
+        match to {
+            Destination::Port(port) => {
+                let p = self.ports.get(port.index()).filter(|p| !p.detached);
+                let p = p.ok_or(CommandError::NoSuchPort(port))?;
+                if p.role != (PortRole::Access { vnet }) {
+                    return Err(CommandError::NotAMember(port));
+                }
+                Ok(p.lane)
+            }
+            Destination::Tunnel(tunnel) => self
+                .tunnels
+                .get(tunnel.index())
+                .map(|t| t.lane)
+                .ok_or(CommandError::NoSuchTunnel(tunnel)),
+        }
+    }
+
+    fn set_next_hop(&mut self, now: Nanos, tunnel: usize, mac: Option<Mac>) {
+        let t = &mut self.tunnels[tunnel];
+        let had = t.next_hop.is_some();
+        t.next_hop = mac;
+        let lane = t.lane;
+        if mac.is_some() {
+            self.lanes[lane as usize].deadline = Nanos::MAX;
+            if self.lanes[lane as usize].gate == Gate::Closed {
+                self.open_lane(lane);
+            }
+        } else if had || self.lanes[lane as usize].gate == Gate::Open {
+            self.close_lane(now, lane);
+        }
+    }
+
+    /// A tunnel lost its next hop: its queues leave the port's rings and wait.
+    fn close_lane(&mut self, now: Nanos, lane: u32) {
+        let l = &mut self.lanes[lane as usize];
+        if l.gate == Gate::Timed {
+            let port = usize::from(l.port);
+            self.timed.retain(|&t| t != lane);
+            self.ports[port].timed_lanes -= 1;
+        }
+        let l = &mut self.lanes[lane as usize];
+        l.gate = Gate::Closed;
+        l.deadline = now.after(self.unresolved.timeout);
+        for at in 0..self.queues.len() {
+            if self.queues.is_live_leaf(at) {
+                let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
+                if self.queues.get(leaf).lane == lane && !self.is_parked(leaf) {
+                    self.park(leaf);
+                }
+            }
+        }
+    }
+
+    fn is_parked(&self, leaf: u32) -> bool {
+        let tail = self.lanes[self.queues.get(leaf).lane as usize].parked;
+        if tail == NIL {
+            return false;
+        }
+        let mut at = tail;
+        loop {
+            if at == leaf {
+                return true;
+            }
+            at = self.queues.ring_head(at);
+            if at == tail {
+                return false;
+            }
+        }
+    }
+
+    /// Lets time pass: ends pauses and waits that are over. Call it once per turn.
+    pub fn advance(&mut self, now: Nanos) {
+        for port in &mut self.ports {
+            port.pause_in.expire(now);
+        }
+        if !self.timed.is_empty() {
+            self.open_timed_lanes(now);
+        }
+        if !self.waiting_lanes.is_empty() || !self.tunnels.is_empty() {
+            self.advance_unresolved(now);
+        }
+    }
+
+    /// When the switch has to be looked at next, if nothing comes in before: a rate that allows
+    /// the next frame, a pause that ends or must be repeated, a wait that is over. Work that only
+    /// a driver without room keeps from being done is not among them.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        let ports = self.ports.iter().filter_map(|port| {
+            let active = PriorityMask(port.active);
+            let open = active.without(port.pause_in.paused);
+            let rate =
+                (!open.is_empty() && port.shaper.is_limited()).then(|| port.shaper.ready_at());
+            let pause = port.pause_in.deadline(active);
+            let refresh = port.pause_out.as_ref().and_then(PauseSender::deadline);
+            [rate, pause, refresh].into_iter().flatten().min()
+        });
+        let timed = self.timed.iter().map(|&l| self.lanes[l as usize].shaper.ready_at());
+        ports.chain(timed).chain(self.unresolved_deadline()).min()
+    }
+
+    /// The next thing that the switch has to tell.
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    pub(crate) fn tunnel_from(&self, remote: Ipv4Addr, port: u16) -> Option<u16> {
+        let at = self.vteps.binary_search_by_key(&remote, |v| v.0).ok()?;
+        let tunnel = self.vteps[at].1;
+        (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
+    }
+
+    pub(crate) fn vnet_of(&self, vni: u32) -> Option<u16> {
+        let at = self.vnis.binary_search_by_key(&vni, |v| v.0).ok()?;
+        Some(self.vnis[at].1)
+    }
+}
+
+fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
+    let mut mask = PriorityMask::NONE;
+    for priority in Priority::all().filter(|p| has(p.index())) {
+        mask.insert(priority);
+    }
+    mask
+}
+
+fn sorted<K: Ord>(keys: impl Iterator<Item = K>) -> Vec<(K, u16)> {
+    let mut rows: Vec<(K, u16)> =
+        keys.enumerate().map(|(at, key)| (key, TunnelId::from_index(at).0)).collect();
+    rows.sort();
+    rows
+}
+
+fn make_vnis(config: &SwitchConfig) -> Vec<(u32, u16)> {
+    let mut rows: Vec<(u32, u16)> = config
+        .vnets
+        .iter()
+        .enumerate()
+        .filter_map(|(at, vnet)| Some((vnet.vni?.get(), VnetId::from_index(at).0)))
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
+fn make_ports(config: &SwitchConfig) -> Vec<Port> {
+    let mut first_input = 0;
+    let ports = config.ports.iter().enumerate().map(|(at, port)| {
+        let first = first_input;
+        first_input += u16::from(port.queues);
+        let pause = match port.input_full {
+            InputFull::Pause(pause) => Some(pause),
+            InputFull::Wait | InputFull::Drop => None,
+        };
+        let link = pause.map(|p| p.link).or(port.rate.map(|r| r.rate)).unwrap_or(LINK_DEFAULT);
+        Port {
+            role: port.role,
+            detached: false,
+            lane: u32::try_from(at).expect("fewer than 2^16 ports"),
+            first_input: first,
+            queues: port.queues,
+            rings: [NIL; Priority::COUNT],
+            active: 0,
+            class_deficit: [0; Priority::COUNT],
+            class_turn: 0,
+            shaper: Shaper::new(port.rate),
+            timed_lanes: 0,
+            pause_in: PauseReceiver::new(port.obey_pause, link),
+            pause_out: pause.map(PauseSender::new),
+            trust: port.trust,
+            default_priority: port.default_priority,
+            frame_size_max: u32::from(port.mtu) + 14,
+            sent: [Counter::default(); Priority::COUNT],
+            queued_frames: 0,
+            queued_bytes: 0,
+            marks: Marks::default(),
+        }
+    });
+    ports.collect()
+}
+
+fn make_inputs(config: &SwitchConfig) -> Vec<Input> {
+    let input = |port: u16, limit: Limit, full: InputFull, from_underlay: bool| Input {
+        port,
+        limit,
+        full,
+        from_underlay,
+        held_frames: 0,
+        held_bytes: 0,
+        held: [Held::default(); Priority::COUNT],
+        unreclaimed: 0,
+        ended: List::EMPTY,
+        awaiting: List::EMPTY,
+        deferred: List::EMPTY,
+        over: None,
+        pooled_frames: 0,
+        marks: Marks::default(),
+        counters: [InputCounters::default(); Priority::COUNT],
+    };
+    let mut inputs = Vec::new();
+    for (at, port) in config.ports.iter().enumerate() {
+        let underlay = matches!(port.role, PortRole::Underlay { .. });
+        for _ in 0..port.queues {
+            inputs.push(input(PortId::from_index(at).0, port.input, port.input_full, underlay));
+        }
+    }
+    let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
+    inputs.push(input(NO_PORT, control, InputFull::Wait, false));
+    inputs
+}
+
+fn make_lanes(config: &SwitchConfig, _now: Nanos) -> Vec<Lane> {
+    let shaper = |port: &PortConfig| Shaper::new(port.lane_rate);
+    let mut lanes = Vec::new();
+    for (at, port) in config.ports.iter().enumerate() {
+        let id = PortId::from_index(at);
+        lanes.push(Lane::new(LaneKind::Port(id), id.0, port.output, shaper(port)));
+    }
+    for (at, tunnel) in config.tunnels.iter().enumerate() {
+        let port = &config.ports[tunnel.port.index()];
+        let kind = LaneKind::Tunnel(TunnelId::from_index(at));
+        lanes.push(Lane::new(kind, tunnel.port.0, port.output, shaper(port)));
+    }
+    let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
+    for _ in 0..config.unresolved.destinations {
+        lanes.push(Lane::new(LaneKind::Free, NO_PORT, unlimited, Shaper::new(None)));
+    }
+    lanes
+}
+
+fn make_vnets(config: &SwitchConfig) -> Vec<Vnet> {
+    let member = |at: usize, (p, port): (usize, &PortConfig)| {
+        (port.role == PortRole::Access { vnet: VnetId::from_index(at) })
+            .then(|| PortId::from_index(p).0)
+    };
+    let vnets = config.vnets.iter().enumerate().map(|(at, vnet)| Vnet {
+        vni: vnet.vni,
+        frame_size_max: u32::from(vnet.mtu) + 14,
+        members: config.ports.iter().enumerate().filter_map(|p| member(at, p)).collect(),
+        tunnels: vnet.tunnels.iter().map(|t| t.0).collect(),
+    });
+    vnets.collect()
+}
+
+fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Vec<Tunnel> {
+    let tunnels = config.tunnels.iter().enumerate().map(|(at, tunnel)| Tunnel {
+        port: tunnel.port.0,
+        remote: tunnel.remote,
+        next_hop: None,
+        lane: u32::try_from(config.ports.len() + at).expect("fewer than 2^20 lanes"),
+        source: SourceId::from_index(inputs + at).0,
+        sent: Counter::default(),
+        received: Counter::default(),
+    });
+    tunnels.collect()
+}
+
+/// How many frames can be in the switch at the same time.
+fn slot_count(config: &SwitchConfig, lossless: PriorityMask) -> u32 {
+    let mut count = CONTROL_FRAMES * 2 + config.unresolved.frames + config.pool.replicated_frames;
+    count += config.pool.from_local.frames + config.pool.from_underlay.frames;
+    for port in &config.ports {
+        let priorities = match port.input_full {
+            // Each paused priority may fill the buffer, and so may the others together.
+            InputFull::Pause(pause) => pause.priorities.0.count_ones() + 1,
+            InputFull::Wait | InputFull::Drop => 1,
+        };
+        count += (port.input.frames * priorities + BATCH_MAX) * u32::from(port.queues);
+    }
+    let lossy = lossless != PriorityMask::ALL;
+    let lanes = config
+        .ports
+        .iter()
+        .chain(config.tunnels.iter().map(|tunnel| &config.ports[tunnel.port.index()]));
+    for port in lanes {
+        count += config.pool.copies_per_lane + if lossy { port.output.frames } else { 0 };
+    }
+    count
+}
+
+/// A queue in use holds a frame, so there are at most as many as frames; and a bundle per source
+/// and priority on each underlay port.
+fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> usize {
+    let underlays =
+        config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. })).count();
+    let sources = inputs + config.tunnels.len();
+    (slots as usize + underlays * sources * Priority::COUNT).min(NODES_MAX)
+}

@@ -1,0 +1,390 @@
+//! The way out: the scheduler of a port picks among priorities and sources and offers frames to
+//! the port's driver until nothing may go or the driver has no room.
+//!
+//! Priorities: strict ones first, highest number first; the others by deficit round robin in
+//! bytes, with their weights. Sources within a priority: deficit round robin in bytes, one quantum
+//! each. A deficit may fall below zero by one frame and is a debt then, so that no frame has to be
+//! looked at before its turn.
+//!
+//! A queue is only ever served at its head, and a driver that says no ends the walk: an output
+//! that was found full stays full, and nothing overtakes.
+
+use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
+use sluice_wire::mac_control;
+
+use crate::classify;
+use crate::config::{PortRole, Service};
+use crate::place::{Gate, Port};
+use crate::queues::QUANTUM_BYTES;
+use crate::slots::{Home, NIL};
+use crate::surface::{Egress, LaneKind, Sink, Taken};
+use crate::switch::Switch;
+use crate::tunnel;
+
+/// The most bytes that the switch ever puts in front of a frame.
+const HEADER_SIZE_MAX: usize = 128;
+
+/// What became of the frame whose turn it was.
+enum Served {
+    /// The driver took it.
+    Taken,
+    /// It could not go and does not stand in the way any more.
+    Skipped,
+    /// The driver has no room.
+    Refused,
+}
+
+/// The frame whose turn it is.
+#[derive(Clone, Copy)]
+struct Turn {
+    port: usize,
+    priority: usize,
+    /// The node in the port's ring: the leaf, or its bundle.
+    node: u32,
+    leaf: u32,
+    lane: u32,
+    slot: u32,
+}
+
+impl<B: Buf> Switch<B> {
+    /// Offers frames of `port` to its driver: first a pause frame that is due, then what waits, in
+    /// the order of the scheduler. Returns how many frames the driver took.
+    pub fn transmit(&mut self, now: Nanos, port: PortId, sink: &mut impl Sink<B>) -> u32 {
+        let at = port.index();
+        let mut taken = 0;
+        if self.ports[at].pause_out.as_ref().is_some_and(|p| p.is_due(now)) {
+            if !self.transmit_pause(now, at, sink) {
+                return 0;
+            }
+            taken += 1;
+        }
+        self.ports[at].pause_in.expire(now);
+        if self.ports[at].timed_lanes > 0 {
+            self.open_timed_lanes(now);
+        }
+        while self.ports[at].shaper.is_ready(now) {
+            let Some(priority) = self.next_priority(at) else { break };
+            match self.serve(now, at, priority, sink) {
+                Served::Taken => taken += 1,
+                Served::Skipped => {}
+                Served::Refused => break,
+            }
+        }
+        taken
+    }
+
+    /// Whether [`Self::transmit`] would offer a frame now.
+    #[must_use]
+    pub fn has_work(&self, now: Nanos, port: PortId) -> bool {
+        let p = &self.ports[port.index()];
+        if p.pause_out.as_ref().is_some_and(|pause| pause.is_due(now)) {
+            return true;
+        }
+        if !p.shaper.is_ready(now) {
+            return false;
+        }
+        let open = |lane: &u32| {
+            let lane = &self.lanes[*lane as usize];
+            lane.port == port.0 && lane.shaper.is_ready(now)
+        };
+        if p.timed_lanes > 0 && self.timed.iter().any(open) {
+            return true;
+        }
+        let paused = p.pause_in.paused;
+        p.active & !paused.0 != 0
+            || p.pause_in.deadline(paused).is_some_and(|until| until <= now && p.active != 0)
+    }
+
+    fn transmit_pause(&mut self, now: Nanos, at: usize, sink: &mut impl Sink<B>) -> bool {
+        let control = usize::from(self.control_input().0);
+        let port = &mut self.ports[at];
+        let Some(pause) = &mut port.pause_out else { return true };
+        let mut header = [0; mac_control::FRAME_SIZE];
+        pause.frame(now, &mut header);
+        let size = u32::try_from(header.len()).expect("60");
+        let egress = Egress {
+            header: &header,
+            buf: None,
+            strip: 0,
+            size,
+            priority: Priority::from_low_bits(7),
+            tunnel: None,
+        };
+        if sink.offer(&egress) == Taken::No {
+            return false;
+        }
+        pause.sent(now);
+        // Flow control takes wire time, but never waits for it.
+        port.shaper.charge(now, size);
+        port.sent[7].add(size);
+        let counters = &mut self.inputs[control].counters[7];
+        counters.injected.add(size);
+        counters.delivered.add(size);
+        true
+    }
+
+    /// The priority that is served next; `None` if nothing may go.
+    #[inline]
+    fn next_priority(&mut self, at: usize) -> Option<usize> {
+        let port = &mut self.ports[at];
+        let eligible = port.active & !port.pause_in.paused.0;
+        if eligible == 0 {
+            return None;
+        }
+        if eligible & eligible.wrapping_sub(1) == 0 {
+            return Some(eligible.trailing_zeros() as usize);
+        }
+        let strict = eligible & self.strict.0;
+        if strict != 0 {
+            return Some(7 - strict.leading_zeros() as usize);
+        }
+        Some(next_weighted(port, eligible, &self.weights))
+    }
+
+    fn serve(
+        &mut self,
+        now: Nanos,
+        port: usize,
+        priority: usize,
+        sink: &mut impl Sink<B>,
+    ) -> Served {
+        let node = self.queues.ring_head(self.ports[port].rings[priority]);
+        let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
+        let queue = self.queues.get(leaf);
+        let turn = Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head };
+        if self.lanes[turn.lane as usize].shaper.is_limited() && self.park_timed(now, &turn) {
+            return Served::Skipped;
+        }
+        let mut header = [0; HEADER_SIZE_MAX];
+        let offered = match self.egress(&turn, &mut header) {
+            Ok(egress) => (sink.offer(&egress), egress.size),
+            Err(reason) => {
+                let slot = self.dequeue(&turn);
+                self.drop_frame(slot, reason);
+                return Served::Skipped;
+            }
+        };
+        match offered {
+            (Taken::No, _) => Served::Refused,
+            (Taken::All, size) => {
+                self.taken(now, &turn, size);
+                Served::Taken
+            }
+        }
+    }
+
+    /// The frame as the driver sees it, or why it cannot go.
+    #[inline]
+    fn egress<'a>(
+        &'a self,
+        turn: &Turn,
+        header: &'a mut [u8; HEADER_SIZE_MAX],
+    ) -> Result<Egress<'a, B>, DropReason> {
+        let slot = self.slots.get(turn.slot);
+        let body = if slot.home == Home::Copy { self.slots.get(slot.shared) } else { slot };
+        let buf = body.buf.as_ref().expect("a queued frame has its handle, or its body has");
+        let priority = Priority::from_low_bits(slot.priority);
+        let size = slot.bytes - u32::from(slot.strip);
+        let lane = &self.lanes[turn.lane as usize];
+        let (header_size, strip, tunnel) = match lane.kind {
+            LaneKind::Tunnel(tunnel) => {
+                self.encapsulate(tunnel.index(), slot.vnet, priority, buf, size, header)?;
+                (tunnel::OUTER_SIZE, 0, Some(tunnel))
+            }
+            _ => {
+                let size_max = self.ports[turn.port].frame_size_max;
+                if size > size_max && !fits_with_tag(buf, slot.strip, size, size_max) {
+                    return Err(DropReason::Oversize);
+                }
+                match slot.ecn {
+                    None => (0, slot.strip, None),
+                    Some(ecn) => {
+                        let inner = &buf.head()[usize::from(slot.strip)..];
+                        let rewritten = classify::with_ecn(inner, ecn, header);
+                        let skip = u16::try_from(rewritten).expect("at most 128");
+                        (rewritten, slot.strip + skip, None)
+                    }
+                }
+            }
+        };
+        let size = slot.bytes - u32::from(strip) + u32::try_from(header_size).expect("at most 128");
+        Ok(Egress { header: &header[..header_size], buf: Some(buf), strip, size, priority, tunnel })
+    }
+
+    fn encapsulate(
+        &self,
+        tunnel: usize,
+        vnet: u16,
+        priority: Priority,
+        buf: &B,
+        size: u32,
+        header: &mut [u8; HEADER_SIZE_MAX],
+    ) -> Result<(), DropReason> {
+        let vnet = &self.vnets[usize::from(vnet)];
+        if size > vnet.frame_size_max && !fits_with_tag(buf, 0, size, vnet.frame_size_max) {
+            return Err(DropReason::Oversize);
+        }
+        let t = &self.tunnels[tunnel];
+        let PortRole::Underlay { local, mac } = self.ports[usize::from(t.port)].role else {
+            unreachable!("checked in `Switch::new`");
+        };
+        let (Some(next_hop), Some(vni)) = (t.next_hop, vnet.vni) else {
+            return Err(DropReason::TunnelDown);
+        };
+        let ends = tunnel::Ends { local_mac: mac, next_hop, local, remote: t.remote };
+        let dscp = self.priority_to_dscp[priority.index()];
+        tunnel::encapsulate(&ends, vni, dscp, buf.head(), size, header);
+        Ok(())
+    }
+
+    /// The driver took the frame of this turn.
+    #[inline]
+    fn taken(&mut self, now: Nanos, turn: &Turn, size: u32) {
+        let charge = i32::try_from(size).unwrap_or(i32::MAX);
+        let port = &mut self.ports[turn.port];
+        port.shaper.charge(now, size);
+        port.sent[turn.priority].add(size);
+        if port.active & port.active.wrapping_sub(1) != 0 {
+            let deficit = &mut port.class_deficit[turn.priority];
+            *deficit = deficit.saturating_sub(charge);
+        }
+        let lane = &mut self.lanes[turn.lane as usize];
+        lane.shaper.charge(now, size);
+        if let LaneKind::Tunnel(tunnel) = lane.kind {
+            self.tunnels[tunnel.index()].sent.add(size);
+        }
+        // The debt is noted before the frame leaves, because its queue may end with it.
+        self.queues.get_mut(turn.node).deficit -= charge;
+        let slot = self.dequeue(turn);
+        let s = self.slots.get(slot);
+        let (input, bytes) = (usize::from(s.input), s.bytes);
+        self.inputs[input].counters[turn.priority].delivered.add(bytes);
+        self.end(slot);
+    }
+
+    /// Takes the frame of this turn out of its queue, and gives the turn on.
+    #[inline]
+    fn dequeue(&mut self, turn: &Turn) -> u32 {
+        let mut list = self.queues.get(turn.leaf).list;
+        let slot = self.slots.pop(&mut list).expect("a queue in a ring has a frame");
+        let s = self.slots.get(slot);
+        let (bytes, home) = (s.bytes, s.home);
+        let leaf = self.queues.get_mut(turn.leaf);
+        leaf.list = list;
+        leaf.frames -= 1;
+        leaf.bytes -= u64::from(bytes);
+        leaf.ring_frames -= u32::from(home == Home::Ring);
+        let empty = leaf.frames == 0;
+        self.uncharge_lane(turn.lane, bytes, home);
+        let port = &mut self.ports[turn.port];
+        let ring = &mut port.rings[turn.priority];
+        if empty {
+            if turn.node == turn.leaf {
+                self.queues.ring_pop(ring);
+            } else {
+                self.queues.leaf_out(ring, turn.leaf);
+            }
+            self.queues.unbind(turn.leaf);
+            if *ring == NIL {
+                port.active &= !(1 << turn.priority);
+                return slot;
+            }
+        } else if turn.node != turn.leaf {
+            self.queues.child_rotate(turn.node);
+        }
+        // Only if the node is still there: its turn is over when its quantum is used up.
+        if (!empty || turn.node != turn.leaf)
+            && self.queues.ring_head(*ring) == turn.node
+            && self.queues.get(turn.node).deficit <= 0
+        {
+            self.queues.get_mut(turn.node).deficit += QUANTUM_BYTES;
+            *ring = self.queues.ring_head(*ring);
+        }
+        slot
+    }
+
+    /// Takes a queue out of the port's ring if its lane may not send yet.
+    fn park_timed(&mut self, now: Nanos, turn: &Turn) -> bool {
+        let lane = &mut self.lanes[turn.lane as usize];
+        if lane.shaper.is_ready(now) {
+            return false;
+        }
+        if lane.gate == Gate::Open {
+            lane.gate = Gate::Timed;
+            self.timed.push(turn.lane);
+            self.ports[turn.port].timed_lanes += 1;
+        }
+        self.park(turn.leaf);
+        true
+    }
+
+    /// Moves a leaf from its port's ring to its lane's.
+    pub(crate) fn park(&mut self, leaf: u32) {
+        let node = self.queues.get(leaf);
+        let (lane, priority) = (node.lane, usize::from(node.priority));
+        let port = &mut self.ports[usize::from(self.lanes[lane as usize].port)];
+        self.queues.leaf_out(&mut port.rings[priority], leaf);
+        if port.rings[priority] == NIL {
+            port.active &= !(1 << priority);
+        }
+        self.queues.ring_push(&mut self.lanes[lane as usize].parked, leaf);
+    }
+
+    /// Opens the lanes whose rate allows a frame again.
+    pub(crate) fn open_timed_lanes(&mut self, now: Nanos) {
+        let mut at = 0;
+        while at < self.timed.len() {
+            let lane = self.timed[at];
+            if self.lanes[lane as usize].shaper.is_ready(now) {
+                self.timed.swap_remove(at);
+                let port = self.lanes[lane as usize].port;
+                self.ports[usize::from(port)].timed_lanes -= 1;
+                self.open_lane(lane);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Puts the parked queues of a lane back into their port's rings.
+    pub(crate) fn open_lane(&mut self, lane: u32) {
+        let l = &mut self.lanes[lane as usize];
+        l.gate = Gate::Open;
+        let mut parked = l.parked;
+        l.parked = NIL;
+        while parked != NIL {
+            let leaf = self.queues.ring_pop(&mut parked);
+            self.place_leaf(leaf);
+        }
+    }
+}
+
+/// An 802.1Q tag does not count against the MTU (802.3 clause 3.2.7).
+#[cold]
+fn fits_with_tag<B: Buf>(buf: &B, strip: u16, size: u32, size_max: u32) -> bool {
+    let tagged = buf.head()[usize::from(strip)..].get(12..14) == Some(&[0x81, 0x00]);
+    tagged && size <= size_max + 4
+}
+
+/// Deficit round robin over the weighted priorities of a port.
+fn next_weighted(port: &mut Port, eligible: u8, weights: &[u8; Priority::COUNT]) -> usize {
+    loop {
+        let turn = usize::from(port.class_turn);
+        if eligible >> turn & 1 == 1 {
+            if port.class_deficit[turn] > 0 {
+                return turn;
+            }
+            let share = i32::from(weights[turn]) * QUANTUM_BYTES;
+            port.class_deficit[turn] = port.class_deficit[turn].saturating_add(share);
+        }
+        port.class_turn = (port.class_turn + 1) & 7;
+    }
+}
+
+/// The weights as the scheduler reads them.
+pub(crate) fn weight_of(service: Service) -> u8 {
+    match service {
+        Service::Strict => 1,
+        Service::Weighted(weight) => weight,
+    }
+}

@@ -1,0 +1,267 @@
+//! A miss is a held lane. Frames for a destination that the chip does not know wait in order in a
+//! lane of their own; only a copy of the first one's head is shown to the control plane.
+//!
+//! ```text
+//!            miss                 Install: queues move to the destination, order kept
+//!   (none) ───────> WAITING ────> (none)
+//!                      │ Reject, or no answer within the time: `unresolved`
+//!                      └────────> (none)
+//! ```
+//!
+//! When every such lane is taken, a lossless frame is *deferred*: its input gives no window until
+//! a lane is free, and what was promised before waits in order behind it.
+
+use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, VnetId};
+
+use crate::mac_table;
+use crate::place::Gate;
+use crate::queues::Key;
+use crate::slots::{Home, List, NIL};
+use crate::surface::{Head, LaneKind, Notice};
+use crate::switch::Switch;
+
+impl<B: Buf> Switch<B> {
+    /// Queues a frame whose destination is not in the chip.
+    #[cold]
+    pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) {
+        let vnet = self.slots.get(slot).vnet;
+        let lossy = self.slots.get(slot).home == Home::Output;
+        if lossy && self.unresolved_buffered >= self.unresolved.frames {
+            self.drop_frame(slot, DropReason::UnresolvedFull);
+            return;
+        }
+        let key = mac_table::key(vnet, dst);
+        let lane = match self.pending.lookup(key) {
+            Some(lane) => lane,
+            None => match self.free_lanes.pop() {
+                Some(lane) => {
+                    self.pending.insert(key, lane);
+                    self.start_waiting(now, lane, VnetId(vnet), dst, slot);
+                    lane
+                }
+                None if lossy => {
+                    self.drop_frame(slot, DropReason::UnresolvedFull);
+                    return;
+                }
+                None => {
+                    self.defer(slot);
+                    return;
+                }
+            },
+        };
+        self.unresolved_buffered += u32::from(lossy);
+        self.enqueue(slot, lane);
+    }
+
+    fn start_waiting(&mut self, now: Nanos, lane: u32, vnet: VnetId, mac: Mac, slot: u32) {
+        let l = &mut self.lanes[lane as usize];
+        l.kind = LaneKind::Unresolved(vnet, mac);
+        l.gate = Gate::Closed;
+        l.deadline = now.after(self.unresolved.timeout);
+        l.punt_at = now;
+        self.waiting_lanes.push(lane);
+        self.punt(now, lane, slot);
+    }
+
+    /// Shows the head of a waiting frame to the control plane, if a notice fits; else later.
+    fn punt(&mut self, now: Nanos, lane: u32, slot: u32) {
+        let l = &self.lanes[lane as usize];
+        let LaneKind::Unresolved(vnet, mac) = l.kind else { return };
+        if now < l.punt_at || self.notices.len() == self.notices.capacity() {
+            return;
+        }
+        let s = self.slots.get(slot);
+        let input = InputId(s.input);
+        let Some(buf) = &s.buf else { return };
+        let head = Head::copy_of(&buf.head()[usize::from(s.strip)..]);
+        self.lanes[lane as usize].punt_at = now.after(self.unresolved.punt_gap);
+        self.notices.push_back(Notice::Miss { vnet, mac, input, head });
+    }
+
+    /// The destination of a waiting lane is known: its queues become the destination's.
+    pub(crate) fn resolve(&mut self, now: Nanos, vnet: VnetId, mac: Mac, to: u32) {
+        if let Some(from) = self.pending.remove(mac_table::key(vnet.0, mac)) {
+            let mut parked = self.lanes[from as usize].parked;
+            self.lanes[from as usize].parked = NIL;
+            while parked != NIL {
+                let leaf = self.queues.ring_pop(&mut parked);
+                self.move_leaf(leaf, to);
+            }
+            self.free_lane(from);
+        }
+        self.retry_deferred(now);
+    }
+
+    /// Moves the frames of a leaf that stands in no ring to another lane, behind what is there.
+    fn move_leaf(&mut self, leaf: u32, to: u32) {
+        let node = *self.queues.get(leaf);
+        let first = node.list.head;
+        let refused = self.refused_by_lane(first, to);
+        let lossy = !self.lossless.contains(Priority::from_low_bits(node.priority));
+        if lossy || refused {
+            // Each frame is judged by itself: it may not go there, or finds the output full.
+            self.take_frames(leaf, |switch, slot| switch.admit(slot, to));
+            return;
+        }
+        let mut at = first;
+        while at != NIL {
+            let s = self.slots.get(at);
+            let (bytes, home, next) = (s.bytes, s.home, s.next);
+            self.uncharge_lane(node.lane, bytes, home);
+            self.charge_lane(to, bytes, home);
+            at = next;
+        }
+        match self.queues.find(Key::leaf(to, node.source, node.priority)) {
+            None => {
+                self.queues.rebind(leaf, to);
+                self.place_leaf(leaf);
+            }
+            Some(there) => {
+                let n = self.queues.get_mut(there);
+                n.frames += node.frames;
+                n.bytes += node.bytes;
+                n.ring_frames += node.ring_frames;
+                let mut list = n.list;
+                self.slots.splice(&mut list, node.list);
+                self.queues.get_mut(there).list = list;
+                self.clear_leaf(leaf);
+            }
+        }
+    }
+
+    fn refused_by_lane(&self, slot: u32, to: u32) -> bool {
+        let s = self.slots.get(slot);
+        let lane = &self.lanes[to as usize];
+        let input = &self.inputs[usize::from(s.input)];
+        lane.port == input.port
+            || (input.from_underlay && matches!(lane.kind, LaneKind::Tunnel(_)))
+            || self.ports[usize::from(lane.port)].detached
+    }
+
+    /// Empties a leaf that stands in no ring, giving each frame to `each`, and unbinds it.
+    pub(crate) fn take_frames(&mut self, leaf: u32, mut each: impl FnMut(&mut Self, u32)) {
+        let node = *self.queues.get(leaf);
+        self.clear_leaf(leaf);
+        let mut list = node.list;
+        while let Some(slot) = self.slots.pop(&mut list) {
+            let s = self.slots.get(slot);
+            let (bytes, home) = (s.bytes, s.home);
+            self.uncharge_lane(node.lane, bytes, home);
+            if matches!(self.lanes[node.lane as usize].kind, LaneKind::Unresolved(..)) {
+                self.unresolved_buffered -= u32::from(home == Home::Output);
+            }
+            each(self, slot);
+        }
+    }
+
+    fn clear_leaf(&mut self, leaf: u32) {
+        let node = self.queues.get_mut(leaf);
+        node.list = List::EMPTY;
+        node.frames = 0;
+        node.bytes = 0;
+        node.ring_frames = 0;
+        self.queues.unbind(leaf);
+    }
+
+    /// Ends everything that waits for a destination.
+    pub(crate) fn reject(&mut self, now: Nanos, vnet: VnetId, mac: Mac) {
+        if let Some(lane) = self.pending.remove(mac_table::key(vnet.0, mac)) {
+            self.drop_parked(lane, DropReason::Unresolved);
+            self.free_lane(lane);
+        }
+        self.retry_deferred(now);
+    }
+
+    /// Drops every frame of the queues that are parked in a lane.
+    pub(crate) fn drop_parked(&mut self, lane: u32, reason: DropReason) {
+        let mut parked = self.lanes[lane as usize].parked;
+        self.lanes[lane as usize].parked = NIL;
+        while parked != NIL {
+            let leaf = self.queues.ring_pop(&mut parked);
+            self.take_frames(leaf, |switch, slot| switch.drop_frame(slot, reason));
+        }
+    }
+
+    fn free_lane(&mut self, lane: u32) {
+        let l = &mut self.lanes[lane as usize];
+        debug_assert!(l.frames == 0 && l.parked == NIL, "a lane is freed when it is empty");
+        l.kind = LaneKind::Free;
+        l.deadline = Nanos::MAX;
+        l.punt_at = Nanos::MAX;
+        if let Some(at) = self.waiting_lanes.iter().position(|&w| w == lane) {
+            self.waiting_lanes.swap_remove(at);
+        }
+        self.free_lanes.push(lane);
+    }
+
+    /// Puts a frame behind those of its input that could not be queued.
+    pub(crate) fn defer(&mut self, slot: u32) {
+        let input = usize::from(self.slots.get(slot).input);
+        if self.slots.get(slot).home == Home::Output {
+            // What waits at its input counts there, whatever its class.
+            self.slots.get_mut(slot).home = Home::Ring;
+            self.charge_input(slot);
+        }
+        let mut list = self.inputs[input].deferred;
+        self.slots.push(&mut list, slot);
+        self.inputs[input].deferred = list;
+    }
+
+    /// Tries again what was deferred, input by input, in order.
+    fn retry_deferred(&mut self, now: Nanos) {
+        for input in 0..self.inputs.len() {
+            let mut list = self.inputs[input].deferred;
+            self.inputs[input].deferred = List::EMPTY;
+            while let Some(slot) = self.slots.pop(&mut list) {
+                let dst = self.destination_of(slot);
+                self.route(now, slot, dst);
+            }
+        }
+    }
+
+    /// Ends what waited too long, and asks again for what still waits.
+    pub(crate) fn advance_unresolved(&mut self, now: Nanos) {
+        let mut at = 0;
+        while at < self.waiting_lanes.len() {
+            let lane = self.waiting_lanes[at];
+            let l = &self.lanes[lane as usize];
+            let LaneKind::Unresolved(vnet, mac) = l.kind else {
+                unreachable!("waiting lanes are unresolved");
+            };
+            if l.deadline <= now {
+                // Takes the lane out of the list, so `at` names the next one.
+                self.reject(now, vnet, mac);
+                continue;
+            }
+            if l.punt_at <= now && l.parked != NIL {
+                let first = self.queues.get(self.queues.ring_head(l.parked)).list.head;
+                self.punt(now, lane, first);
+            }
+            at += 1;
+        }
+        self.advance_closed_tunnels(now);
+    }
+
+    fn advance_closed_tunnels(&mut self, now: Nanos) {
+        for tunnel in 0..self.tunnels.len() {
+            let lane = self.tunnels[tunnel].lane;
+            let l = &self.lanes[lane as usize];
+            if l.gate == Gate::Closed && l.deadline <= now {
+                self.drop_parked(lane, DropReason::TunnelDown);
+            }
+        }
+    }
+
+    /// When something of this file has to happen next.
+    pub(crate) fn unresolved_deadline(&self) -> Option<Nanos> {
+        let waiting = self.waiting_lanes.iter().map(|&lane| {
+            let l = &self.lanes[lane as usize];
+            l.deadline.min(l.punt_at)
+        });
+        let closed = self.tunnels.iter().filter_map(|t| {
+            let l = &self.lanes[t.lane as usize];
+            (l.gate == Gate::Closed && l.parked != NIL).then_some(l.deadline)
+        });
+        waiting.chain(closed).min()
+    }
+}

@@ -1,0 +1,123 @@
+//! What a configuration must fulfil before a switch is made of it.
+
+use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
+
+use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SwitchConfig};
+use crate::queues::{LANES_MAX, NODES_MAX};
+use crate::tunnel;
+
+/// The first thing that cannot work.
+pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
+    counts(config)?;
+    for (at, class) in config.classes.iter().enumerate() {
+        if class.service == Service::Weighted(0) {
+            let priority = Priority::all().nth(at).expect("eight classes");
+            return Err(ConfigError::ZeroWeight { priority });
+        }
+    }
+    for (at, port) in config.ports.iter().enumerate() {
+        check_port(config, PortId::from_index(at), port)?;
+    }
+    tunnels(config)?;
+    vnets(config)
+}
+
+fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
+    let inputs: usize = config.ports.iter().map(|p| usize::from(p.queues)).sum();
+    let lanes =
+        config.ports.len() + config.tunnels.len() + usize::from(config.unresolved.destinations);
+    let frames: u64 = config
+        .ports
+        .iter()
+        .map(|p| u64::from(p.input.frames) * 9 + u64::from(p.output.frames))
+        .sum();
+    // One number is left for "no port"; sources are inputs, control and tunnels together.
+    let limits = [
+        ("ports", config.ports.len(), usize::from(u16::MAX) - 1),
+        ("networks", config.vnets.len(), usize::from(u16::MAX) - 1),
+        ("tunnels and queues", inputs + config.tunnels.len(), usize::from(u16::MAX) - 2),
+        ("lanes", lanes, LANES_MAX - 1),
+        ("buffered frames", usize::try_from(frames).unwrap_or(usize::MAX), NODES_MAX / 2),
+    ];
+    match limits.into_iter().find(|(_, count, limit)| count > limit) {
+        Some((what, _, limit)) => Err(ConfigError::TooMany { what, limit }),
+        None => Ok(()),
+    }
+}
+
+fn check_port(config: &SwitchConfig, id: PortId, port: &PortConfig) -> Result<(), ConfigError> {
+    if let PortRole::Access { vnet } = port.role
+        && vnet.index() >= config.vnets.len()
+    {
+        return Err(ConfigError::NoSuch { what: "network", index: vnet.index(), by: "a port" });
+    }
+    if port.queues == 0 {
+        return Err(ConfigError::NoSuch { what: "queue", index: 0, by: "a port" });
+    }
+    limit("input", Some(id), port.input, port.mtu)?;
+    limit("output", Some(id), port.output, port.mtu)?;
+    for rate in [port.rate, port.lane_rate].into_iter().flatten() {
+        if rate.rate.0 == 0 {
+            return Err(ConfigError::RateTooSmall { port: id });
+        }
+    }
+    if let InputFull::Pause(pause) = port.input_full {
+        let ordered = pause.xon < pause.xoff && pause.xoff < port.input.bytes;
+        if !ordered || port.queues != 1 || pause.link.0 == 0 {
+            return Err(ConfigError::Thresholds { port: id });
+        }
+    }
+    Ok(())
+}
+
+fn limit(
+    what: &'static str,
+    port: Option<PortId>,
+    limit: Limit,
+    mtu: u16,
+) -> Result<(), ConfigError> {
+    let bytes_min = ByteCount(u64::from(mtu) + 18);
+    if limit.frames == 0 || limit.bytes < bytes_min {
+        return Err(ConfigError::LimitTooSmall { what, port, bytes_min });
+    }
+    Ok(())
+}
+
+fn tunnels(config: &SwitchConfig) -> Result<(), ConfigError> {
+    for (at, tunnel) in config.tunnels.iter().enumerate() {
+        let index = tunnel.port.index();
+        let Some(port) = config.ports.get(index) else {
+            return Err(ConfigError::NoSuch { what: "port", index, by: "a tunnel" });
+        };
+        if !matches!(port.role, PortRole::Underlay { .. }) {
+            return Err(ConfigError::NotUnderlay { tunnel: TunnelId::from_index(at) });
+        }
+        if config.tunnels[..at].iter().any(|t| t.remote == tunnel.remote) {
+            return Err(ConfigError::TunnelTwice { remote: tunnel.remote });
+        }
+    }
+    Ok(())
+}
+
+fn vnets(config: &SwitchConfig) -> Result<(), ConfigError> {
+    for (at, vnet) in config.vnets.iter().enumerate() {
+        if let Some(vni) = vnet.vni
+            && config.vnets[..at].iter().any(|v| v.vni == Some(vni))
+        {
+            return Err(ConfigError::VniTwice { vni });
+        }
+        for tunnel in &vnet.tunnels {
+            let Some(t) = config.tunnels.get(tunnel.index()) else {
+                let index = tunnel.index();
+                return Err(ConfigError::NoSuch { what: "tunnel", index, by: "a network" });
+            };
+            // Outer IP, UDP, VXLAN and the inner Ethernet header count against the underlay's MTU.
+            let outer = u16::try_from(tunnel::OUTER_SIZE).expect("50");
+            let mtu_max = config.ports[t.port.index()].mtu.saturating_sub(outer);
+            if vnet.mtu > mtu_max {
+                return Err(ConfigError::MtuTooLarge { vnet: VnetId::from_index(at), mtu_max });
+            }
+        }
+    }
+    Ok(())
+}
