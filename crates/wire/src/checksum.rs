@@ -4,13 +4,16 @@
 /// an odd last byte padded with zero (RFC 1071 section 1). It is what goes into a checksum field
 /// that was zero while summing; over bytes whose checksum field is filled in it is zero if they
 /// are whole.
+///
+/// Two words are added at a time, and the carries at the end (RFC 1071 section 2 C, A).
 #[inline]
 #[must_use]
 pub fn internet(bytes: &[u8]) -> u16 {
-    let (words, odd) = bytes.as_chunks::<2>();
-    let sum: u64 = words.iter().map(|&word| u64::from(u16::from_be_bytes(word))).sum();
-    let last = odd.first().map_or(0, |&byte| u64::from(byte) << 8);
-    !fold(sum + last)
+    let (pairs, rest) = bytes.as_chunks::<4>();
+    let sum: u64 = pairs.iter().map(|&pair| u64::from(u32::from_be_bytes(pair))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    !fold(sum + u64::from(u32::from_be_bytes(last)))
 }
 
 /// The checksum that `checksum` becomes when one word of what it covers changes from `old` to
