@@ -1,1 +1,81 @@
-//! Placeholder, replaced in the next commit.
+//! Labs: hosts, containers and physical switches as network namespaces of one Linux machine, with
+//! the kernel's own TCP over them, measured and reported.
+//!
+//! A *scenario* ([`Scenario`]) says what is built and what runs. [`run()`] builds it, measures and
+//! takes it down; [`up`] builds it and lets it stand until [`down`]. Everything that is made is
+//! written down before it is made, so that a lab can always be taken away, even by the next start
+//! after a `SIGKILL`; nothing else is touched.
+//!
+//! It needs root and the programs `ip`, `tc` and `ethtool`. The program that runs a lab is also the
+//! daemon of its hosts, the aggregator and the workers: it starts itself again in the namespaces.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+mod counters;
+mod daemons;
+mod interrupt;
+mod lab;
+mod losses;
+mod machine;
+mod netns;
+mod pa;
+mod plan;
+mod progress;
+mod report;
+mod results;
+mod run;
+mod scenario;
+mod settings;
+mod show;
+mod state;
+mod stats;
+mod table;
+mod view;
+
+pub use run::{Options, Outcome, Overrides, report, run, status, up};
+pub use scenario::{Check, Fabric, Lab, Pa, Profile, Scenario, Tcp};
+pub use settings::{Override, Settings, Variant};
+pub use state::{Process, State};
+
+use std::net::Ipv4Addr;
+
+/// Takes a lab down, given by its name or its scenario's. True: there was one.
+///
+/// # Errors
+///
+/// A part of it is still there.
+pub fn down(name: &str) -> anyhow::Result<bool> {
+    let known = scenario::SHIPPED.iter().any(|(shipped, _)| *shipped == name);
+    if known && State::load(name)?.is_none() {
+        return lab::down(&Scenario::load(name)?.lab.name);
+    }
+    lab::down(name)
+}
+
+/// The scenarios that ship: name and description.
+///
+/// # Errors
+///
+/// One of them is wrong.
+pub fn list() -> anyhow::Result<Vec<(&'static str, String)>> {
+    let about = |(name, text)| Ok((name, Scenario::parse(text)?.lab.about));
+    scenario::SHIPPED.into_iter().map(about).collect()
+}
+
+/// The process that answers requests in a container.
+///
+/// # Errors
+///
+/// It cannot listen.
+pub fn worker_main(address: Ipv4Addr, port: u16, congestion: &str) -> anyhow::Result<()> {
+    pa::worker::run(address, port, congestion)
+}
+
+/// The process that asks, and takes its jobs from standard input.
+///
+/// # Errors
+///
+/// Its input is not understood.
+pub fn aggregator_main() -> anyhow::Result<()> {
+    pa::aggregator::run()
+}

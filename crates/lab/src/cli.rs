@@ -1,0 +1,186 @@
+//! The subcommands of `sluice lab`.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use sluice_api::config::Policy;
+
+use crate::{Options, Overrides};
+
+/// What `sluice lab` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum LabCommand {
+    /// Build a scenario's hosts, containers and switches and let them stand
+    Up {
+        /// A scenario's name or file
+        #[arg(value_name = "NAME|FILE")]
+        scenario: String,
+        /// The flow-control policy instead of the scenario's
+        #[arg(long, value_enum, ignore_case = true)]
+        policy: Option<PolicyName>,
+    },
+    /// Take a lab down; without a name, all of them
+    Down {
+        /// The lab's name
+        name: Option<String>,
+    },
+    /// Show which labs there are on this machine
+    Status,
+    /// List the scenarios that ship
+    List,
+    /// Build a scenario, measure, take it down, report
+    Run(RunArguments),
+    /// Draw report.html again from the result.json of a folder
+    Report {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// A worker in a container
+    #[command(name = "__worker", hide = true)]
+    Worker {
+        /// The address that it listens on
+        #[arg(long)]
+        address: Ipv4Addr,
+        /// The port
+        #[arg(long)]
+        port: u16,
+        /// The congestion control
+        #[arg(long)]
+        congestion: String,
+    },
+    /// The aggregator in a container
+    #[command(name = "__aggregator", hide = true)]
+    Aggregator,
+}
+
+/// The arguments of `sluice lab run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArguments {
+    /// A scenario's name or file
+    #[arg(value_name = "NAME|FILE")]
+    pub scenario: String,
+    /// Write result.json and report.html to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Queries per cell
+    #[arg(long, value_name = "N")]
+    pub queries: Option<u32>,
+    /// Sizes of an answer in full segments, such as 2,4,8
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    pub sizes: Option<Vec<u32>>,
+    /// Flow-control policies, such as LL,ZZ
+    #[arg(long, value_enum, ignore_case = true, value_delimiter = ',', value_name = "P,…")]
+    pub policies: Option<Vec<PolicyName>>,
+    /// The time of a cell (one size under one policy)
+    #[arg(long, value_name = "S")]
+    pub seconds_per_cell: Option<f64>,
+    /// Say what would run, and the configuration, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the results as JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// A policy on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// Lossy, lossy
+    #[value(name = "LL")]
+    Ll,
+    /// Lossy, PFC
+    #[value(name = "LZ")]
+    Lz,
+    /// Lossless, lossy
+    #[value(name = "ZL")]
+    Zl,
+    /// Lossless, PFC
+    #[value(name = "ZZ")]
+    Zz,
+}
+
+impl From<PolicyName> for Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Ll => Self::LL,
+            PolicyName::Lz => Self::LZ,
+            PolicyName::Zl => Self::ZL,
+            PolicyName::Zz => Self::ZZ,
+        }
+    }
+}
+
+/// Does it. A run that broke a promise (a drop under `ZZ`, an audit that does not close, a failed
+/// check) says so and is a failure.
+///
+/// # Errors
+///
+/// What was asked for could not be done.
+pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        LabCommand::Up { scenario, policy } => {
+            print!("{}", crate::up(&scenario, policy.map(Policy::from))?);
+        }
+        LabCommand::Down { name } => down(name)?,
+        LabCommand::Status => print!("{}", crate::status()?),
+        LabCommand::List => {
+            for (name, about) in crate::list()? {
+                println!("{name:<14} {about}");
+            }
+        }
+        LabCommand::Run(arguments) => return run_scenario(arguments),
+        LabCommand::Report { folder } => {
+            crate::report(&folder)?;
+            println!("{}", folder.join("report.html").display());
+        }
+        LabCommand::Worker { address, port, congestion } => {
+            crate::worker_main(address, port, &congestion)?;
+        }
+        LabCommand::Aggregator => crate::aggregator_main()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(name: Option<String>) -> anyhow::Result<()> {
+    let names = match name {
+        Some(name) => vec![name],
+        None => crate::State::all()?.into_iter().map(|state| state.lab).collect(),
+    };
+    for name in names {
+        match crate::down(&name)? {
+            true => println!("lab {name} is down"),
+            false => println!("there is no lab {name}"),
+        }
+    }
+    Ok(())
+}
+
+fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let policies = arguments.policies.map(|list| list.into_iter().map(Policy::from).collect());
+    let options = Options {
+        out: arguments.out,
+        dry_run: arguments.dry_run,
+        json: arguments.json,
+        quiet: arguments.quiet,
+        overrides: Overrides {
+            queries: arguments.queries,
+            sizes: arguments.sizes,
+            policies,
+            seconds_per_cell: arguments.seconds_per_cell,
+        },
+        program: None,
+    };
+    let outcome = crate::run(&arguments.scenario, &options)?;
+    if let Some(folder) = options.out.filter(|_| !options.dry_run && !options.json) {
+        println!("{}", folder.join("report.html").display());
+    }
+    for promise in &outcome.broken {
+        eprintln!("not kept: {promise}");
+    }
+    Ok(if outcome.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,187 @@
+//! The daemons of a lab: started in their namespaces, waited for, asked, ended.
+//!
+//! A daemon is started as a shell that waits for a word on its standard input and then becomes
+//! `ip netns exec NS sluice daemon …`. The word is given after the process has been written to the
+//! state file; a shell whose lab dies before sees the end of its input and ends. So no daemon ever
+//! runs that is not on record. (`ip netns exec` also gives it the `/sys` of its namespace.)
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use sluice_api::config::Policy;
+
+use crate::interrupt;
+use crate::plan::Plan;
+use crate::settings::Settings;
+use crate::show::{self, Snapshot};
+use crate::state::{self, Process, State};
+
+/// How long a daemon may take until it answers.
+const READY: Duration = Duration::from_secs(15);
+/// How long frames may take to leave the lab after the last query.
+const DRAIN: Duration = Duration::from_secs(3);
+/// What the shell runs: the word, then the daemon.
+const GATE: &str = "read -r word && exec ip netns exec \"$0\" \"$@\" </dev/null";
+
+/// The running daemons of a lab.
+#[derive(Debug)]
+pub(crate) struct Daemons {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    socket: PathBuf,
+    log: PathBuf,
+    ports: usize,
+    process: Process,
+}
+
+impl Daemons {
+    /// Starts all daemons with a policy and waits until each answers.
+    pub(crate) fn start(
+        plan: &Plan,
+        state: &mut State,
+        policy: Policy,
+        settings: &Settings,
+        program: &Path,
+    ) -> anyhow::Result<Self> {
+        state.policy = policy;
+        let mut daemons = Self { nodes: Vec::new() };
+        for (name, netns, config) in plan.daemons(policy, settings) {
+            let folder = plan.run_dir().join(&name);
+            std::fs::create_dir_all(&folder)?;
+            let path = folder.join("host.toml");
+            std::fs::write(&path, toml::to_string(&config)?)
+                .with_context(|| format!("writing {}", path.display()))?;
+            let socket = folder.join("show.sock");
+            let _ = std::fs::remove_file(&socket);
+            let log = plan.run_dir().join(format!("{name}.log"));
+            let process = launch(state, &name, &netns, program, &path, &log)?;
+            let ports = config.ports.len() + usize::from(config.underlay.is_some());
+            daemons.nodes.push(Node { name, socket, log, ports, process });
+        }
+        for node in &daemons.nodes {
+            node.wait_ready()?;
+        }
+        Ok(daemons)
+    }
+
+    /// Ends all daemons.
+    pub(crate) fn stop(self, state: &mut State) -> anyhow::Result<()> {
+        let processes: Vec<Process> = self.nodes.iter().map(|node| node.process.clone()).collect();
+        state::end(&processes, &state.netns);
+        state.processes.retain(|known| !processes.contains(known) || known.alive());
+        state.save()
+    }
+
+    /// Waits until no frame is in any switch and none arrives; says whether that came to be.
+    pub(crate) fn drain(&self) -> anyhow::Result<bool> {
+        let deadline = Instant::now() + DRAIN;
+        let mut before = u64::MAX;
+        loop {
+            let (mut resident, mut received) = (0, 0);
+            for node in &self.nodes {
+                for row in &node.audit()?.rows {
+                    resident += row.frames.resident;
+                    received += row.frames.received;
+                }
+            }
+            if resident == 0 && received == before {
+                return Ok(true);
+            }
+            if Instant::now() > deadline {
+                return Ok(false);
+            }
+            before = received;
+            interrupt::sleep(Duration::from_millis(50))?;
+        }
+    }
+
+    /// What every daemon says now.
+    pub(crate) fn snapshot(&self) -> anyhow::Result<Vec<Snapshot>> {
+        self.nodes
+            .iter()
+            .map(|node| {
+                show::snapshot(&node.name, &node.socket)
+                    .with_context(|| format!("{}; {}", node.name, node.last_words()))
+            })
+            .collect()
+    }
+}
+
+impl Node {
+    fn audit(&self) -> anyhow::Result<sluice_api::show::Audit> {
+        show::audit(&self.socket).with_context(|| format!("{}; {}", self.name, self.last_words()))
+    }
+
+    fn wait_ready(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + READY;
+        loop {
+            let answer = show::ports(&self.socket);
+            if answer.as_ref().is_ok_and(|rows| rows.len() >= self.ports) {
+                return Ok(());
+            }
+            let seen = match answer {
+                Ok(rows) => format!("it has {} of {} ports", rows.len(), self.ports),
+                Err(error) => format!("{error:#}"),
+            };
+            if !self.process.alive() {
+                bail!("the daemon of {} ended at once; {}", self.name, self.last_words());
+            }
+            if Instant::now() > deadline {
+                bail!("the daemon of {} is not ready: {seen}; {}", self.name, self.last_words());
+            }
+            interrupt::sleep(Duration::from_millis(10))?;
+        }
+    }
+
+    /// The end of its log, for a message.
+    fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(5).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        format!("{} ends with: {}", self.log.display(), lines.join(" | "))
+    }
+}
+
+fn launch(
+    state: &mut State,
+    name: &str,
+    netns: &str,
+    program: &Path,
+    config: &Path,
+    log: &Path,
+) -> anyhow::Result<Process> {
+    let output = File::options().create(true).append(true).open(log)?;
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", GATE, netns])
+        .arg(program)
+        .args(["daemon", "--config"])
+        .arg(config)
+        .stdin(Stdio::piped())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("starting the daemon of {name}"))?;
+    let process = record(state, name, &child)?;
+    if let Some(mut gate) = child.stdin.take() {
+        gate.write_all(b"go\n").with_context(|| format!("letting the daemon of {name} go"))?;
+    }
+    Ok(process)
+}
+
+fn record(state: &mut State, name: &str, child: &Child) -> anyhow::Result<Process> {
+    let pid = i32::try_from(child.id()).context("a process number")?;
+    let process = Process::find(name, pid).context("a process that just started is gone")?;
+    state.processes.push(process.clone());
+    state.save()?;
+    Ok(process)
+}

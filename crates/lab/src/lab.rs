@@ -1,0 +1,185 @@
+//! A lab that stands: built from a plan, taken down when it goes out of scope.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use sluice_api::config::Policy;
+
+use crate::daemons::Daemons;
+use crate::netns;
+use crate::plan::{self, Plan};
+use crate::scenario::{Fabric, Profile, Scenario};
+use crate::settings::Settings;
+use crate::state::{Lock, Process, State};
+
+/// A lab. Dropped, it is taken down, unless [`Lab::leave`] was called.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    pub(crate) scenario: Scenario,
+    pub(crate) plan: Plan,
+    pub(crate) state: State,
+    stays: bool,
+    _lock: Lock,
+}
+
+impl Lab {
+    /// Builds namespaces, devices and addresses. What an earlier run of this lab left behind is
+    /// taken away first.
+    pub(crate) fn build(scenario: &Scenario) -> anyhow::Result<Self> {
+        netns::requirements()?;
+        let plan = Plan::new(scenario);
+        let lock = Lock::take(&plan.lab)?;
+        if let Some(old) = State::load(&plan.lab)? {
+            if old.owner.is_none() {
+                bail!("lab {0} is up; `sluice lab down {0}` takes it down", plan.lab);
+            }
+            old.take_down().context("taking away what an earlier run left")?;
+        }
+        for name in plan.namespaces() {
+            ensure!(!netns::exists(&name), "there is a namespace {name}, and it is not ours");
+        }
+        clear_logs(&plan.run_dir());
+        let me = Process::find("lab", rustix::process::getpid().as_raw_pid());
+        let state = State {
+            lab: plan.lab.clone(),
+            // Until `leave`: who dies with this on record is cleaned up after.
+            owner: Some(me.context("reading /proc")?),
+            policy: scenario.lab.policy,
+            netns: plan.namespaces(),
+            processes: Vec::new(),
+        };
+        let mut lab = Self { scenario: scenario.clone(), plan, state, stays: false, _lock: lock };
+        lab.state.save()?;
+        lab.assemble()?;
+        Ok(lab)
+    }
+
+    fn assemble(&mut self) -> anyhow::Result<()> {
+        let plan = &self.plan;
+        netns::create(&self.state.netns)?;
+        for name in &self.state.netns {
+            netns::enter(name, netns::ipv6_off)?;
+        }
+        netns::ip(&plan::cable_commands(plan))?;
+        for switch in &plan.switches {
+            netns::enter(&switch.netns, || {
+                for cable in &switch.cables {
+                    netns::offloads_off(&cable.device)?;
+                    if plan.fabric == Fabric::LinuxBridge {
+                        token_bucket(&cable.device, &self.scenario)?;
+                    }
+                }
+                netns::ip(&plan::switch_commands(plan, switch))
+            })?;
+        }
+        for host in &plan.hosts {
+            netns::enter(&host.netns, || {
+                netns::offloads_off("up0")?;
+                netns::ip(&plan::host_commands(plan, host))
+            })?;
+        }
+        if let Some(router) = &plan.router {
+            netns::enter(router, || {
+                for switch in &plan.switches {
+                    netns::offloads_off(&format!("leg{}", switch.subnet))?;
+                }
+                netns::setting("net.ipv4.ip_forward", "1")?;
+                netns::ip(&plan::router_commands(plan))
+            })?;
+        }
+        for container in &plan.containers {
+            crate::interrupt::check()?;
+            netns::enter(&container.netns, || {
+                tcp_settings(self.scenario.tcp.profile)?;
+                if plan.fabric == Fabric::LinuxBridge {
+                    netns::offloads_off("eth0")?;
+                }
+                netns::ip(&plan::container_commands(plan, &self.scenario, container))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Starts the daemons.
+    pub(crate) fn start(
+        &mut self,
+        policy: Policy,
+        settings: &Settings,
+        program: &Path,
+    ) -> anyhow::Result<Daemons> {
+        Daemons::start(&self.plan, &mut self.state, policy, settings, program)
+    }
+
+    /// Lets the lab stand when this value, and the program, are gone.
+    pub(crate) fn leave(mut self) -> anyhow::Result<()> {
+        self.state.owner = None;
+        self.state.save()?;
+        self.stays = true;
+        Ok(())
+    }
+
+    /// Takes the lab down and says what could not be taken away.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        self.stays = true;
+        self.state.take_down()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        if let Err(error) = self.state.take_down() {
+            eprintln!("taking down lab {}: {error:#}", self.plan.lab);
+        }
+    }
+}
+
+/// Takes a lab down. True: there was one.
+pub(crate) fn down(name: &str) -> anyhow::Result<bool> {
+    netns::requirements()?;
+    if !plan::run_dir(name).exists() {
+        return Ok(false);
+    }
+    let _lock = Lock::take(name)?;
+    match State::load(name)? {
+        Some(state) => state.take_down().map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// The running program, which is the daemon, too.
+pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("the path of the running program")
+}
+
+fn clear_logs(folder: &Path) {
+    let Ok(files) = std::fs::read_dir(folder) else { return };
+    for file in files.flatten().filter(|f| f.path().extension().is_some_and(|e| e == "log")) {
+        let _ = std::fs::remove_file(file.path());
+    }
+}
+
+fn tcp_settings(profile: Profile) -> anyhow::Result<()> {
+    netns::setting("net.ipv4.tcp_no_metrics_save", "1")?;
+    netns::setting("net.ipv4.tcp_slow_start_after_idle", "0")?;
+    if profile == Profile::Linux2013 {
+        netns::setting("net.ipv4.tcp_early_retrans", "0")?;
+        netns::setting("net.ipv4.tcp_recovery", "0")?;
+    }
+    Ok(())
+}
+
+/// The rate and the queue that a container's vNIC has on a bridge.
+fn token_bucket(device: &str, scenario: &Scenario) -> anyhow::Result<()> {
+    let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
+    let rate = settings.service_mbps.unwrap_or(settings.link_mbps);
+    // 200 us at 1 Gbit/s are 25 KB; tbf wants at least one full frame.
+    let burst = (rate * u64::from(settings.catch_up_us) / 8).max(3200);
+    let limit = u64::from(settings.vport_out_frames) * 1600 + burst;
+    let (rate, burst, limit) = (format!("{rate}mbit"), burst.to_string(), limit.to_string());
+    let words = ["qdisc", "add", "dev", device, "root", "tbf"];
+    let numbers = ["rate", &rate, "burst", &burst, "limit", &limit];
+    netns::tool("tc", &[&words[..], &numbers[..]].concat())
+}

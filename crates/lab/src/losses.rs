@@ -1,0 +1,207 @@
+//! What happened to frames between two snapshots, by place.
+//!
+//! A place is named `CLASS NODE`: `vswitch h0` (queues of a virtual switch), `nic h0` (receive
+//! queue of a host), `tor s0` (a physical switch), `bridge s0` (the kernel's, in the scenario that
+//! has one). What the kernel lost outside of any switch is kept apart.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use serde::Deserialize;
+use sluice_api::show::PortRow;
+
+use crate::counters::Counters;
+use crate::netns;
+use crate::plan::SwitchNode;
+use crate::settings::Settings;
+use crate::show::Snapshot;
+
+/// Pauses of one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Paused {
+    /// XOFF sent.
+    pub(crate) xoff_sent: u64,
+    /// How long its output was paused.
+    pub(crate) paused_ns: u64,
+}
+
+/// What happened in one cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Losses {
+    /// Frames by `PLACE REASON`.
+    pub(crate) drops: BTreeMap<String, u64>,
+    /// How many of them for congestion.
+    pub(crate) congestion: u64,
+    /// Non-zero kernel counters by `NODE/PORT COUNTER`.
+    pub(crate) kernel: Counters,
+    /// Pauses by `NODE/PORT`.
+    pub(crate) pauses: BTreeMap<String, Paused>,
+    /// Whether every audit closes; `None`: there is none.
+    pub(crate) audit_closed: Option<bool>,
+    /// Frames still in a switch.
+    pub(crate) resident: u64,
+}
+
+/// The most that a place ever held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HighWater {
+    /// The place, such as `container output`.
+    pub(crate) place: String,
+    /// The port where the most was held, `NODE/PORT`.
+    pub(crate) port: String,
+    /// Frames.
+    pub(crate) frames: u64,
+    /// Bytes, if known.
+    pub(crate) bytes: Option<u64>,
+    /// Frames that it may hold.
+    pub(crate) limit_frames: u64,
+    /// Bytes that it may hold, if that binds.
+    pub(crate) limit_bytes: Option<u64>,
+}
+
+/// What happened from one list of snapshots to the next of the same daemons.
+pub(crate) fn between(before: &[Snapshot], after: &[Snapshot]) -> Losses {
+    let mut losses = Losses { audit_closed: Some(true), ..Losses::default() };
+    for (old, new) in before.iter().zip(after) {
+        drops(&mut losses, old, new);
+        kernel(&mut losses, old, new);
+        for row in &new.pauses {
+            let was = old.pauses.iter().find(|r| r.port == row.port && r.priority == row.priority);
+            let more = Paused {
+                xoff_sent: row.xoff_sent - was.map_or(0, |w| w.xoff_sent).min(row.xoff_sent),
+                paused_ns: row.paused_ns - was.map_or(0, |w| w.paused_ns).min(row.paused_ns),
+            };
+            if more != Paused::default() {
+                let sum = losses.pauses.entry(format!("{}/{}", new.node, row.port)).or_default();
+                sum.xoff_sent += more.xoff_sent;
+                sum.paused_ns += more.paused_ns;
+            }
+        }
+        losses.resident += new.audit.rows.iter().map(|row| row.frames.resident).sum::<u64>();
+        if !new.audit.closed {
+            losses.audit_closed = Some(false);
+        }
+    }
+    losses
+}
+
+fn drops(losses: &mut Losses, old: &Snapshot, new: &Snapshot) {
+    for row in &new.drops {
+        let same = |r: &&sluice_api::show::DropRow| {
+            r.port == row.port && r.priority == row.priority && r.reason == row.reason
+        };
+        let was = old.drops.iter().find(same).map_or(0, |r| r.frames);
+        let more = row.frames.saturating_sub(was);
+        if more == 0 {
+            continue;
+        }
+        let key = format!("{} {}", place(new, &row.port, &row.reason), row.reason);
+        *losses.drops.entry(key).or_default() += more;
+        if row.class == sluice_base::DropClass::Congestion.name() {
+            losses.congestion += more;
+        }
+    }
+}
+
+/// A drop is counted at the port where its frame came in; the reason says at which end it was.
+fn place(node: &Snapshot, port: &str, reason: &str) -> String {
+    let underlay = node.ports.iter().any(|row| row.port == port && row.vnet == "underlay");
+    let class = if node.node.starts_with('s') {
+        "tor"
+    } else if underlay && reason == sluice_base::DropReason::InputFull.name() {
+        "nic"
+    } else {
+        "vswitch"
+    };
+    format!("{class} {}", node.node)
+}
+
+fn kernel(losses: &mut Losses, old: &Snapshot, new: &Snapshot) {
+    for row in &new.ports {
+        let was = old.ports.iter().find(|r| r.port == row.port);
+        let lost = ("driver_lost".to_owned(), row.driver_lost);
+        for (name, value) in row.kernel.iter().map(|(n, v)| (n.clone(), *v)).chain([lost]) {
+            let old = was.map_or(0, |w| match name.as_str() {
+                "driver_lost" => w.driver_lost,
+                name => w.kernel.get(name).copied().unwrap_or(0),
+            });
+            if value > old {
+                losses.kernel.insert(format!("{}/{} {name}", new.node, row.port), value - old);
+            }
+        }
+    }
+}
+
+/// The fullest port of each kind of place since the daemons started.
+pub(crate) fn high_water(snapshots: &[Snapshot], settings: &Settings) -> Vec<HighWater> {
+    let mut marks: Vec<HighWater> = Vec::new();
+    for node in snapshots {
+        let containers = node.ports.iter().filter(|row| row.kind == "tap").count();
+        let containers = u32::try_from(containers).unwrap_or(u32::MAX);
+        for row in &node.ports {
+            for mark in marks_of(&node.node, row, settings, containers) {
+                match marks.iter_mut().find(|known| known.place == mark.place) {
+                    Some(known) if (known.bytes, known.frames) < (mark.bytes, mark.frames) => {
+                        *known = mark;
+                    }
+                    Some(_) => {}
+                    None => marks.push(mark),
+                }
+            }
+        }
+    }
+    marks.sort_by(|a, b| a.place.cmp(&b.place));
+    marks
+}
+
+fn marks_of(node: &str, row: &PortRow, settings: &Settings, containers: u32) -> Vec<HighWater> {
+    let cable = (u32::MAX, Some(settings.switch_kb * 1000));
+    let (name, input, output) = if node.starts_with('s') {
+        ("switch", cable, cable)
+    } else if row.kind == "tap" {
+        let output = settings.vport_out(containers);
+        ("container", (settings.vport_in_frames, None), (output, None))
+    } else {
+        let (input, output) = (settings.underlay_in_frames, settings.underlay_out_frames);
+        ("host", (input, None), (output, None))
+    };
+    let mark = |end: &str, frames: u64, bytes: Option<u64>, limit: (u32, Option<u64>)| HighWater {
+        place: format!("{name} {end}"),
+        port: format!("{node}/{}", row.port),
+        frames,
+        bytes,
+        limit_frames: u64::from(limit.0),
+        limit_bytes: limit.1,
+    };
+    let held = (u64::from(row.held_frames_max), Some(row.held_bytes_max));
+    let queued = (u64::from(row.queued_frames_max), Some(row.queued_bytes_max));
+    let mut marks =
+        vec![mark("input", held.0, held.1, input), mark("output", queued.0, queued.1, output)];
+    if row.ring_frames > 0 {
+        let mut ring = mark("kernel ring", row.ring_frames_max, None, (0, None));
+        ring.limit_frames = row.ring_frames;
+        marks.push(ring);
+    }
+    marks
+}
+
+#[derive(Deserialize)]
+struct Qdisc {
+    #[serde(default)]
+    drops: u64,
+}
+
+/// Frames that the kernel's bridge has dropped at its ports.
+pub(crate) fn bridge_drops(bridge: &SwitchNode) -> anyhow::Result<u64> {
+    netns::enter(&bridge.netns, || {
+        let output = std::process::Command::new("tc")
+            .args(["-s", "-j", "qdisc", "show"])
+            .output()
+            .context("starting tc")?;
+        let queues: Vec<Qdisc> = serde_json::from_slice(&output.stdout).context("reading tc")?;
+        Ok(queues.iter().map(|queue| queue.drops).sum())
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Partition-Aggregate as processes: what the program, the aggregator and the workers say to each
+//! other.
+//!
+//! ```text
+//!  sluice lab run ──jobs, reports (JSON lines over pipes)── aggregator (container 0)
+//!                                                              │ request: length, query
+//!                                                              ▼ one TCP connection each
+//!                                                           worker (every other container)
+//! ```
+//!
+//! A worker answers a request at once with as many bytes as it asks for, the first eight of which
+//! repeat the number of the query. A query ends with the last byte of the last answer.
+
+pub(crate) mod aggregator;
+pub(crate) mod echo;
+pub(crate) mod processes;
+pub(crate) mod socket;
+pub(crate) mod worker;
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+/// The port that workers listen on.
+pub(crate) const PORT: u16 = 5201;
+/// A request: the length of the answer and the number of the query, little-endian.
+pub(crate) const REQUEST_BYTES: usize = 16;
+/// The head of an answer: the number of the query.
+pub(crate) const HEAD_BYTES: usize = 8;
+/// Socket buffers, large enough that no answer of a scenario ever waits for one.
+pub(crate) const BUFFER_BYTES: usize = 4 << 20;
+
+/// What the aggregator is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "job", rename_all = "lowercase")]
+pub(crate) enum Job {
+    /// Queries of one size.
+    Cell(Cell),
+    /// Fetch bytes from one container.
+    Fetch {
+        /// The container that sends.
+        from: Ipv4Addr,
+        /// How many.
+        bytes: u64,
+        /// The congestion control.
+        congestion: String,
+    },
+    /// ICMP echo.
+    Ping {
+        /// The container that answers.
+        to: Ipv4Addr,
+        /// How many.
+        count: u32,
+    },
+}
+
+/// Queries of one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    /// The workers, in the order of the first query.
+    pub(crate) workers: Vec<Ipv4Addr>,
+    /// Bytes of an answer.
+    pub(crate) answer_bytes: u64,
+    /// Queries before the first that counts.
+    pub(crate) warm_up: u32,
+    /// The most queries.
+    pub(crate) queries: u32,
+    /// The least, within three times the time.
+    pub(crate) queries_min: u32,
+    /// The time.
+    pub(crate) seconds: f64,
+    /// Between queries.
+    pub(crate) gap_us: u32,
+    /// The congestion control.
+    pub(crate) congestion: String,
+}
+
+/// What the aggregator says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "lowercase")]
+pub(crate) enum Report {
+    /// It takes jobs.
+    Ready,
+    /// So many queries are done; comes at most a few times a second.
+    Progress {
+        /// How many.
+        queries: u32,
+    },
+    /// A cell is done.
+    Cell {
+        /// Completion time of every query.
+        fct_ns: Vec<u64>,
+        /// Why it ended before its time, if it did.
+        broken: Option<String>,
+    },
+    /// The bytes are there.
+    Fetch {
+        /// How long it took.
+        ns: u64,
+    },
+    /// The echoes that came back, with their times.
+    Ping {
+        /// One for each.
+        rtt_ns: Vec<u64>,
+    },
+    /// A job could not be done.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+/// Payload of a full segment: the MTU without the headers of IPv4 and of TCP with timestamps.
+pub(crate) const fn segment_bytes(mtu: u16) -> u64 {
+    mtu as u64 - 52
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! A worker: answers every request at once, and ends when its standard input does.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
+
+use super::{HEAD_BYTES, REQUEST_BYTES, socket};
+
+/// The longest piece of an answer that is written at once.
+const CHUNK: usize = 1 << 20;
+
+/// The role of a worker. It says `ready` when it listens.
+///
+/// # Errors
+///
+/// It cannot listen on its address.
+pub(crate) fn run(address: Ipv4Addr, port: u16, congestion: &str) -> anyhow::Result<()> {
+    let listener = socket::listener(address, port, congestion)?;
+    let congestion = congestion.to_owned();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let congestion = congestion.clone();
+            thread::spawn(move || {
+                if socket::prepare(&stream, &congestion).is_ok() {
+                    // A connection that breaks is the aggregator's to report.
+                    let _ = serve(stream);
+                }
+            });
+        }
+    });
+    println!("ready");
+    // The program that started us holds the other end: when it is gone, so are we.
+    let mut sink = [0; 64];
+    let mut input = std::io::stdin();
+    while input.read(&mut sink)? > 0 {}
+    Ok(())
+}
+
+fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut request = [0; REQUEST_BYTES];
+    let mut chunk = vec![0_u8; CHUNK];
+    loop {
+        stream.read_exact(&mut request)?;
+        let (length, query) = request.split_at(REQUEST_BYTES / 2);
+        let mut left = length.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        chunk[..HEAD_BYTES].copy_from_slice(query);
+        while left > 0 {
+            let now = usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK));
+            stream.write_all(&chunk[..now])?;
+            left -= now as u64;
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! A scenario turned into machines: names, addresses, cables, and the configuration of every
+//! daemon. Nothing here touches the system.
+//!
+//! ```text
+//!  slab-L-h0c0 ─ TAP ─┐
+//!  slab-L-h0c1 ─ TAP ─┤ slab-L-h0 up0 ══ veth ══ h0 slab-L-s0 h1 ══ veth ══ up0 slab-L-h1 ├─ …
+//! ```
+//!
+//! With several subnets each has a switch of its own, and the router `slab-L-r0` has a leg in
+//! every one. Addresses: containers `10.99.HOST.(CONTAINER+1)/16`, VTEPs `10.98.SUBNET.(HOST+1)/24`,
+//! router `10.98.SUBNET.254`.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use sluice_api::config::{
+    Host, HostConfig, Peer, Policy, Port, PortKind, Role, Underlay, UnderlayKind, Vnet, Vport,
+};
+use sluice_base::Mac;
+
+use crate::scenario::{Fabric, Scenario};
+use crate::settings::Settings;
+
+/// Where labs keep their state, sockets and logs.
+pub(crate) const RUN_ROOT: &str = "/run/sluice-lab";
+/// The network of the containers.
+pub(crate) const VNET: &str = "lab";
+/// The network of a physical switch.
+const CABLES: &str = "fabric";
+/// Bytes of the outer headers of VXLAN over IPv4.
+const OVERHEAD: u16 = 50;
+/// Length of a TAP's queue: the shortest that never lost a frame in a lab of this size.
+const RING_FRAMES: u32 = 20_000;
+
+/// The machines of a lab.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Name of the lab.
+    pub(crate) lab: String,
+    /// What joins the containers.
+    pub(crate) fabric: Fabric,
+    /// MTU of the containers.
+    pub(crate) mtu: u16,
+    /// The hosts.
+    pub(crate) hosts: Vec<HostNode>,
+    /// The containers; number 0 is the aggregator.
+    pub(crate) containers: Vec<Container>,
+    /// The physical switches, one per subnet (or the one bridge).
+    pub(crate) switches: Vec<SwitchNode>,
+    /// The router's namespace, if there are several subnets.
+    pub(crate) router: Option<String>,
+}
+
+/// A host.
+#[derive(Clone, Debug)]
+pub(crate) struct HostNode {
+    pub(crate) name: String,
+    pub(crate) netns: String,
+    pub(crate) subnet: u8,
+    pub(crate) vtep: Ipv4Addr,
+    pub(crate) mac: Mac,
+}
+
+/// A container.
+#[derive(Clone, Debug)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    pub(crate) netns: String,
+    pub(crate) host: usize,
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) mac: Mac,
+}
+
+/// A physical switch.
+#[derive(Clone, Debug)]
+pub(crate) struct SwitchNode {
+    pub(crate) name: String,
+    pub(crate) netns: String,
+    pub(crate) subnet: u8,
+    pub(crate) cables: Vec<Cable>,
+}
+
+/// A cable of a switch, seen from its other end.
+#[derive(Clone, Debug)]
+pub(crate) struct Cable {
+    /// The device in the switch's namespace.
+    pub(crate) device: String,
+    /// The namespace at the other end.
+    pub(crate) far_netns: String,
+    /// The device there.
+    pub(crate) far_device: String,
+    /// Its address.
+    pub(crate) far_mac: Mac,
+}
+
+impl Plan {
+    /// The machines of a scenario.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let lab = &scenario.lab;
+        let netns = |name: &str| format!("slab-{}-{name}", lab.name);
+        let mut hosts = Vec::new();
+        let mut containers = Vec::new();
+        for h in 0..lab.hosts {
+            let subnet = h % lab.subnets;
+            let name = format!("h{h}");
+            hosts.push(HostNode {
+                netns: netns(&name),
+                name,
+                subnet,
+                vtep: Ipv4Addr::new(10, 98, subnet, h + 1),
+                mac: Mac([0x02, 0x98, 0, 0, subnet, h + 1]),
+            });
+            let more = u8::from(lab.aggregator && h == 0);
+            for c in 0..lab.containers_per_host + more {
+                let name = format!("h{h}c{c}");
+                containers.push(Container {
+                    netns: netns(&name),
+                    name,
+                    host: usize::from(h),
+                    ip: Ipv4Addr::new(10, 99, h, c + 1),
+                    mac: Mac([0x02, 0x99, 0, 0, h, c + 1]),
+                });
+            }
+        }
+        let mut plan = Self {
+            lab: lab.name.clone(),
+            fabric: lab.fabric,
+            mtu: lab.mtu,
+            hosts,
+            containers,
+            switches: Vec::new(),
+            router: (lab.subnets > 1).then(|| netns("r0")),
+        };
+        plan.switches = (0..lab.subnets).map(|subnet| plan.switch(subnet)).collect();
+        if plan.fabric == Fabric::LinuxBridge {
+            plan.hosts.clear();
+        }
+        plan
+    }
+
+    fn switch(&self, subnet: u8) -> SwitchNode {
+        let name = format!("s{subnet}");
+        let mut cables = Vec::new();
+        match self.fabric {
+            Fabric::Sluice => {
+                let hosts = self.hosts.iter().filter(|host| host.subnet == subnet);
+                cables.extend(hosts.map(|host| Cable {
+                    device: host.name.clone(),
+                    far_netns: host.netns.clone(),
+                    far_device: "up0".to_owned(),
+                    far_mac: host.mac,
+                }));
+                cables.extend(self.router.iter().map(|router| Cable {
+                    device: "r0".to_owned(),
+                    far_netns: router.clone(),
+                    far_device: format!("leg{subnet}"),
+                    far_mac: router_mac(subnet),
+                }));
+            }
+            Fabric::LinuxBridge => cables.extend(self.containers.iter().map(|c| Cable {
+                device: c.name.clone(),
+                far_netns: c.netns.clone(),
+                far_device: "eth0".to_owned(),
+                far_mac: c.mac,
+            })),
+        }
+        SwitchNode { netns: format!("slab-{}-{name}", self.lab), name, subnet, cables }
+    }
+
+    /// Every namespace of the lab.
+    pub(crate) fn namespaces(&self) -> Vec<String> {
+        let switches = self.switches.iter().map(|s| s.netns.clone());
+        let hosts = self.hosts.iter().map(|h| h.netns.clone());
+        let containers = self.containers.iter().map(|c| c.netns.clone());
+        switches.chain(self.router.clone()).chain(hosts).chain(containers).collect()
+    }
+
+    /// The container of that name.
+    pub(crate) fn container(&self, name: &str) -> Option<&Container> {
+        self.containers.iter().find(|container| container.name == name)
+    }
+
+    /// The containers of a host.
+    pub(crate) fn containers_of(&self, host: usize) -> impl Iterator<Item = &Container> {
+        self.containers.iter().filter(move |container| container.host == host)
+    }
+
+    /// The workers, one host after the other, so that a burst of requests reaches all hosts at
+    /// once and no uplink first.
+    pub(crate) fn workers(&self) -> Vec<&Container> {
+        let hosts = self.containers.iter().map(|c| c.host).max().unwrap_or(0) + 1;
+        let mut per_host: Vec<std::collections::VecDeque<&Container>> =
+            vec![std::collections::VecDeque::new(); hosts];
+        for container in self.containers.iter().skip(1) {
+            per_host[container.host].push_back(container);
+        }
+        let mut workers = Vec::new();
+        while workers.len() + 1 < self.containers.len() {
+            workers.extend(per_host.iter_mut().filter_map(std::collections::VecDeque::pop_front));
+        }
+        workers
+    }
+
+    /// Where the lab keeps its state.
+    pub(crate) fn run_dir(&self) -> PathBuf {
+        run_dir(&self.lab)
+    }
+
+    /// MTU of the links.
+    pub(crate) const fn underlay_mtu(&self) -> u16 {
+        self.mtu + OVERHEAD
+    }
+
+    /// The daemons of the lab: name, namespace, configuration. Switches come first.
+    pub(crate) fn daemons(
+        &self,
+        policy: Policy,
+        settings: &Settings,
+    ) -> Vec<(String, String, HostConfig)> {
+        if self.fabric == Fabric::LinuxBridge {
+            return Vec::new();
+        }
+        let switches = self
+            .switches
+            .iter()
+            .map(|s| (s.name.clone(), s.netns.clone(), self.switch_config(s, policy, settings)));
+        let hosts =
+            self.hosts.iter().enumerate().map(|(i, h)| {
+                (h.name.clone(), h.netns.clone(), self.host_config(i, policy, settings))
+            });
+        switches.chain(hosts).collect()
+    }
+
+    fn host(&self, name: &str, role: Role, policy: Policy) -> Host {
+        let run_dir = self.run_dir().join(name);
+        Host {
+            name: name.to_owned(),
+            role,
+            policy,
+            run_dir: Some(run_dir.to_string_lossy().into_owned()),
+            worker_cpu: None,
+            pace_us: 100,
+            spin_us: 0,
+            seed: None,
+            chip_macs: 4096,
+            unresolved_timeout_ms: 1000,
+        }
+    }
+
+    fn host_config(&self, index: usize, policy: Policy, settings: &Settings) -> HostConfig {
+        let node = &self.hosts[index];
+        let local: Vec<&Container> = self.containers_of(index).collect();
+        let count = u32::try_from(local.len()).unwrap_or(u32::MAX);
+        HostConfig {
+            host: self.host(&node.name, Role::Host, policy),
+            underlay: Some(Underlay {
+                kind: UnderlayKind::L2,
+                device: "up0".to_owned(),
+                address: node.vtep,
+                mtu: None,
+                link: settings.link(),
+            }),
+            buffers: settings.buffers(count),
+            classes: Vec::new(),
+            vnets: vec![Vnet { name: VNET.to_owned(), vni: Some(4099), mtu: Some(self.mtu) }],
+            ports: local.iter().map(|c| tap_port(c, settings)).collect(),
+            peers: self
+                .hosts
+                .iter()
+                .filter(|peer| peer.name != node.name)
+                .map(|peer| Peer {
+                    name: peer.name.clone(),
+                    vtep: peer.vtep,
+                    vnets: vec![VNET.to_owned()],
+                })
+                .collect(),
+            vports: self.containers.iter().map(|c| self.vport(c, index)).collect(),
+        }
+    }
+
+    fn vport(&self, container: &Container, host: usize) -> Vport {
+        let here = container.host == host;
+        Vport {
+            vnet: VNET.to_owned(),
+            mac: container.mac.to_string(),
+            ip: Some(container.ip),
+            peer: (!here).then(|| self.hosts[container.host].name.clone()),
+            port: here.then(|| container.name.clone()),
+        }
+    }
+
+    fn switch_config(&self, node: &SwitchNode, policy: Policy, settings: &Settings) -> HostConfig {
+        HostConfig {
+            host: self.host(&node.name, Role::Switch, policy),
+            underlay: None,
+            buffers: settings.buffers(0),
+            classes: Vec::new(),
+            vnets: vec![Vnet {
+                name: CABLES.to_owned(),
+                vni: None,
+                mtu: Some(self.underlay_mtu()),
+            }],
+            ports: node
+                .cables
+                .iter()
+                .map(|cable| Port {
+                    name: cable.device.clone(),
+                    kind: PortKind::L2,
+                    vnet: CABLES.to_owned(),
+                    device: cable.device.clone(),
+                    netns: None,
+                    mac: None,
+                    service_mbps: None,
+                    ring_frames: None,
+                    priority: 0,
+                    trust: true,
+                    link: Some(settings.link()),
+                })
+                .collect(),
+            peers: Vec::new(),
+            vports: node
+                .cables
+                .iter()
+                .map(|cable| Vport {
+                    vnet: CABLES.to_owned(),
+                    mac: cable.far_mac.to_string(),
+                    ip: None,
+                    peer: None,
+                    port: Some(cable.device.clone()),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn tap_port(container: &Container, settings: &Settings) -> Port {
+    Port {
+        name: container.name.clone(),
+        kind: PortKind::Tap,
+        vnet: VNET.to_owned(),
+        device: "eth0".to_owned(),
+        netns: Some(format!("/run/netns/{}", container.netns)),
+        mac: Some(container.mac.to_string()),
+        service_mbps: settings.service_mbps,
+        ring_frames: Some(RING_FRAMES),
+        priority: 0,
+        trust: true,
+        link: None,
+    }
+}
+
+/// Where the lab of that name keeps its state.
+pub(crate) fn run_dir(lab: &str) -> PathBuf {
+    Path::new(RUN_ROOT).join(lab)
+}
+
+/// The commands that lay the cables: every pair of devices is made in its two namespaces and is
+/// never seen outside of them.
+pub(crate) fn cable_commands(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for switch in &plan.switches {
+        for cable in &switch.cables {
+            lines.push(format!(
+                "link add {} netns {} type veth peer name {} netns {}",
+                cable.device, switch.netns, cable.far_device, cable.far_netns
+            ));
+        }
+    }
+    lines
+}
+
+/// The `ip` commands that set up a switch's namespace.
+pub(crate) fn switch_commands(plan: &Plan, switch: &SwitchNode) -> Vec<String> {
+    let mut lines = vec!["link set dev lo up".to_owned()];
+    let bridge = plan.fabric == Fabric::LinuxBridge;
+    let mtu = if bridge { plan.mtu } else { plan.underlay_mtu() };
+    if bridge {
+        lines.push("link add name br0 type bridge".to_owned());
+        lines.push("link set dev br0 up".to_owned());
+    }
+    for cable in &switch.cables {
+        let master = if bridge { " master br0" } else { "" };
+        lines.push(format!("link set dev {} mtu {mtu}{master}", cable.device));
+        lines.push(format!("link set dev {} up", cable.device));
+    }
+    lines
+}
+
+/// The `ip` commands that set up a host's namespace.
+pub(crate) fn host_commands(plan: &Plan, host: &HostNode) -> Vec<String> {
+    let mut lines = vec![
+        "link set dev lo up".to_owned(),
+        format!("link set dev up0 address {} mtu {}", host.mac, plan.underlay_mtu()),
+        format!("addr add {}/24 dev up0", host.vtep),
+        "link set dev up0 up".to_owned(),
+    ];
+    let near = plan.hosts.iter().filter(|h| h.subnet == host.subnet && h.name != host.name);
+    lines.extend(near.map(|h| neighbour(h.vtep, h.mac, "up0")));
+    if plan.router.is_some() {
+        let router = router_ip(host.subnet);
+        lines.push(neighbour(router, router_mac(host.subnet), "up0"));
+        lines.push(format!("route add default via {router} dev up0"));
+    }
+    lines
+}
+
+/// The `ip` commands that set up the router.
+pub(crate) fn router_commands(plan: &Plan) -> Vec<String> {
+    let mut lines = vec!["link set dev lo up".to_owned()];
+    for switch in &plan.switches {
+        let device = format!("leg{}", switch.subnet);
+        let mac = router_mac(switch.subnet);
+        lines.push(format!("link set dev {device} address {mac} mtu {}", plan.underlay_mtu()));
+        lines.push(format!("addr add {}/24 dev {device}", router_ip(switch.subnet)));
+        lines.push(format!("link set dev {device} up"));
+        let hosts = plan.hosts.iter().filter(|host| host.subnet == switch.subnet);
+        lines.extend(hosts.map(|host| neighbour(host.vtep, host.mac, &device)));
+    }
+    lines
+}
+
+/// The `ip` commands that set up a container.
+pub(crate) fn container_commands(
+    plan: &Plan,
+    scenario: &Scenario,
+    container: &Container,
+) -> Vec<String> {
+    let Container { ip, mac, .. } = container;
+    let mut lines = vec!["link set dev lo up".to_owned()];
+    if plan.fabric == Fabric::Sluice {
+        lines.push("tuntap add dev eth0 mode tap".to_owned());
+    }
+    lines
+        .push(format!("link set dev eth0 address {mac} mtu {} txqueuelen {RING_FRAMES}", plan.mtu));
+    lines.push(format!("addr add {ip}/16 dev eth0"));
+    lines.push("link set dev eth0 up".to_owned());
+    if scenario.lab.static_neighbours {
+        let others = plan.containers.iter().filter(|other| other.name != container.name);
+        lines.extend(others.map(|other| neighbour(other.ip, other.mac, "eth0")));
+    }
+    if scenario.tcp.profile == crate::scenario::Profile::LinuxNow5ms {
+        lines.push(format!(
+            "route replace 10.99.0.0/16 dev eth0 proto kernel scope link src {ip} rto_min {}ms",
+            scenario.tcp.profile.rto_min_ms()
+        ));
+    }
+    lines
+}
+
+fn neighbour(ip: Ipv4Addr, mac: Mac, device: &str) -> String {
+    format!("neigh replace {ip} lladdr {mac} nud permanent dev {device}")
+}
+
+const fn router_ip(subnet: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 98, subnet, 254)
+}
+
+const fn router_mac(subnet: u8) -> Mac {
+    Mac([0x02, 0x97, 0, 0, 0, subnet])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use super::*;
+use crate::settings::{Override, Variant};
+
+fn plan(name: &str) -> (Scenario, Plan) {
+    let scenario = Scenario::load(name).unwrap();
+    let plan = Plan::new(&scenario);
+    (scenario, plan)
+}
+
+fn settings() -> Settings {
+    Settings::new(Variant::VmBound, &Override::default(), None)
+}
+
+#[test]
+fn the_demo_has_33_containers_and_32_workers() {
+    let (_, plan) = plan("demo");
+    assert_eq!(plan.containers.len(), 33);
+    assert_eq!(plan.containers_of(0).count(), 9);
+    assert_eq!(plan.workers().len(), 32);
+    assert_eq!(plan.namespaces().len(), 33 + 4 + 1);
+    let hosts: Vec<usize> = plan.workers().iter().take(8).map(|c| c.host).collect();
+    assert_eq!(hosts, [0, 1, 2, 3, 0, 1, 2, 3]);
+}
+
+#[test]
+fn names_of_devices_fit_the_kernel() {
+    for (name, _) in crate::scenario::SHIPPED {
+        let (_, plan) = plan(name);
+        for cable in plan.switches.iter().flat_map(|s| &s.cables) {
+            assert!(cable.device.len() <= 15 && cable.far_device.len() <= 15);
+        }
+    }
+}
+
+#[test]
+fn addresses_and_namespaces_are_unique() {
+    let (_, plan) = plan("demo");
+    let count = |mut list: Vec<String>| {
+        let all = list.len();
+        list.sort();
+        list.dedup();
+        assert_eq!(list.len(), all);
+    };
+    count(plan.namespaces());
+    count(plan.containers.iter().map(|c| c.ip.to_string()).collect());
+    count(plan.containers.iter().map(|c| c.mac.to_string()).collect());
+    count(plan.hosts.iter().map(|h| h.mac.to_string()).collect());
+}
+
+#[test]
+fn configurations_survive_their_text() {
+    for name in ["demo", "two-subnets", "smoke"] {
+        let (_, plan) = plan(name);
+        for policy in Policy::ALL {
+            for (node, _, config) in plan.daemons(policy, &settings()) {
+                let text = toml::to_string(&config).unwrap();
+                let back: HostConfig = toml::from_str(&text).unwrap();
+                assert_eq!(back, config, "{name} {node}");
+                assert_eq!(config.host.policy, policy);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_host_knows_every_container() {
+    let (_, plan) = plan("demo");
+    for (index, host) in plan.hosts.iter().enumerate() {
+        let config = plan.host_config(index, Policy::ZZ, &settings());
+        assert_eq!(config.vports.len(), 33);
+        assert_eq!(config.peers.len(), 3);
+        for vport in &config.vports {
+            assert!(vport.peer.is_some() != vport.port.is_some());
+            assert_ne!(vport.peer.as_deref(), Some(host.name.as_str()));
+        }
+        assert_eq!(config.ports.len(), plan.containers_of(index).count());
+        assert!(config.ports.iter().all(|port| port.service_mbps == Some(500)));
+    }
+}
+
+#[test]
+fn two_subnets_meet_in_the_router_only() {
+    let (scenario, plan) = plan("two-subnets");
+    assert_eq!(plan.switches.len(), 2);
+    for switch in &plan.switches {
+        let devices: Vec<&str> = switch.cables.iter().map(|c| c.device.as_str()).collect();
+        assert_eq!(devices, [format!("h{}", switch.subnet).as_str(), "r0"]);
+    }
+    assert_ne!(plan.hosts[0].vtep.octets()[2], plan.hosts[1].vtep.octets()[2]);
+    let lines = host_commands(&plan, &plan.hosts[1]);
+    assert!(lines.iter().any(|line| line == "route add default via 10.98.1.254 dev up0"));
+    let lines = container_commands(&plan, &scenario, &plan.containers[0]);
+    assert!(!lines.iter().any(|line| line.contains("neigh")));
+}
+
+#[test]
+fn a_bridge_has_no_daemon_and_no_host() {
+    let (scenario, plan) = plan("linux-bridge");
+    assert!(plan.daemons(Policy::LL, &settings()).is_empty());
+    assert_eq!(plan.namespaces().len(), 34);
+    assert_eq!(plan.switches[0].cables.len(), 33);
+    let lines = container_commands(&plan, &scenario, &plan.containers[0]);
+    assert!(!lines.iter().any(|line| line.contains("tuntap")));
+}
+
+#[test]
+fn a_short_time_out_is_a_property_of_the_route() {
+    let (scenario, plan) = plan("pa-5ms");
+    let lines = container_commands(&plan, &scenario, &plan.containers[3]);
+    assert!(lines.last().unwrap().ends_with("src 10.99.0.4 rto_min 5ms"));
+}

@@ -1,0 +1,4 @@
+//! stub
+pub(crate) fn html(_: &sluice_api::results::Results) -> String {
+    String::new()
+}

@@ -1,0 +1,269 @@
+//! What a run found, as rows of the one results format.
+//!
+//! `pa.fct` and `pa.gain` have exactly the context that the format names. Everything else that
+//! the report shows stands in rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`,
+//! `lab.kernel`, `lab.pause`, `lab.high_water`, `lab.ping` and `tcp_stream`.
+
+use serde_json::{Map, Value, json};
+use sluice_api::config::Policy;
+use sluice_api::results::{Results, Row};
+
+use crate::counters::Counters;
+use crate::losses::{HighWater, Losses};
+use crate::plan::Plan;
+use crate::scenario::{Fabric, Scenario};
+use crate::settings::{Settings, Variant};
+use crate::stats;
+
+/// The seed of the bootstrap.
+const SEED: u64 = 1;
+
+/// One size under one policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) policy: Policy,
+    pub(crate) settings: Settings,
+    pub(crate) size: u32,
+    pub(crate) fct_ns: Vec<u64>,
+    pub(crate) broken: Option<String>,
+    pub(crate) seconds: f64,
+    pub(crate) drained: bool,
+    pub(crate) losses: Losses,
+    pub(crate) tcp: Counters,
+}
+
+/// The marks of one policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks {
+    pub(crate) policy: Policy,
+    pub(crate) settings: Settings,
+    pub(crate) marks: Vec<HighWater>,
+}
+
+/// A check that was done.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    /// Its row.
+    pub(crate) row: Row,
+    /// Why it failed, if it did.
+    pub(crate) failed: Option<String>,
+}
+
+/// Everything that a run found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) marks: Vec<Marks>,
+    pub(crate) checks: Vec<Checked>,
+}
+
+/// The name of a variant in a run that may sweep over the buffer of the physical switch.
+fn variant(scenario: &Scenario, settings: &Settings) -> String {
+    let name = settings.variant.name();
+    match &scenario.pa {
+        Some(pa) if !pa.switch_kb.is_empty() => format!("{name} switch_kb={}", settings.switch_kb),
+        _ => name.to_owned(),
+    }
+}
+
+/// All rows of a run.
+pub(crate) fn results(scenario: &Scenario, plan: &Plan, findings: &Findings) -> Results {
+    let mut rows = Vec::new();
+    let mut known: Vec<&Settings> = Vec::new();
+    for cell in &findings.cells {
+        if !known.contains(&&cell.settings) {
+            known.push(&cell.settings);
+            rows.push(settings_row(scenario, plan, &cell.settings));
+        }
+    }
+    if findings.cells.is_empty() {
+        let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
+        rows.push(settings_row(scenario, plan, &settings));
+    }
+    for cell in &findings.cells {
+        rows.push(fct_row(scenario, cell));
+    }
+    for cell in &findings.cells {
+        rows.extend(gain_row(scenario, cell, &findings.cells));
+    }
+    for cell in &findings.cells {
+        rows.extend(detail_rows(scenario, cell));
+    }
+    for group in &findings.marks {
+        rows.extend(group.marks.iter().map(|mark| mark_row(scenario, group, mark)));
+    }
+    rows.extend(findings.checks.iter().map(|check| check.row.clone()));
+    Results {
+        name: scenario.lab.name.clone(),
+        commit: crate::machine::commit(),
+        machine: crate::machine::description(),
+        rows,
+    }
+}
+
+fn row(scenario: &Scenario, measure: &str, unit: &str, values: Vec<f64>) -> Row {
+    let subject = match scenario.lab.fabric {
+        Fabric::Sluice => "sluice",
+        Fabric::LinuxBridge => "linux-bridge",
+    };
+    Row::new(measure, subject, unit, values)
+}
+
+fn settings_row(scenario: &Scenario, plan: &Plan, settings: &Settings) -> Row {
+    let mut context = Map::new();
+    if let Ok(Value::Object(all)) = serde_json::to_value(settings) {
+        context.extend(all);
+    }
+    if let Ok(Value::Object(all)) = serde_json::to_value(&scenario.tcp) {
+        context.extend(all.into_iter().map(|(key, value)| (format!("tcp_{key}"), value)));
+    }
+    if let Some(Ok(Value::Object(all))) = scenario.pa.as_ref().map(serde_json::to_value) {
+        context.extend(all.into_iter().map(|(key, value)| (format!("pa_{key}"), value)));
+    }
+    let most = (0..plan.hosts.len()).map(|host| plan.containers_of(host).count()).max();
+    let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(0);
+    context.extend([
+        ("variant".to_owned(), json!(variant(scenario, settings))),
+        ("vport_out_frames".to_owned(), json!(settings.vport_out(most))),
+        ("about".to_owned(), json!(scenario.lab.about)),
+        ("hosts".to_owned(), json!(plan.hosts.len())),
+        ("containers".to_owned(), json!(plan.containers.len())),
+        ("switches".to_owned(), json!(plan.switches.len())),
+        ("mtu".to_owned(), json!(plan.mtu)),
+        ("static_neighbours".to_owned(), json!(scenario.lab.static_neighbours)),
+        ("rto_min_ms".to_owned(), json!(scenario.tcp.profile.rto_min_ms())),
+        ("segment_bytes".to_owned(), json!(crate::pa::segment_bytes(plan.mtu))),
+        ("link_overhead_bytes".to_owned(), json!(24)),
+    ]);
+    let mut row = row(scenario, "lab.settings", "count", vec![1.0]);
+    row.context = context.into_iter().collect();
+    row
+}
+
+/// Nanoseconds as numbers of JSON; they are far below 2^53.
+pub(crate) fn nanoseconds(values: &[u64]) -> Vec<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "times of a run are below 2^53 ns, 104 days")]
+    values.iter().map(|&value| value as f64).collect()
+}
+
+fn fct_row(scenario: &Scenario, cell: &Cell) -> Row {
+    let values = nanoseconds(&cell.fct_ns);
+    let row = row(scenario, "pa.fct", "ns", values);
+    cell_context(scenario, cell, row)
+}
+
+fn cell_context(scenario: &Scenario, cell: &Cell, row: Row) -> Row {
+    let values = nanoseconds(&cell.fct_ns);
+    row.with("variant", variant(scenario, &cell.settings))
+        .with("policy", cell.policy.name())
+        .with("tcp", scenario.tcp.congestion.as_str())
+        .with("profile", scenario.tcp.profile.name())
+        .with("rto_min_ms", scenario.tcp.profile.rto_min_ms())
+        .with("background", false)
+        .with("size_packets", cell.size)
+        .with("queries", values.len())
+        .with("mean", stats::mean(&values))
+        .with("p50", stats::percentile(&values, 0.5))
+        .with("p95", stats::percentile(&values, 0.95))
+        .with("drops_congestion", cell.losses.congestion)
+        .with("drops", json!(cell.losses.drops))
+        .with("audit_closed", cell.losses.audit_closed)
+}
+
+/// The gain over `LL` of the same variant. What has no other policy than `LL` (`-total`) is what
+/// `ZZ` of the plain variant is compared with, once more.
+fn gain_row(scenario: &Scenario, base: &Cell, cells: &[Cell]) -> Vec<Row> {
+    if base.policy != Policy::LL {
+        return Vec::new();
+    }
+    let total = base.settings.variant == Variant::VmBoundTotal;
+    let comparable = |cell: &&Cell| {
+        let same = if total {
+            cell.settings.variant == Variant::VmBound
+                && cell.settings.switch_kb == base.settings.switch_kb
+        } else {
+            cell.settings == base.settings
+        };
+        cell.policy != Policy::LL && cell.size == base.size && same
+    };
+    let gain = |cell: &Cell| {
+        let (above, below) = (nanoseconds(&base.fct_ns), nanoseconds(&cell.fct_ns));
+        let name =
+            format!("{}/{}/{}", variant(scenario, &base.settings), cell.policy.name(), cell.size);
+        let ratio = stats::ratio_of_means(&above, &below, SEED, &name)?;
+        let row = row(scenario, "pa.gain", "ratio", vec![ratio.value]);
+        let row = cell_context(scenario, cell, row);
+        Some(
+            row.with("variant", variant(scenario, &base.settings))
+                .with("ci95_low", ratio.low)
+                .with("ci95_high", ratio.high),
+        )
+    };
+    cells.iter().filter(comparable).filter_map(gain).collect()
+}
+
+fn detail_rows(scenario: &Scenario, cell: &Cell) -> Vec<Row> {
+    let name = |row: Row| {
+        row.with("variant", variant(scenario, &cell.settings))
+            .with("policy", cell.policy.name())
+            .with("size_packets", cell.size)
+    };
+    let count = |value: u64| nanoseconds(&[value]);
+    let mut rows = vec![
+        name(row(scenario, "lab.cell", "s", vec![cell.seconds]))
+            .with("drained", cell.drained)
+            .with("resident", cell.losses.resident)
+            .with("broken", cell.broken.clone()),
+    ];
+    rows.extend(cell.tcp.iter().map(|(counter, &value)| {
+        name(row(scenario, "lab.tcp", "count", count(value))).with("counter", counter.as_str())
+    }));
+    rows.extend(cell.losses.kernel.iter().map(|(counter, &value)| {
+        name(row(scenario, "lab.kernel", "frames", count(value))).with("counter", counter.as_str())
+    }));
+    rows.extend(cell.losses.pauses.iter().map(|(port, paused)| {
+        name(row(scenario, "lab.pause", "frames", count(paused.xoff_sent)))
+            .with("port", port.as_str())
+            .with("paused_ns", paused.paused_ns)
+    }));
+    rows
+}
+
+fn mark_row(scenario: &Scenario, group: &Marks, mark: &HighWater) -> Row {
+    let unbound = u64::from(u32::MAX);
+    let limit_frames = Some(mark.limit_frames).filter(|&frames| frames != unbound);
+    row(scenario, "lab.high_water", "frames", nanoseconds(&[mark.frames]))
+        .with("variant", variant(scenario, &group.settings))
+        .with("policy", group.policy.name())
+        .with("place", mark.place.as_str())
+        .with("port", mark.port.as_str())
+        .with("bytes", mark.bytes)
+        .with("limit_frames", limit_frames)
+        .with("limit_bytes", mark.limit_bytes)
+}
+
+/// What the run promised and did not keep.
+pub(crate) fn broken_promises(findings: &Findings) -> Vec<String> {
+    let mut broken = Vec::new();
+    for cell in &findings.cells {
+        let name = format!("{} {} packets", cell.policy.name(), cell.size);
+        if let Some(why) = &cell.broken {
+            broken.push(format!("{name}: {why}"));
+        }
+        if cell.losses.audit_closed == Some(false) {
+            broken.push(format!("{name}: the audit does not close"));
+        }
+        let lossless = cell.policy == Policy::ZZ;
+        if lossless && cell.losses.congestion > 0 {
+            broken.push(format!("{name}: {} congestion drops", cell.losses.congestion));
+        }
+        for (counter, value) in cell.losses.kernel.iter().filter(|_| lossless) {
+            broken.push(format!("{name}: kernel counter {counter} = {value}"));
+        }
+    }
+    broken.extend(findings.checks.iter().filter_map(|check| check.failed.clone()));
+    broken
+}
+
+#[cfg(test)]
+mod tests;

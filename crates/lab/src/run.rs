@@ -1,0 +1,487 @@
+//! A run: builds the lab, runs every cell, takes the lab down, writes what it found.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use sluice_api::config::Policy;
+use sluice_api::results::{Results, Row};
+
+use crate::counters;
+use crate::daemons::Daemons;
+use crate::lab::{Lab, own_program};
+use crate::losses::{self, Losses};
+use crate::pa::processes::{Aggregator, Role, workers};
+use crate::pa::{self, Job, Report};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::results::{self, Cell, Checked, Findings, Marks};
+use crate::scenario::{Check, Fabric, Pa, Scenario};
+use crate::settings::{Settings, Variant};
+use crate::{interrupt, netns, table};
+
+/// The aggregator reports after every query; one takes at most 30 s.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// How a run is done.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where `result.json` and `report.html` go; `None`: nowhere.
+    pub out: Option<PathBuf>,
+    /// Only say what would run.
+    pub dry_run: bool,
+    /// Print the results as JSON instead of a table.
+    pub json: bool,
+    /// No progress.
+    pub quiet: bool,
+    /// What differs from the scenario.
+    pub overrides: Overrides,
+    /// The program that is daemon, worker and aggregator; `None`: the running one.
+    pub program: Option<PathBuf>,
+}
+
+/// What of a scenario's workload may be changed for one run.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Queries per cell.
+    pub queries: Option<u32>,
+    /// Sizes of an answer in segments.
+    pub sizes: Option<Vec<u32>>,
+    /// The policies.
+    pub policies: Option<Vec<Policy>>,
+    /// The time of a cell.
+    pub seconds_per_cell: Option<f64>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The results; none of a dry run.
+    pub results: Option<Results>,
+    /// Promises that were not kept, in words.
+    pub broken: Vec<String>,
+}
+
+/// One start of the daemons.
+#[derive(Clone, Debug)]
+struct Group {
+    policy: Policy,
+    settings: Settings,
+}
+
+/// Runs a scenario, given by its name or its file.
+///
+/// # Errors
+///
+/// The scenario cannot be read or built, or a part of it ended.
+pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
+    let mut scenario = Scenario::load(name)?;
+    change(&mut scenario, &options.overrides)?;
+    let plan = Plan::new(&scenario);
+    let groups = groups(&scenario);
+    if options.dry_run {
+        print!("{}", describe(&scenario, &plan, &groups)?);
+        return Ok(Outcome { results: None, broken: Vec::new() });
+    }
+    if let Some(folder) = &options.out {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    }
+    interrupt::catch()?;
+    raise_file_limit();
+    let findings = measure(&scenario, &groups, options)?;
+    let results = results::results(&scenario, &plan, &findings);
+    if let Some(folder) = &options.out {
+        write(&results, folder)?;
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&results)?);
+    } else {
+        println!("{}", table::render(&results));
+    }
+    Ok(Outcome { results: Some(results), broken: results::broken_promises(&findings) })
+}
+
+/// Draws the report of a folder anew from its `result.json`.
+///
+/// # Errors
+///
+/// There is no such file, or it cannot be read, or the report cannot be written.
+pub fn report(folder: &Path) -> anyhow::Result<()> {
+    let path = folder.join("result.json");
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let results: Results =
+        serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    draw(&results, folder)
+}
+
+fn write(results: &Results, folder: &Path) -> anyhow::Result<()> {
+    let path = folder.join("result.json");
+    std::fs::write(&path, serde_json::to_string_pretty(results)? + "\n")
+        .with_context(|| format!("writing {}", path.display()))?;
+    draw(results, folder)
+}
+
+fn draw(results: &Results, folder: &Path) -> anyhow::Result<()> {
+    let path = folder.join("report.html");
+    std::fs::write(&path, crate::report::html(results))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> {
+    let Some(pa) = &mut scenario.pa else {
+        let any = overrides.queries.is_some() || overrides.sizes.is_some();
+        ensure!(!any, "this scenario has no queries");
+        return Ok(());
+    };
+    if let Some(queries) = overrides.queries {
+        pa.queries = queries;
+        pa.queries_min = pa.queries_min.min(queries);
+    }
+    if let Some(sizes) = &overrides.sizes {
+        pa.sizes.clone_from(sizes);
+    }
+    if let Some(policies) = &overrides.policies {
+        pa.policies.clone_from(policies);
+    }
+    if let Some(seconds) = overrides.seconds_per_cell {
+        pa.seconds_per_cell = seconds;
+    }
+    // What was changed is checked as if it had been written so.
+    *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
+    Ok(())
+}
+
+fn groups(scenario: &Scenario) -> Vec<Group> {
+    let Some(pa) = &scenario.pa else { return Vec::new() };
+    let mut groups = Vec::new();
+    let own = [scenario.lab.variant];
+    let variants = if pa.variants.is_empty() { &own[..] } else { &pa.variants };
+    let plain = [None];
+    let swept: Vec<Option<u64>> = pa.switch_kb.iter().copied().map(Some).collect();
+    let buffers = if swept.is_empty() { &plain[..] } else { &swept };
+    for &variant in variants {
+        for &switch_kb in buffers {
+            for &policy in &pa.policies {
+                if variant == Variant::VmBoundTotal && policy != Policy::LL {
+                    continue;
+                }
+                let settings = Settings::new(variant, &scenario.settings, switch_kb);
+                groups.push(Group { policy, settings });
+            }
+        }
+    }
+    groups
+}
+
+/// What a run would do, with the configuration of one host of each kind.
+fn describe(scenario: &Scenario, plan: &Plan, groups: &[Group]) -> anyhow::Result<String> {
+    let mut text = format!(
+        "{}: {}\n{} hosts, {} containers, {} switches; TCP {} {}\n",
+        plan.lab,
+        scenario.lab.about,
+        plan.hosts.len(),
+        plan.containers.len(),
+        plan.switches.len(),
+        scenario.tcp.profile.name(),
+        scenario.tcp.congestion,
+    );
+    for namespace in plan.namespaces() {
+        text += &format!("  namespace {namespace}\n");
+    }
+    for check in &scenario.checks {
+        text += &format!("  check {check:?}\n");
+    }
+    if let Some(pa) = &scenario.pa {
+        for group in groups {
+            text += &format!(
+                "  cells {} {} switch {} KB: sizes {:?}, {} queries or {} s each\n",
+                group.policy.name(),
+                group.settings.variant.name(),
+                group.settings.switch_kb,
+                pa.sizes,
+                pa.queries,
+                pa.seconds_per_cell
+            );
+        }
+    }
+    let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
+    let mut shown: Vec<char> = Vec::new();
+    for (name, _, config) in plan.daemons(scenario.lab.policy, &settings) {
+        let kind = name.chars().next().unwrap_or('h');
+        if !shown.contains(&kind) {
+            shown.push(kind);
+            text += &format!("\n# {name}/host.toml\n{}", toml::to_string(&config)?);
+        }
+    }
+    Ok(text)
+}
+
+/// Each process of the workload has two pipes to us.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn measure(scenario: &Scenario, groups: &[Group], options: &Options) -> anyhow::Result<Findings> {
+    let program = options.program.clone().map_or_else(own_program, Ok)?;
+    let progress = Progress::new(options.quiet || options.json);
+    progress.say(&format!("building {} containers", Plan::new(scenario).containers.len()));
+    let mut lab = Lab::build(scenario)?;
+    let mut run = Run { progress, findings: Findings::default(), program };
+    let outcome = run.everything(&mut lab, groups);
+    if let Err(error) = &outcome {
+        let logs = lab.plan.run_dir();
+        run.progress.say(&format!("{error:#}; logs are in {}", logs.display()));
+    }
+    let down = lab.finish();
+    outcome?;
+    down.context("taking the lab down")?;
+    Ok(run.findings)
+}
+
+struct Run {
+    progress: Progress,
+    findings: Findings,
+    program: PathBuf,
+}
+
+/// The processes of the workload.
+struct Workload {
+    workers: Vec<Role>,
+    aggregator: Aggregator,
+}
+
+impl Run {
+    fn everything(&mut self, lab: &mut Lab, groups: &[Group]) -> anyhow::Result<()> {
+        let congestion = lab.scenario.tcp.congestion.clone();
+        let containers: Vec<_> = lab.plan.containers.iter().collect();
+        let workers = workers(&containers, &mut lab.state, &self.program, &congestion)?;
+        if !lab.scenario.checks.is_empty() {
+            self.checks(lab)?;
+        }
+        let Some(pa) = lab.scenario.pa.clone() else { return Ok(()) };
+        let first = &lab.plan.containers[0];
+        let aggregator = Aggregator::start(first, &mut lab.state, &self.program)?;
+        let mut workload = Workload { workers, aggregator };
+        for group in groups {
+            self.group(lab, &mut workload, &pa, group)?;
+        }
+        Ok(())
+    }
+
+    fn checks(&mut self, lab: &mut Lab) -> anyhow::Result<()> {
+        let settings = Settings::new(lab.scenario.lab.variant, &lab.scenario.settings, None);
+        let daemons = lab.start(lab.scenario.lab.policy, &settings, &self.program)?;
+        for check in lab.scenario.checks.clone() {
+            self.progress.say(&format!("{check:?}"));
+            let checked = self.check(lab, &check)?;
+            self.findings.checks.push(checked);
+        }
+        let drained = daemons.drain()?;
+        for node in daemons.snapshot()? {
+            if !node.audit.closed || !drained {
+                let failed = Some(format!("{}: the audit does not close", node.node));
+                let row = Row::new("lab.audit", "sluice", "count", vec![0.0]);
+                self.findings.checks.push(Checked { row, failed });
+            }
+        }
+        daemons.stop(&mut lab.state)
+    }
+
+    fn check(&self, lab: &mut Lab, check: &Check) -> anyhow::Result<Checked> {
+        let (from, to) = check.ends();
+        let find = |name: &str| lab.plan.container(name).context("a container").cloned();
+        let (source, target) = (find(from)?, find(to)?);
+        // Bytes are fetched by the container that receives them.
+        let (asks, job) = match *check {
+            Check::Ping { count, .. } => (&source, Job::Ping { to: target.ip, count }),
+            Check::Transfer { megabytes, .. } => {
+                let congestion = lab.scenario.tcp.congestion.clone();
+                let bytes = u64::from(megabytes) * 1_000_000;
+                (&target, Job::Fetch { from: source.ip, bytes, congestion })
+            }
+        };
+        let mut aggregator = Aggregator::start(asks, &mut lab.state, &self.program)?;
+        let report = aggregator.run(&job, Duration::from_secs(600), &mut |_| {})?;
+        let context = |row: Row| {
+            row.with("from", from).with("to", to).with("policy", lab.scenario.lab.policy.name())
+        };
+        Ok(match (report, check) {
+            (Report::Ping { rtt_ns }, Check::Ping { count, .. }) => {
+                let lost = *count as usize - rtt_ns.len().min(*count as usize);
+                let row = Row::new("lab.ping", "sluice", "ns", results::nanoseconds(&rtt_ns));
+                let failed = (lost > 0).then(|| format!("ping {from} to {to}: {lost} lost"));
+                Checked { row: context(row).with("sent", *count), failed }
+            }
+            (Report::Fetch { ns }, Check::Transfer { megabytes, .. }) => {
+                let seconds = Duration::from_nanos(ns).as_secs_f64();
+                let rate = f64::from(*megabytes) * 8e6 / seconds;
+                let row = Row::new("tcp_stream", "sluice", "bit/s", vec![rate])
+                    .with("port_kind", "tap")
+                    .with("mtu", lab.plan.mtu)
+                    .with("offload", false);
+                Checked { row: context(row), failed: None }
+            }
+            (other, _) => bail!("the aggregator answers {other:?}"),
+        })
+    }
+
+    /// All sizes under one policy.
+    fn group(
+        &mut self,
+        lab: &mut Lab,
+        workload: &mut Workload,
+        pa: &Pa,
+        group: &Group,
+    ) -> anyhow::Result<()> {
+        let daemons = lab.start(group.policy, &group.settings, &self.program)?;
+        for &size in &pa.sizes {
+            let cell = self.cell(lab, &daemons, workload, pa, (group, size))?;
+            self.findings.cells.push(cell);
+        }
+        let marks = losses::high_water(&daemons.snapshot()?, &group.settings);
+        let Group { policy, settings } = group.clone();
+        self.findings.marks.push(Marks { policy, settings, marks });
+        daemons.stop(&mut lab.state)
+    }
+
+    fn cell(
+        &mut self,
+        lab: &Lab,
+        daemons: &Daemons,
+        workload: &mut Workload,
+        pa: &Pa,
+        (group, size): (&Group, u32),
+    ) -> anyhow::Result<Cell> {
+        let own = workload.aggregator.pid();
+        let pids: Vec<u32> = workload.workers.iter().map(Role::pid).chain([own]).collect();
+        // Container 0 has two of the processes; its counters are read once.
+        let pids = &pids[1..];
+        let job = Job::Cell(pa::Cell {
+            workers: lab.plan.workers().iter().map(|worker| worker.ip).collect(),
+            answer_bytes: u64::from(size) * pa::segment_bytes(lab.plan.mtu),
+            warm_up: pa.warm_up,
+            queries: pa.queries,
+            queries_min: pa.queries_min,
+            seconds: pa.seconds_per_cell,
+            gap_us: pa.gap_us,
+            congestion: lab.scenario.tcp.congestion.clone(),
+        });
+        let name = format!(
+            "{} {} {:>3} packets",
+            group.policy.name(),
+            group.settings.variant.name(),
+            size
+        );
+        let bar = self.progress.cell(&name, pa.queries);
+        let before = daemons.snapshot()?;
+        let bridge_before = bridge_drops(lab)?;
+        let (tcp_before, lost_before) = counters::read(pids);
+        let began = Instant::now();
+        let report = workload.aggregator.run(&job, SILENCE, &mut |queries| bar.at(queries))?;
+        let Report::Cell { fct_ns, broken } = report else {
+            bail!("the aggregator answers {report:?}")
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        let drained = daemons.drain()?;
+        let (tcp_after, lost_after) = counters::read(pids);
+        let mut losses = self.losses(lab, daemons, &before, bridge_before)?;
+        for (name, value) in counters::difference(&lost_before, &lost_after) {
+            losses.kernel.insert(format!("containers {name}"), value);
+        }
+        bar.done(&fct_ns, losses.congestion);
+        Ok(Cell {
+            policy: group.policy,
+            settings: group.settings.clone(),
+            size,
+            fct_ns,
+            broken,
+            seconds,
+            drained,
+            losses,
+            tcp: counters::difference(&tcp_before, &tcp_after),
+        })
+    }
+
+    fn losses(
+        &self,
+        lab: &Lab,
+        daemons: &Daemons,
+        before: &[crate::show::Snapshot],
+        bridge_before: u64,
+    ) -> anyhow::Result<Losses> {
+        let mut losses = losses::between(before, &daemons.snapshot()?);
+        if lab.plan.fabric == Fabric::LinuxBridge {
+            losses.audit_closed = None;
+            let dropped = bridge_drops(lab)?.saturating_sub(bridge_before);
+            if dropped > 0 {
+                losses.drops.insert("bridge s0 queue_full".to_owned(), dropped);
+                losses.congestion = dropped;
+            }
+        }
+        Ok(losses)
+    }
+}
+
+fn bridge_drops(lab: &Lab) -> anyhow::Result<u64> {
+    match lab.plan.fabric {
+        Fabric::LinuxBridge => losses::bridge_drops(&lab.plan.switches[0]),
+        Fabric::Sluice => Ok(0),
+    }
+}
+
+/// Builds a scenario's lab, starts its daemons, and leaves both standing.
+///
+/// # Errors
+///
+/// It cannot be built; then nothing of it is left.
+pub fn up(name: &str, policy: Option<Policy>) -> anyhow::Result<String> {
+    let scenario = Scenario::load(name)?;
+    interrupt::catch()?;
+    let mut lab = Lab::build(&scenario)?;
+    let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
+    lab.start(policy.unwrap_or(scenario.lab.policy), &settings, &own_program()?)?;
+    let mut text = format!("lab {} is up, policy {}\n", lab.plan.lab, lab.state.policy.name());
+    for container in &lab.plan.containers {
+        text += &format!("  {:<8} {:<15} {}\n", container.name, container.ip, container.netns);
+    }
+    text += &format!("enter one: ip netns exec {} sh\n", lab.plan.containers[0].netns);
+    text += &format!("logs and sockets: {}\n", lab.plan.run_dir().display());
+    text += &format!("take it down: sluice lab down {}\n", lab.plan.lab);
+    lab.leave()?;
+    Ok(text)
+}
+
+/// What labs there are on this machine, and what of them is there.
+///
+/// # Errors
+///
+/// A state file cannot be read.
+pub fn status() -> anyhow::Result<String> {
+    let mut text = String::new();
+    for state in crate::state::State::all()? {
+        let spaces = state.netns.iter().filter(|name| netns::exists(name)).count();
+        let running = state.processes.iter().filter(|process| process.alive()).count();
+        let how = match &state.owner {
+            None => "up".to_owned(),
+            Some(owner) if owner.alive() => format!("in use by process {}", owner.pid),
+            Some(_) => "left over: `sluice lab down` takes it away".to_owned(),
+        };
+        text += &format!(
+            "{}: {how}, policy {}, {spaces} of {} namespaces, {running} of {} processes\n",
+            state.lab,
+            state.policy.name(),
+            state.netns.len(),
+            state.processes.len()
+        );
+    }
+    if text.is_empty() {
+        text += "no lab\n";
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

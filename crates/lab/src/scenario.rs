@@ -1,0 +1,326 @@
+//! Scenarios: what a lab is made of and what runs in it, as TOML.
+//!
+//! Those that ship are files of the folder `scenarios/`, compiled into the program; any other file
+//! of the same form can be given by its path. A scenario names a *variant* (see
+//! [`crate::settings`]); single numbers of it can be overridden in `[settings]`.
+
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sluice_api::config::Policy;
+
+use crate::settings::{Override, Variant};
+
+/// The scenarios that ship with the program: name and text.
+pub(crate) const SHIPPED: [(&str, &str); 10] = [
+    ("demo", include_str!("../../../scenarios/demo.toml")),
+    ("smoke", include_str!("../../../scenarios/smoke.toml")),
+    ("two-subnets", include_str!("../../../scenarios/two-subnets.toml")),
+    ("pa-full", include_str!("../../../scenarios/pa-full.toml")),
+    ("pa-wire-bound", include_str!("../../../scenarios/pa-wire-bound.toml")),
+    ("pa-now", include_str!("../../../scenarios/pa-now.toml")),
+    ("pa-5ms", include_str!("../../../scenarios/pa-5ms.toml")),
+    ("pa-buffers", include_str!("../../../scenarios/pa-buffers.toml")),
+    ("pa-total", include_str!("../../../scenarios/pa-total.toml")),
+    ("linux-bridge", include_str!("../../../scenarios/linux-bridge.toml")),
+];
+
+/// A scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The machines.
+    pub lab: Lab,
+    /// Numbers that differ from the variant's.
+    #[serde(default)]
+    pub settings: Override,
+    /// The TCP of the containers.
+    #[serde(default)]
+    pub tcp: Tcp,
+    /// Partition-Aggregate, if it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pa: Option<Pa>,
+    /// Checks of plain connectivity, in order.
+    #[serde(default, rename = "check", skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
+}
+
+/// The machines of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lab {
+    /// The name: it stands in the names of all namespaces and in the run directory.
+    pub name: String,
+    /// One line for people.
+    #[serde(default)]
+    pub about: String,
+    /// How many hosts.
+    pub hosts: u8,
+    /// How many containers each host has.
+    pub containers_per_host: u8,
+    /// Whether host 0 has one container more, the aggregator.
+    #[serde(default)]
+    pub aggregator: bool,
+    /// How many IP subnets the hosts are spread over; above one, a router joins them.
+    #[serde(default = "one")]
+    pub subnets: u8,
+    /// What joins the containers.
+    #[serde(default)]
+    pub fabric: Fabric,
+    /// Where the bottleneck is.
+    #[serde(default)]
+    pub variant: Variant,
+    /// The policy of `lab up` and of the checks.
+    #[serde(default)]
+    pub policy: Policy,
+    /// The layer-3 MTU of the containers.
+    #[serde(default = "default_mtu")]
+    pub mtu: u16,
+    /// Whether neighbour entries are written beforehand, so that ARP plays no part.
+    #[serde(default = "yes")]
+    pub static_neighbours: bool,
+}
+
+/// What joins the containers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fabric {
+    /// One `sluice` per host and per physical switch.
+    #[default]
+    Sluice,
+    /// The kernel's bridge in one namespace, with a token bucket (`tbf`) towards each container:
+    /// a peer to compare with, and a way to try the workload alone.
+    LinuxBridge,
+}
+
+/// The TCP of the containers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tcp {
+    /// Loss recovery and timers.
+    pub profile: Profile,
+    /// The congestion control, set per socket.
+    pub congestion: String,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self { profile: Profile::default(), congestion: "cubic".to_owned() }
+    }
+}
+
+/// Loss recovery and timers of the kernel's TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// No tail loss probe, no RACK, smallest retransmission time-out 200 ms.
+    #[default]
+    #[serde(rename = "linux-2013")]
+    Linux2013,
+    /// What the running kernel does by itself.
+    LinuxNow,
+    /// The same with a smallest retransmission time-out of 5 ms on the route.
+    #[serde(rename = "linux-now-5ms")]
+    LinuxNow5ms,
+}
+
+impl Profile {
+    /// The name used in files and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linux2013 => "linux-2013",
+            Self::LinuxNow => "linux-now",
+            Self::LinuxNow5ms => "linux-now-5ms",
+        }
+    }
+
+    /// The smallest retransmission time-out in milliseconds.
+    #[must_use]
+    pub const fn rto_min_ms(self) -> u32 {
+        match self {
+            Self::Linux2013 | Self::LinuxNow => 200,
+            Self::LinuxNow5ms => 5,
+        }
+    }
+}
+
+/// Partition-Aggregate: container 0 asks all others at once and waits for all answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pa {
+    /// Sizes of an answer, in full segments.
+    pub sizes: Vec<u32>,
+    /// The policies, in the order in which they run.
+    pub policies: Vec<Policy>,
+    /// Variants; empty: the lab's. Of `vm-bound-total` only `LL` runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+    /// Buffer of the physical switch per port in KB (a sweep); empty: the variant's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub switch_kb: Vec<u64>,
+    /// A cell (one size under one policy) ends after this many queries.
+    pub queries: u32,
+    /// It also ends after [`Self::seconds_per_cell`], but not before this many queries.
+    #[serde(default = "default_queries_min")]
+    pub queries_min: u32,
+    /// The time of a cell; three times this ends it in any case.
+    pub seconds_per_cell: f64,
+    /// Queries before the first that counts.
+    #[serde(default = "default_warm_up")]
+    pub warm_up: u32,
+    /// Pause between queries in microseconds.
+    #[serde(default = "default_gap_us")]
+    pub gap_us: u32,
+}
+
+/// A check of plain connectivity between two containers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Check {
+    /// ICMP echo.
+    Ping {
+        /// The container that asks, such as `h0c0`.
+        from: String,
+        /// The container that answers.
+        to: String,
+        /// How many.
+        count: u32,
+    },
+    /// Bytes over one TCP connection.
+    Transfer {
+        /// The container that sends.
+        from: String,
+        /// The container that receives.
+        to: String,
+        /// How many megabytes.
+        megabytes: u32,
+    },
+}
+
+impl Check {
+    /// The two containers: from, to.
+    #[must_use]
+    pub fn ends(&self) -> (&str, &str) {
+        match self {
+            Self::Ping { from, to, .. } | Self::Transfer { from, to, .. } => (from, to),
+        }
+    }
+}
+
+impl Scenario {
+    /// The scenario of that name, or the one in that file.
+    ///
+    /// # Errors
+    ///
+    /// No scenario of that name and no such file; or its text is wrong.
+    pub fn load(name: &str) -> anyhow::Result<Self> {
+        let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
+        if let Some((_, text)) = shipped {
+            return Self::parse(text).with_context(|| format!("scenario {name}"));
+        }
+        let path = Path::new(name);
+        if !path.exists() {
+            let names = SHIPPED.map(|(known, _)| known).join(", ");
+            bail!("no scenario and no file is named {name}; there are: {names}");
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {name}"))?;
+        Self::parse(&text).with_context(|| format!("scenario file {name}"))
+    }
+
+    /// A scenario from its text.
+    ///
+    /// # Errors
+    ///
+    /// The text is no TOML of this form, or says what cannot be built.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let scenario: Self = toml::from_str(text)?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let lab = &self.lab;
+        let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        ensure!(
+            !lab.name.is_empty() && lab.name.len() <= 15 && lab.name.chars().all(word),
+            "lab.name: 1 to 15 of a-z, 0-9 and '-'"
+        );
+        ensure!((1..=200).contains(&lab.hosts), "lab.hosts: 1 to 200");
+        ensure!((1..=200).contains(&lab.containers_per_host), "lab.containers_per_host: 1 to 200");
+        ensure!(
+            (1..=lab.hosts).contains(&lab.subnets) && lab.subnets <= 8,
+            "lab.subnets: 1 to 8, and no more than hosts"
+        );
+        ensure!((576..=9000).contains(&lab.mtu), "lab.mtu: 576 to 9000");
+        if let Some(pa) = &self.pa {
+            self.check_pa(pa)?;
+        }
+        if lab.fabric == Fabric::LinuxBridge {
+            ensure!(lab.subnets == 1, "a bridge joins one subnet");
+        }
+        for check in &self.checks {
+            let (from, to) = check.ends();
+            for end in [from, to] {
+                ensure!(self.has_container(end), "check: no container {end}");
+            }
+            ensure!(from != to, "check: {from} cannot talk to itself");
+        }
+        Ok(())
+    }
+
+    fn check_pa(&self, pa: &Pa) -> anyhow::Result<()> {
+        ensure!(!pa.sizes.is_empty() && !pa.policies.is_empty(), "pa: sizes and policies needed");
+        ensure!(pa.sizes.iter().all(|&size| (1..=1024).contains(&size)), "pa.sizes: 1 to 1024");
+        ensure!(pa.queries >= 1 && pa.queries_min <= pa.queries, "pa.queries_min above queries");
+        ensure!(
+            pa.seconds_per_cell > 0.0 && pa.seconds_per_cell <= 3600.0,
+            "pa.seconds_per_cell: above 0, at most 3600"
+        );
+        let containers = u32::from(self.lab.hosts) * u32::from(self.lab.containers_per_host);
+        ensure!(containers + u32::from(self.lab.aggregator) >= 2, "pa: one worker at least");
+        if self.lab.fabric == Fabric::LinuxBridge {
+            ensure!(pa.policies == [Policy::LL], "a bridge is LL: it drops when a queue is full");
+        }
+        Ok(())
+    }
+
+    fn has_container(&self, name: &str) -> bool {
+        let Some((host, container)) = name.strip_prefix('h').and_then(|n| n.split_once('c')) else {
+            return false;
+        };
+        let (Ok(host), Ok(container)) = (host.parse::<u8>(), container.parse::<u8>()) else {
+            return false;
+        };
+        let more = u8::from(self.lab.aggregator && host == 0);
+        host < self.lab.hosts && container < self.lab.containers_per_host + more
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn one() -> u8 {
+    1
+}
+
+const fn default_mtu() -> u16 {
+    1450
+}
+
+const fn default_queries_min() -> u32 {
+    25
+}
+
+const fn default_warm_up() -> u32 {
+    2
+}
+
+const fn default_gap_us() -> u32 {
+    1000
+}
+
+#[cfg(test)]
+mod tests;

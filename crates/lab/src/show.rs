@@ -1,0 +1,97 @@
+//! Asks a daemon: one line of JSON over `RUN_DIR/show.sock`, one line back.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+use sluice_api::show::{Answer, Audit, Body, DropRow, PauseRow, PortRow, Question, VERSION};
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Reply {
+    Answer(Box<Answer>),
+    Error { error: String },
+}
+
+/// Everything that a daemon says about itself at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// The node.
+    pub(crate) node: String,
+    /// Its ports.
+    pub(crate) ports: Vec<PortRow>,
+    /// Its drops.
+    pub(crate) drops: Vec<DropRow>,
+    /// Its audit.
+    pub(crate) audit: Audit,
+    /// Its pauses.
+    pub(crate) pauses: Vec<PauseRow>,
+}
+
+/// One question.
+pub(crate) fn ask(socket: &Path, question: Question) -> anyhow::Result<Body> {
+    let what = || format!("asking {} at {}", name(question), socket.display());
+    let exchange = || -> anyhow::Result<String> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.write_all(format!("{{\"show\":\"{}\"}}\n", name(question)).as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        Ok(line)
+    };
+    let line = exchange().with_context(what)?;
+    match serde_json::from_str(&line).with_context(what)? {
+        Reply::Answer(answer) => {
+            ensure!(answer.version == VERSION, "version {} is not {VERSION}", answer.version);
+            Ok(answer.body)
+        }
+        Reply::Error { error } => bail!("{}: {error}", what()),
+    }
+}
+
+/// The ports.
+pub(crate) fn ports(socket: &Path) -> anyhow::Result<Vec<PortRow>> {
+    match ask(socket, Question::Ports)? {
+        Body::Ports(rows) => Ok(rows),
+        _ => bail!("the answer is not about ports"),
+    }
+}
+
+/// The audit.
+pub(crate) fn audit(socket: &Path) -> anyhow::Result<Audit> {
+    match ask(socket, Question::Audit)? {
+        Body::Audit(audit) => Ok(audit),
+        _ => bail!("the answer is no audit"),
+    }
+}
+
+/// Everything.
+pub(crate) fn snapshot(node: &str, socket: &Path) -> anyhow::Result<Snapshot> {
+    let Body::Drops(drops) = ask(socket, Question::Drops)? else {
+        bail!("the answer is not about drops")
+    };
+    let Body::Pauses(pauses) = ask(socket, Question::Pauses)? else {
+        bail!("the answer is not about pauses")
+    };
+    let ports = ports(socket)?;
+    Ok(Snapshot { node: node.to_owned(), ports, drops, audit: audit(socket)?, pauses })
+}
+
+const fn name(question: Question) -> &'static str {
+    match question {
+        Question::Ports => "ports",
+        Question::Queues => "queues",
+        Question::Drops => "drops",
+        Question::Audit => "audit",
+        Question::Pauses => "pauses",
+        Question::Tunnels => "tunnels",
+        Question::Mac => "mac",
+    }
+}

@@ -1,0 +1,141 @@
+//! Reads rows of results back, for the table and the report: both show nothing that is not in
+//! `result.json`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sluice_api::results::{Results, Row};
+
+/// A row `pa.fct`.
+#[derive(Clone, Debug)]
+pub(crate) struct Fct {
+    pub(crate) series: Series,
+    pub(crate) size: u64,
+    pub(crate) values: Vec<f64>,
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p95: f64,
+    pub(crate) drops: BTreeMap<String, u64>,
+    pub(crate) drops_congestion: u64,
+    pub(crate) audit_closed: Option<bool>,
+}
+
+/// A row `pa.gain`.
+#[derive(Clone, Debug)]
+pub(crate) struct Gain {
+    /// Over `LL` of this variant.
+    pub(crate) series: Series,
+    pub(crate) size: u64,
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// Cells that are drawn as one line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Series {
+    pub(crate) policy: String,
+    /// The variant without the buffer of a sweep.
+    pub(crate) variant: String,
+    /// The buffer of a sweep in KB.
+    pub(crate) switch_kb: Option<u64>,
+}
+
+impl Series {
+    fn of(row: &Row) -> Self {
+        let text = text(row, "variant");
+        let (variant, swept) = match text.split_once(" switch_kb=") {
+            Some((variant, kb)) => (variant.to_owned(), kb.parse().ok()),
+            None => (text, None),
+        };
+        Self { policy: self::text(row, "policy"), variant, switch_kb: swept }
+    }
+
+    /// For people; the variant only if it is not the usual one.
+    pub(crate) fn label(&self, several_variants: bool) -> String {
+        let mut label = self.policy.clone();
+        if several_variants {
+            label += &format!(" {}", self.variant);
+        }
+        if let Some(kb) = self.switch_kb {
+            label += &format!(" {kb} KB");
+        }
+        label
+    }
+}
+
+/// The rows of a measure.
+pub(crate) fn rows<'a>(results: &'a Results, measure: &'a str) -> impl Iterator<Item = &'a Row> {
+    results.rows.iter().filter(move |row| row.measure == measure)
+}
+
+/// A word of a row's context; empty if there is none.
+pub(crate) fn text(row: &Row, key: &str) -> String {
+    match row.context.get(key) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => String::new(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// A number of a row's context.
+pub(crate) fn number(row: &Row, key: &str) -> Option<f64> {
+    row.context.get(key).and_then(Value::as_f64)
+}
+
+fn whole(row: &Row, key: &str) -> u64 {
+    row.context.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// All cells.
+pub(crate) fn cells(results: &Results) -> Vec<Fct> {
+    let drops = |row: &Row| match row.context.get("drops") {
+        Some(Value::Object(map)) => {
+            map.iter().map(|(k, v)| (k.clone(), v.as_u64().unwrap_or(0))).collect()
+        }
+        _ => BTreeMap::new(),
+    };
+    rows(results, "pa.fct")
+        .map(|row| Fct {
+            series: Series::of(row),
+            size: whole(row, "size_packets"),
+            values: row.values.clone(),
+            mean: number(row, "mean").unwrap_or(0.0),
+            p50: number(row, "p50").unwrap_or(0.0),
+            p95: number(row, "p95").unwrap_or(0.0),
+            drops: drops(row),
+            drops_congestion: whole(row, "drops_congestion"),
+            audit_closed: row.context.get("audit_closed").and_then(Value::as_bool),
+        })
+        .collect()
+}
+
+/// All gains.
+pub(crate) fn gains(results: &Results) -> Vec<Gain> {
+    rows(results, "pa.gain")
+        .map(|row| Gain {
+            series: Series::of(row),
+            size: whole(row, "size_packets"),
+            value: row.median,
+            low: number(row, "ci95_low").unwrap_or(0.0),
+            high: number(row, "ci95_high").unwrap_or(0.0),
+        })
+        .collect()
+}
+
+/// Whether the cells are of more than one variant.
+pub(crate) fn several_variants(cells: &[Fct]) -> bool {
+    cells.iter().any(|cell| cell.series.variant != cells[0].series.variant)
+}
+
+/// A gain with its interval, as text.
+pub(crate) fn gain_text(gain: &Gain) -> String {
+    format!("{:.1} ({:.1} to {:.1})", gain.value, gain.low, gain.high)
+}
+
+/// Drops by place, as text.
+pub(crate) fn drops_text(drops: &BTreeMap<String, u64>) -> String {
+    let parts: Vec<String> =
+        drops.iter().map(|(place, frames)| format!("{place} {frames}")).collect();
+    if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
+}
