@@ -1,0 +1,43 @@
+# What people run. Each target is one line or one script, so that it can be run without make, too.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PART ?= switch
+CASES ?= 20000
+FUZZ_SECONDS ?= 1800
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo build test bench soak audit clean-lab
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Install what is missing (DRY_RUN=1: only say what)
+	@scripts/setup.sh all
+
+build: ## Build the program
+	cargo build --release --package sluice
+
+demo: ## Show that lossless beats lossy, in namespaces on this machine; needs root
+	@scripts/setup.sh demo
+	cargo build --release --package sluice
+	@scripts/demo.sh
+
+test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
+	@scripts/setup.sh test || echo "setup is not complete: what needs it will be skipped"
+	@scripts/test.sh $(STEPS)
+
+bench: ## Measure a part, into target/bench/PART.json (PART=switch)
+	@scripts/setup.sh bench
+	cargo run --profile dist --package sluice-bench -- $(PART)
+	cargo xtask results $(TARGET)/bench/$(PART).json
+
+soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800)
+	PROPTEST_CASES=$(CASES) cargo test --release \
+		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-host
+	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
+
+audit: ## Look for known weaknesses of what comes from outside; needs the network
+	cargo deny check advisories
+
+clean-lab: ## Take down every lab that is still up
+	@scripts/clean-lab.sh

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Installs what is missing for a purpose, and nothing else. It asks nothing, and says what it
+# installs and why.
+#
+#   scripts/setup.sh [demo | test | bench | all]      (default: all)
+#
+# DRY_RUN=1 only says what it would do. Debian and its descendants only; elsewhere it says what is
+# missing. Root comes from sudo where the caller is not root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+purpose=${1:-all}
+dry_run=${DRY_RUN:-}
+
+# command | Debian package | purposes | why
+packages='
+ip      | iproute2 | demo test bench | makes the namespaces, veth pairs and addresses of a lab
+ethtool | ethtool  | demo test bench | turns off offloads of lab devices, which would hide frame sizes
+git     | git      | test            | lists the files of the work tree for the checks
+cc      | gcc      | demo test bench | links every Rust program
+c++     | g++      | test            | builds the fuzzing engine
+iperf3  | iperf3   | test bench      | TCP and UDP load of the live tests
+tshark  | tshark   | test            | reads our VXLAN and PFC frames with the eyes of others
+valgrind| valgrind | bench           | counts instructions per frame
+'
+# cargo subcommand | version | purposes | why
+tools='
+deny | 0.20.2 | test | checks licenses, sources and banned crates
+fuzz | 0.13.2 | test | runs the fuzz targets
+'
+# Compiling for it shows that the pure crates need no operating system.
+bare_target=x86_64-unknown-none
+
+wanted() { [[ $purpose == all || " $1 " == *" $purpose "* ]]; }
+
+run() {
+    if [ -n "$dry_run" ]; then
+        echo "would run: $*"
+    else
+        "$@"
+    fi
+}
+
+case $purpose in demo | test | bench | all) ;; *)
+    echo "usage: scripts/setup.sh [demo | test | bench | all]" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v cargo >/dev/null || ! command -v rustc >/dev/null; then
+    echo "Sluice is built with Rust, and there is no cargo in PATH: install Rust 1.95 or newer" >&2
+    exit 1
+fi
+
+# Debian keeps some of these out of a user's PATH.
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+unavailable=()
+while IFS='|' read -r command package purposes why; do
+    read -r command <<<"$command"
+    read -r package <<<"$package"
+    read -r purposes <<<"$purposes"
+    if [ -z "$command" ] || ! wanted "$purposes" || command -v "$command" >/dev/null; then
+        continue
+    fi
+    echo "missing: $package,$why"
+    missing+=("$package")
+done <<<"$packages"
+
+if [ ${#missing[@]} -gt 0 ]; then
+    if ! command -v apt-get >/dev/null; then
+        echo "This is no Debian: install the above by hand." >&2
+        exit 1
+    fi
+    root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "Installing needs root, and there is no sudo: run as root:" >&2
+            echo "    apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+        root=(sudo)
+    fi
+    quiet=("${root[@]}" env DEBIAN_FRONTEND=noninteractive)
+    # Whether others than root may capture is tshark's only question.
+    if [[ " ${missing[*]} " == *" tshark "* ]]; then
+        answer='wireshark-common wireshark-common/install-setuid boolean false'
+        run "${quiet[@]}" sh -c "echo '$answer' | debconf-set-selections"
+    fi
+    run "${quiet[@]}" apt-get update -qq
+    run "${quiet[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}"
+fi
+
+while IFS='|' read -r tool version purposes why; do
+    read -r tool <<<"$tool"
+    read -r version <<<"$version"
+    read -r purposes <<<"$purposes"
+    if [ -z "$tool" ] || ! wanted "$purposes" || cargo "$tool" --version >/dev/null 2>&1; then
+        continue
+    fi
+    echo "missing: cargo-$tool,$why (one to two minutes to build)"
+    # Optimising it would cost more time than its few runs save. Its build is kept out of ours.
+    run env -u CARGO_TARGET_DIR \
+        cargo install --quiet --locked --debug --version "$version" "cargo-$tool" ||
+        unavailable+=("cargo-$tool")
+done <<<"$tools"
+
+if wanted test && ! [ -d "$(rustc --print sysroot)/lib/rustlib/$bare_target" ]; then
+    echo "missing: target $bare_target, shows that the pure crates need no operating system"
+    run timeout 120 rustup --quiet target add "$bare_target" ||
+        unavailable+=("$bare_target")
+fi
+if [ ${#unavailable[@]} -gt 0 ]; then
+    echo "setup $purpose: NOT to be had here, what needs it is skipped: ${unavailable[*]}"
+elif [ -n "$dry_run" ]; then
+    echo "setup $purpose: nothing was changed (dry run)"
+else
+    echo "setup $purpose: everything is there"
+fi
