@@ -1,8 +1,16 @@
-//! Questions about a network device of this namespace.
+//! Questions about a network device of this namespace, and its counters of lost frames.
 
+use std::cell::RefCell;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
+use netlink_packet_route::link::Stats64;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sluice_base::Mac;
+
+use crate::netlink::Netlink;
+use crate::port::Counters;
+use crate::sys::DeviceRequest;
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +31,73 @@ pub struct Device {
 ///
 /// # Errors
 /// What the kernel said; `ENODEV` if there is none of that name.
-pub fn device(_name: &str) -> io::Result<Device> {
-    todo!()
+pub fn device(name: &str) -> io::Result<Device> {
+    let request =
+        DeviceRequest::new(name).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+    let socket = ioctl_socket()?;
+    let fd = socket.as_fd();
+    let flags = request.flags(fd)?;
+    Ok(Device {
+        index: request.index(fd)?,
+        mac: request.mac(fd)?,
+        mtu: request.mtu(fd)?,
+        up: flags & libc::IFF_UP != 0,
+        running: flags & libc::IFF_RUNNING != 0,
+    })
 }
+
+/// A socket whose only use is to carry ioctls of its namespace.
+pub(crate) fn ioctl_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?)
+}
+
+/// The counters of a device behind which a loss can hide, since this was made.
+#[derive(Debug)]
+pub(crate) struct DeviceCounters {
+    netlink: RefCell<Netlink>,
+    index: u32,
+    stats: Stats64,
+    qdisc_drops: u32,
+}
+
+impl DeviceCounters {
+    /// Begins to count for a device of the caller's namespace.
+    pub(crate) fn new(index: u32) -> io::Result<Self> {
+        let mut netlink = Netlink::open()?;
+        let stats = netlink.link_stats(index)?;
+        let qdisc_drops = netlink.qdisc_drops(index)?;
+        Ok(Self { netlink: RefCell::new(netlink), index, stats, qdisc_drops })
+    }
+
+    /// Adds the rows. The words are the kernel's: `rx` is what the device gave to the stack.
+    pub(crate) fn read(&self, rows: &mut Counters) -> io::Result<()> {
+        let mut netlink = self.netlink.borrow_mut();
+        let (now, then) = (netlink.link_stats(self.index)?, &self.stats);
+        let mut row = |name, now: u64, then: u64| rows.insert(name, now.wrapping_sub(then));
+        row("device.rx_dropped", now.rx_dropped, then.rx_dropped);
+        row("device.tx_dropped", now.tx_dropped, then.tx_dropped);
+        row("device.rx_errors", now.rx_errors, then.rx_errors);
+        row("device.tx_errors", now.tx_errors, then.tx_errors);
+        row("device.rx_missed", now.rx_missed_errors, then.rx_missed_errors);
+        let qdisc_drops = netlink.qdisc_drops(self.index)?;
+        rows.insert("qdisc.dropped", qdisc_drops.wrapping_sub(self.qdisc_drops).into());
+        Ok(())
+    }
+}
+
+/// Frames that the kernel dropped because the queue between a device's interrupt and the stack was
+/// full, on all CPUs and in all namespaces (second column of `/proc/net/softnet_stat`).
+pub(crate) fn softnet_dropped() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/softnet_stat")?;
+    Ok(sum_hex_column(&text, 1))
+}
+
+/// The sum of one column of hexadecimal numbers; lines without it count 0.
+pub(crate) fn sum_hex_column(text: &str, column: usize) -> u64 {
+    let number = |line: &str| u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok();
+    text.lines().filter_map(number).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,191 @@
+//! Questions to the kernel's routing netlink (rtnetlink(7)).
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::link::Stats64;
+use netlink_packet_route::stats::{StatsAttribute, StatsFilterMask, StatsMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+
+/// As large as the kernel makes the parts of a long answer.
+const BUFFER_SIZE: usize = 32 << 10;
+/// How long the kernel may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Messages begin at multiples of this (netlink(7)).
+const ALIGN: usize = 4;
+
+/// Changes that a socket can be told of, as a set of groups.
+pub(crate) const GROUP_LINK: u32 = 1;
+pub(crate) const GROUP_NEIGHBOUR: u32 = 1 << 2;
+pub(crate) const GROUP_IPV4_ROUTE: u32 = 1 << 6;
+
+/// What came when the kernel was asked for changes.
+#[derive(Debug)]
+pub(crate) enum Changes {
+    /// These.
+    Some(Vec<RouteNetlinkMessage>),
+    /// None now.
+    None,
+    /// More than the socket could hold: look at everything again.
+    Overrun,
+}
+
+/// One netlink socket, of the namespace in which it was opened.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    fd: OwnedFd,
+    sequence: u32,
+    buffer: Box<[u8]>,
+}
+
+impl Netlink {
+    /// A socket for questions.
+    pub(crate) fn open() -> io::Result<Self> {
+        let netlink = Self::socket(SocketFlags::CLOEXEC, 0)?;
+        sockopt::set_socket_timeout(&netlink.fd, sockopt::Timeout::Recv, Some(ANSWER_WITHIN))?;
+        Ok(netlink)
+    }
+
+    /// A socket that is told of changes, and never waits.
+    pub(crate) fn subscribe(groups: u32) -> io::Result<Self> {
+        Self::socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, groups)
+    }
+
+    fn socket(flags: SocketFlags, groups: u32) -> io::Result<Self> {
+        let family = rustix::net::AddressFamily::NETLINK;
+        let fd = rustix::net::socket_with(family, SocketType::RAW, flags, None)?;
+        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, groups))?;
+        Ok(Self { fd, sequence: 0, buffer: vec![0; BUFFER_SIZE].into_boxed_slice() })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Asks, and waits for the whole answer.
+    pub(crate) fn ask(
+        &mut self,
+        question: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        if flags & NLM_F_DUMP != NLM_F_DUMP {
+            header.flags |= NLM_F_ACK; // The acknowledgement is the end of the answer.
+        }
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        rustix::net::send(&self.fd, &bytes, SendFlags::empty())?;
+        let mut answer = Vec::new();
+        loop {
+            let (_, size) = rustix::net::recv(&self.fd, &mut *self.buffer, RecvFlags::TRUNC)?;
+            if size > self.buffer.len() {
+                return Err(io::Error::other("an answer of netlink is larger than any should be"));
+            }
+            for message in Messages(&self.buffer[..size]) {
+                if message.header.sequence_number != self.sequence {
+                    continue; // Left over from a question that timed out.
+                }
+                match message.payload {
+                    NetlinkPayload::InnerMessage(inner) => answer.push(inner),
+                    NetlinkPayload::Done(_) => return Ok(answer),
+                    NetlinkPayload::Error(error) => {
+                        return error.code.map_or(Ok(answer), |_| Err(error.to_io()));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Takes in changes, if there are any.
+    pub(crate) fn changes(&mut self) -> io::Result<Changes> {
+        match rustix::net::recv(&self.fd, &mut *self.buffer, RecvFlags::TRUNC) {
+            Ok((_, size)) if size > self.buffer.len() => Ok(Changes::Overrun),
+            Ok((_, size)) => {
+                let inner = |message: NetlinkMessage<_>| match message.payload {
+                    NetlinkPayload::InnerMessage(inner) => Some(inner),
+                    _ => None,
+                };
+                Ok(Changes::Some(Messages(&self.buffer[..size]).filter_map(inner).collect()))
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Changes::None),
+            Err(rustix::io::Errno::NOBUFS) => Ok(Changes::Overrun),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The counters of a device.
+    pub(crate) fn link_stats(&mut self, index: u32) -> io::Result<Stats64> {
+        let mut question = StatsMessage::default();
+        question.header.ifindex = index;
+        question.header.filter_mask = StatsFilterMask::Link64;
+        let answer = self.ask(RouteNetlinkMessage::GetStats(question), 0)?;
+        for message in answer {
+            let RouteNetlinkMessage::NewStats(message) = message else { continue };
+            for attribute in message.attributes {
+                if let StatsAttribute::Link64(stats) = attribute {
+                    return Ok(stats);
+                }
+            }
+        }
+        Err(io::Error::other("the kernel gave no counters of the device"))
+    }
+
+    /// Frames that the queueing discipline at the root of a device dropped, those of its classes
+    /// included; 0 if it has none. 32 bits, wrapping.
+    pub(crate) fn qdisc_drops(&mut self, index: u32) -> io::Result<u32> {
+        let index = index.cast_signed();
+        let mut question = TcMessage::with_index(index);
+        question.header.family = AddressFamily::Unspec;
+        let answer = self.ask(RouteNetlinkMessage::GetQueueDiscipline(question), NLM_F_DUMP)?;
+        let mut drops = 0;
+        for message in answer {
+            let RouteNetlinkMessage::NewQueueDiscipline(message) = message else { continue };
+            if message.header.index != index || message.header.parent != TcHandle::ROOT {
+                continue;
+            }
+            for attribute in message.attributes {
+                let TcAttribute::Stats2(stats) = attribute else { continue };
+                for stat in stats {
+                    if let TcStats2::Queue(queue) = stat {
+                        drops = queue.drops;
+                    }
+                }
+            }
+        }
+        Ok(drops)
+    }
+}
+
+/// The messages of one datagram. One that cannot be read is skipped.
+struct Messages<'a>(&'a [u8]);
+
+impl Iterator for Messages<'_> {
+    type Item = NetlinkMessage<RouteNetlinkMessage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let size = u32::from_ne_bytes(*self.0.first_chunk()?) as usize;
+            if size < 16 || size > self.0.len() {
+                return None;
+            }
+            let (message, _) = self.0.split_at(size);
+            self.0 = self.0.get(size.next_multiple_of(ALIGN)..).unwrap_or_default();
+            if let Ok(message) = NetlinkMessage::deserialize(message) {
+                return Some(message);
+            }
+        }
+    }
+}

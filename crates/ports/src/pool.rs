@@ -24,7 +24,7 @@ use sluice_base::Buf;
 use crate::error::OpenError;
 
 /// The size of a cache line; slots begin on one.
-const ALIGN: usize = 64;
+const ALIGN: u16 = 64;
 
 /// How a pool is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,8 @@ impl PoolConfig {
     /// Slots for frames of a layer-3 MTU, and 2,048 bytes at least.
     #[must_use]
     pub fn for_mtu(slots: u32, mtu: u16) -> Self {
-        let wanted = (usize::from(mtu) + Self::FRAME_OVERHEAD).next_multiple_of(ALIGN).max(2048);
+        let wanted =
+            (usize::from(mtu) + Self::FRAME_OVERHEAD).next_multiple_of(ALIGN.into()).max(2048);
         Self { slots, slot_size: u16::try_from(wanted).unwrap_or(0xffc0), populate: true }
     }
 }
@@ -70,7 +71,7 @@ impl Pool {
     /// # Errors
     /// [`OpenError::Memory`] if the kernel does not give it.
     pub fn new(config: PoolConfig) -> Result<Self, OpenError> {
-        let slot_size = config.slot_size / ALIGN as u16 * ALIGN as u16;
+        let slot_size = config.slot_size / ALIGN * ALIGN;
         assert!(slot_size > 0 && config.slots > 0, "a pool has slots, and they have a size");
         let region_size = slot_size as usize * config.slots as usize;
         let mut flags = MapFlags::PRIVATE;

@@ -1,1 +1,242 @@
+//! System calls that no safe wrapper has: socket options of packet sockets, and the old device
+//! ioctls.
+#![allow(unsafe_code, reason = "the one place of these system calls")]
 
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use sluice_base::Mac;
+
+/// A type that the kernel may read from or write to byte by byte.
+///
+/// # Safety
+/// Every bit pattern is a value of it, it has no padding that matters and holds no pointer.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for c_int {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::tpacket_stats {}
+// SAFETY: integers only.
+unsafe impl<const N: usize> Plain for [u32; N] {}
+
+/// `AF_INET` and `AF_PACKET` as they stand in addresses.
+pub(crate) const ADDRESS_FAMILY_INET: libc::sa_family_t = 2;
+const ADDRESS_FAMILY_PACKET: libc::sa_family_t = 17;
+const _: () = assert!(ADDRESS_FAMILY_INET as c_int == libc::AF_INET);
+const _: () = assert!(ADDRESS_FAMILY_PACKET as c_int == libc::AF_PACKET);
+/// All protocols of Ethernet, and a membership of all addresses, as they stand in structs.
+pub(crate) const ALL_PROTOCOLS: u16 = 3;
+pub(crate) const ALL_ADDRESSES: u16 = 1;
+const _: () = assert!(ALL_PROTOCOLS as c_int == libc::ETH_P_ALL);
+const _: () = assert!(ALL_ADDRESSES as c_int == libc::PACKET_MR_PROMISC);
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn size_of_option<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).expect("an option is small")
+}
+
+/// Sets a socket option.
+pub(crate) fn set_option<T: Plain>(
+    fd: impl AsFd,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of a live value.
+    let result = unsafe {
+        libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), size_of_option::<T>())
+    };
+    check(result).map(drop)
+}
+
+/// Reads a socket option.
+pub(crate) fn get_option<T: Plain>(
+    fd: impl AsFd,
+    level: c_int,
+    name: c_int,
+    mut value: T,
+) -> io::Result<T> {
+    let mut size = size_of_option::<T>();
+    // SAFETY: the kernel writes at most `size` bytes into a live value that may hold any bits.
+    let result = unsafe {
+        let to = std::ptr::from_mut(&mut value).cast();
+        libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, to, &raw mut size)
+    };
+    check(result).map(|_| value)
+}
+
+/// A packet socket of all frames that this does not bind to a protocol yet.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+    // SAFETY: the kernel just made it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds a packet socket to a device. `protocol` 0: it receives nothing.
+pub(crate) fn bind_packet(fd: impl AsFd, index: u32, protocol: u16) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: ADDRESS_FAMILY_PACKET,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: index.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the kernel reads that many bytes of a live value.
+    let result = unsafe {
+        libc::bind(
+            fd.as_fd().as_raw_fd(),
+            std::ptr::from_ref(&address).cast(),
+            size_of_option::<libc::sockaddr_ll>(),
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Lets a socket receive nothing: a classic BPF filter of one instruction, "keep 0 bytes".
+pub(crate) fn receive_nothing(fd: impl AsFd) -> io::Result<()> {
+    const RET_K: u16 = 0x06;
+    let mut code = [libc::sock_filter { code: RET_K, jt: 0, jf: 0, k: 0 }];
+    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+    // SAFETY: the kernel reads the program and its one instruction, both alive.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            std::ptr::from_ref(&program).cast(),
+            size_of_option::<libc::sock_fprog>(),
+        )
+    };
+    check(result).map(drop)
+}
+
+/// A request about one device.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceRequest(libc::ifreq);
+
+impl DeviceRequest {
+    /// `None` if Linux takes no such name.
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        // SAFETY: `ifreq` is integers, and a pointer that may be null.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        let bytes = name.as_bytes();
+        let bad = |&b: &u8| b == b'/' || b == 0 || b.is_ascii_whitespace();
+        if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.iter().any(bad) {
+            return None;
+        }
+        for (to, &from) in request.ifr_name.iter_mut().zip(bytes) {
+            *to = from.cast_signed();
+        }
+        Some(Self(request))
+    }
+
+    fn call(mut self, fd: BorrowedFd<'_>, number: libc::c_ulong) -> io::Result<Self> {
+        // SAFETY: `number` is one of the requests below, all of which read and write an `ifreq`
+        // and nothing else.
+        check(unsafe { libc::ioctl(fd.as_raw_fd(), number, &raw mut self.0) })?;
+        Ok(self)
+    }
+
+    pub(crate) fn index(self, fd: BorrowedFd<'_>) -> io::Result<u32> {
+        let answer = self.call(fd, libc::SIOCGIFINDEX)?;
+        // SAFETY: the kernel wrote this member.
+        Ok(unsafe { answer.0.ifr_ifru.ifru_ifindex }.cast_unsigned())
+    }
+
+    pub(crate) fn mtu(self, fd: BorrowedFd<'_>) -> io::Result<u32> {
+        let answer = self.call(fd, libc::SIOCGIFMTU)?;
+        // SAFETY: the kernel wrote this member.
+        Ok(unsafe { answer.0.ifr_ifru.ifru_mtu }.cast_unsigned())
+    }
+
+    pub(crate) fn flags(self, fd: BorrowedFd<'_>) -> io::Result<c_int> {
+        let answer = self.call(fd, libc::SIOCGIFFLAGS)?;
+        // SAFETY: the kernel wrote this member.
+        Ok(c_int::from(unsafe { answer.0.ifr_ifru.ifru_flags }))
+    }
+
+    pub(crate) fn mac(self, fd: BorrowedFd<'_>) -> io::Result<Mac> {
+        let answer = self.call(fd, libc::SIOCGIFHWADDR)?;
+        // SAFETY: the kernel wrote this member.
+        let bytes = unsafe { answer.0.ifr_ifru.ifru_hwaddr.sa_data };
+        Ok(Mac(std::array::from_fn(|n| bytes[n].cast_unsigned())))
+    }
+
+    pub(crate) fn set_mtu(mut self, fd: BorrowedFd<'_>, mtu: u16) -> io::Result<()> {
+        self.0.ifr_ifru.ifru_mtu = mtu.into();
+        self.call(fd, libc::SIOCSIFMTU).map(drop)
+    }
+
+    pub(crate) fn set_queue_frames(mut self, fd: BorrowedFd<'_>, frames: u32) -> io::Result<()> {
+        self.0.ifr_ifru.ifru_metric = frames.cast_signed(); // `ifr_qlen` is the same member.
+        self.call(fd, libc::SIOCSIFTXQLEN).map(drop)
+    }
+
+    pub(crate) fn set_mac(mut self, fd: BorrowedFd<'_>, mac: Mac) -> io::Result<()> {
+        let mut address =
+            libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: Default::default() };
+        for (to, from) in address.sa_data.iter_mut().zip(mac.0) {
+            *to = from.cast_signed();
+        }
+        self.0.ifr_ifru.ifru_hwaddr = address;
+        self.call(fd, libc::SIOCSIFHWADDR).map(drop)
+    }
+
+    pub(crate) fn set_up(mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let flags = self.flags(fd)? | libc::IFF_UP;
+        #[expect(clippy::cast_possible_truncation, reason = "the kernel keeps 16 bits of them")]
+        let flags = flags as libc::c_short;
+        self.0.ifr_ifru.ifru_flags = flags;
+        self.call(fd, libc::SIOCSIFFLAGS).map(drop)
+    }
+
+    /// Attaches `tun` to the TAP of this name, making it if there is none.
+    pub(crate) fn attach_tap(mut self, tun: BorrowedFd<'_>) -> io::Result<()> {
+        #[expect(clippy::cast_possible_truncation, reason = "0x1002")]
+        let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+        self.0.ifr_ifru.ifru_flags = flags;
+        self.call(tun, libc::TUNSETIFF).map(drop)
+    }
+
+    /// One ethtool request: `command` with one value, which may come back changed.
+    pub(crate) fn ethtool(
+        mut self,
+        fd: BorrowedFd<'_>,
+        command: u32,
+        value: u32,
+    ) -> io::Result<u32> {
+        /// `struct ethtool_value`.
+        #[repr(C)]
+        struct Value {
+            command: u32,
+            data: u32,
+        }
+        let mut request = Value { command, data: value };
+        self.0.ifr_ifru.ifru_data = std::ptr::from_mut(&mut request).cast();
+        self.call(fd, libc::SIOCETHTOOL)?;
+        // SAFETY: the kernel wrote through the pointer, so the value is read as one that may have
+        // changed.
+        Ok(unsafe { std::ptr::read_volatile(&raw const request.data) })
+    }
+}
+
+/// Switches the offloads of an attached TAP off: what is read is one frame of a wire, finished.
+pub(crate) fn tap_without_offloads(tun: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: this request takes a number, no pointer.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, 0 as libc::c_ulong) })
+        .map(drop)
+}

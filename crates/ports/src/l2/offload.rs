@@ -1,1 +1,138 @@
+//! Offloads that would give this port frames which never were on a wire, and the checksum that one
+//! of them leaves open.
 
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use sluice_wire::{checksum, ethernet, ipv4, ipv6, vlan};
+
+use crate::device::ioctl_socket;
+use crate::error::OpenError;
+use crate::sys::DeviceRequest;
+
+/// One offload: its name, the requests that read and set it, and its bit there.
+struct Feature {
+    name: &'static str,
+    get: u32,
+    set: u32,
+    bit: u32,
+}
+
+// Numbers of `linux/ethtool.h`.
+const FEATURES: [Feature; 6] = [
+    Feature { name: "lro", get: 0x25, set: 0x26, bit: 1 << 15 },
+    Feature { name: "gro", get: 0x2b, set: 0x2c, bit: 1 },
+    Feature { name: "tso", get: 0x1e, set: 0x1f, bit: 1 },
+    Feature { name: "gso", get: 0x23, set: 0x24, bit: 1 },
+    Feature { name: "tx", get: 0x16, set: 0x17, bit: 1 },
+    Feature { name: "rx", get: 0x14, set: 0x15, bit: 1 },
+];
+
+/// Offloads that were switched off, and are switched on again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Offloads {
+    device: String,
+    socket: OwnedFd,
+    were_on: Vec<(u32, u32)>,
+}
+
+impl Offloads {
+    /// Switches them off.
+    pub(super) fn off(device: &str) -> Result<Self, OpenError> {
+        let socket = ioctl_socket().map_err(OpenError::device(device, "open a socket for it"))?;
+        let request = DeviceRequest::new(device)
+            .ok_or_else(|| OpenError::BadName { device: device.to_owned() })?;
+        let mut offloads = Self { device: device.to_owned(), socket, were_on: Vec::new() };
+        for feature in FEATURES {
+            // What a device does not know, it does not do.
+            let get = |offloads: &Self| {
+                request.ethtool(offloads.socket.as_fd(), feature.get, 0).unwrap_or(0)
+            };
+            let before = get(&offloads);
+            if before & feature.bit == 0 {
+                continue;
+            }
+            let set = request.ethtool(offloads.socket.as_fd(), feature.set, before & !feature.bit);
+            // Receive checksums only say what was found right; on is no harm.
+            let needed = feature.name != "rx";
+            if needed && (set.is_err() || get(&offloads) & feature.bit != 0) {
+                let device = device.to_owned();
+                return Err(OpenError::Offload { device, feature: feature.name });
+            }
+            if set.is_ok() {
+                offloads.were_on.push((feature.set, before));
+            }
+        }
+        Ok(offloads)
+    }
+
+    /// Switches on again what was on.
+    pub(super) fn restore(&mut self) -> io::Result<()> {
+        let Some(request) = DeviceRequest::new(&self.device) else { return Ok(()) };
+        let mut result = Ok(());
+        // Last one first: a few depend on others.
+        for (set, before) in self.were_on.drain(..).rev() {
+            if let Err(error) = request.ethtool(self.socket.as_fd(), set, before) {
+                result = Err(error);
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        // The device may be gone, and then there is nothing to restore.
+        let _gone = self.restore();
+    }
+}
+
+/// Where a TCP or UDP header has its checksum.
+const fn checksum_offset(protocol: u8) -> Option<usize> {
+    match protocol {
+        6 => Some(16),
+        17 => Some(6),
+        _ => None,
+    }
+}
+
+/// Finishes a TCP or UDP checksum that its sender left to a card: the field holds the sum of the
+/// pseudo-header, and the sum over the rest is to be added. False if the frame is neither.
+pub(super) fn finish_checksum(frame: &mut [u8]) -> bool {
+    let Some((start, end, protocol)) = transport(frame) else { return false };
+    let Some(offset) = checksum_offset(protocol) else { return false };
+    let Some(segment) = frame.get_mut(start..end) else { return false };
+    if segment.len() < offset + 2 {
+        return false;
+    }
+    let mut sum = checksum::internet(segment);
+    if sum == 0 && protocol == 17 {
+        sum = 0xffff; // Zero would say "none made" (RFC 768).
+    }
+    segment[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
+    true
+}
+
+/// Where the transport header begins, where the packet ends, and what it is.
+fn transport(frame: &[u8]) -> Option<(usize, usize, u8)> {
+    let mut at = ethernet::HEADER_SIZE;
+    let mut ethertype = u16::from_be_bytes(*frame.get(at - 2..)?.first_chunk()?);
+    while matches!(ethertype, 0x8100 | 0x88a8) {
+        at += vlan::TAG_SIZE;
+        ethertype = u16::from_be_bytes(*frame.get(at - 2..)?.first_chunk()?);
+    }
+    let packet = frame.get(at..)?;
+    match ethertype {
+        0x0800 => {
+            let packet = ipv4::Packet::new_checked(packet).ok()?;
+            let end = at + usize::from(packet.total_size());
+            (!packet.is_fragment()).then_some((at + packet.header_size(), end, packet.protocol()))
+        }
+        0x86dd => {
+            let packet = ipv6::Packet::new_checked(packet).ok()?;
+            let start = at + ipv6::HEADER_SIZE;
+            Some((start, start + usize::from(packet.payload_size()), packet.next_header()))
+        }
+        _ => None,
+    }
+}

@@ -1,15 +1,289 @@
-//! The ring that the kernel fills.
+//! The ring that the kernel fills (packet_mmap, TPACKET version 2), and the socket that sends.
+//!
+//! ```text
+//!   slot:  | tpacket2_hdr 32 | sockaddr_ll 20 | pad | frame, at tp_mac ....... | unused |
+//!            tp_status: 0 the kernel's, USER the reader's
+//! ```
+//!
+//! The kernel fills slots in order and hands each over by its status word; the reader hands it
+//! back the same way. Nothing else is shared.
+#![allow(unsafe_code, reason = "memory shared with the kernel, and sendmmsg")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::staging::{STAGED_FRAMES_MAX, Staging};
+use crate::sys;
 
 /// What a frame costs on the wire beside its bytes: preamble, check sequence, inter-frame gap.
 pub const WIRE_OVERHEAD: u32 = 24;
 
-/// How large a ring is made.
+/// What stands in a slot before the frame: the headers of packet_mmap, aligned, and the kernel's
+/// room for a link header (16), so that the network header is aligned.
+const SLOT_OVERHEAD: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14;
+/// The size of one piece of memory that the kernel takes for the ring.
+const BLOCK_SIZE: u32 = 64 << 10;
+
+/// How large a ring is made, for a headroom.
+///
+/// The kernel gives every frame a slot of full size, so what a ring holds is a number of frames.
+/// The headroom is bytes on the wire, and small frames make many: the ring is sized for the
+/// smallest that may come, unless that would take more memory than it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingPlan {
     /// Frames it holds.
     pub frames: u32,
+    /// The size of the slot of each.
+    pub slot_size: u32,
     /// Memory it takes.
     pub memory_bytes: u64,
-    /// Bytes on the wire that it surely holds, if no frame is smaller than planned.
+    /// Bytes on the wire that it surely holds, if no frame is smaller than planned. Less than the
+    /// headroom asked for if the memory was limited.
     pub covered_bytes: u64,
+}
+
+impl RingPlan {
+    /// Plans a ring for `headroom_bytes` on the wire in frames of at least `wire_bytes_min`, for a
+    /// layer-3 MTU of `mtu`.
+    #[must_use]
+    pub fn new(headroom_bytes: u64, wire_bytes_min: u32, mtu: u16, memory_bytes_max: u64) -> Self {
+        let slot = (SLOT_OVERHEAD + super::driver::frame_size_max(mtu)).next_multiple_of(16);
+        let slot_size = u32::try_from(slot).expect("an MTU has 16 bits");
+        let block_size = Self::block_size(slot_size);
+        let per_block = u64::from(block_size / slot_size);
+        let wire_bytes_min = u64::from(wire_bytes_min.max(1));
+        let blocks_wanted = headroom_bytes.div_ceil(wire_bytes_min).div_ceil(per_block).max(1);
+        let blocks = blocks_wanted.min((memory_bytes_max / u64::from(block_size)).max(1));
+        let frames = blocks * per_block;
+        Self {
+            frames: u32::try_from(frames).unwrap_or(u32::MAX),
+            slot_size,
+            memory_bytes: blocks * u64::from(block_size),
+            covered_bytes: frames * wire_bytes_min,
+        }
+    }
+
+    /// Blocks hold whole slots, and at least two of them.
+    fn block_size(slot_size: u32) -> u32 {
+        BLOCK_SIZE.max((slot_size * 2).next_power_of_two())
+    }
+}
+
+/// A frame in the ring.
+pub(super) struct RxFrame<'a> {
+    /// Its bytes, without a tag that the kernel took out.
+    pub(super) bytes: &'a [u8],
+    /// The size it had, more than `bytes` if the slot was too small.
+    pub(super) size: usize,
+    /// The tag that the kernel took out: TPID and TCI.
+    pub(super) tag: Option<[u8; 4]>,
+    /// A local sender left the checksum to a card.
+    pub(super) checksum_open: bool,
+}
+
+/// The ring.
+#[derive(Debug)]
+pub(super) struct RxRing {
+    socket: OwnedFd,
+    map: NonNull<u8>,
+    map_size: usize,
+    slot_size: usize,
+    slots_per_block: usize,
+    block_size: usize,
+    slots: usize,
+    next: usize,
+}
+
+// SAFETY: the ring is the only owner of its mapping on this side; the other side is the kernel.
+unsafe impl Send for RxRing {}
+
+impl RxRing {
+    /// A ring of all frames that the device receives, those to others included.
+    pub(super) fn open(index: u32, plan: &RingPlan) -> Result<Self, (&'static str, io::Error)> {
+        let socket = sys::packet_socket().map_err(|e| ("open a packet socket on it", e))?;
+        let set = |name, value: i32| sys::set_option(&socket, libc::SOL_PACKET, name, &value);
+        let version = libc::tpacket_versions::TPACKET_V2 as i32;
+        set(libc::PACKET_VERSION, version).map_err(|e| ("choose TPACKET_V2", e))?;
+        set(libc::PACKET_IGNORE_OUTGOING, 1).map_err(|e| ("ignore what it sends", e))?;
+        let block_size = RingPlan::block_size(plan.slot_size);
+        let per_block = block_size / plan.slot_size;
+        let request = libc::tpacket_req {
+            tp_block_size: block_size,
+            tp_block_nr: plan.frames / per_block,
+            tp_frame_size: plan.slot_size,
+            tp_frame_nr: plan.frames,
+        };
+        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
+            .map_err(|e| ("make its receive ring", e))?;
+        let map_size = request.tp_block_size as usize * request.tp_block_nr as usize;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing.
+        let map = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                map_size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                &socket,
+                0,
+            )
+        }
+        .map_err(|e| ("map its receive ring", e.into()))?;
+        let ring = Self {
+            socket,
+            map: NonNull::new(map.cast()).expect("a mapping is never at zero"),
+            map_size,
+            slot_size: plan.slot_size as usize,
+            slots_per_block: per_block as usize,
+            block_size: block_size as usize,
+            slots: plan.frames as usize,
+            next: 0,
+        };
+        let all = libc::packet_mreq {
+            mr_ifindex: index.cast_signed(),
+            mr_type: sys::ALL_ADDRESSES,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        sys::set_option(&ring.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
+            .map_err(|e| ("make it promiscuous", e))?;
+        sys::bind_packet(&ring.socket, index, sys::ALL_PROTOCOLS).map_err(|e| ("bind to it", e))?;
+        Ok(ring)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The slot that is `ahead` slots after the next one.
+    fn slot(&self, ahead: usize) -> NonNull<libc::tpacket2_hdr> {
+        let nth = (self.next + ahead) % self.slots;
+        let (block, inside) = (nth / self.slots_per_block, nth % self.slots_per_block);
+        // SAFETY: `nth` is a slot of the ring, all of which lie in the mapping.
+        let slot = unsafe { self.map.add(block * self.block_size + inside * self.slot_size) };
+        slot.cast()
+    }
+
+    fn status(&self, ahead: usize) -> &AtomicU32 {
+        const { assert!(std::mem::offset_of!(libc::tpacket2_hdr, tp_status) == 0) };
+        let status = self.slot(ahead).cast::<u32>().as_ptr();
+        // SAFETY: the word lies in the mapping, is aligned (slots are, to 16 bytes), and both
+        // sides use it atomically only.
+        unsafe { AtomicU32::from_ptr(status) }
+    }
+
+    /// Whether the slot that is `ahead` slots after the next one holds a frame.
+    fn ready(&self, ahead: usize) -> bool {
+        self.status(ahead).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// The next frame.
+    pub(super) fn front(&self) -> Option<RxFrame<'_>> {
+        let status = self.status(0).load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        let slot = self.slot(0);
+        // SAFETY: the status says that the slot is ours until `release`, and the kernel wrote the
+        // header before it set the status.
+        let header = unsafe { slot.read() };
+        let start = usize::from(header.tp_mac).min(self.slot_size);
+        let there = (header.tp_snaplen as usize).min(self.slot_size - start);
+        // SAFETY: these bytes lie inside the slot, which is ours, as above.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(slot.cast::<u8>().add(start).as_ptr(), there) };
+        let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
+            let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+            let tpid = if known { header.tp_vlan_tpid } else { 0x8100 };
+            let ([a, b], [c, d]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
+            [a, b, c, d]
+        });
+        let checksum_open = status & libc::TP_STATUS_CSUMNOTREADY != 0;
+        Some(RxFrame { bytes, size: header.tp_len as usize, tag, checksum_open })
+    }
+
+    /// Gives the next slot back to the kernel.
+    pub(super) fn release(&mut self) {
+        debug_assert!(self.ready(0));
+        self.status(0).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % self.slots;
+    }
+
+    /// How many frames wait. They are a run from the next slot on, so its end is found by
+    /// doubling and halving, not by counting.
+    pub(super) fn waiting(&self) -> usize {
+        if !self.ready(0) {
+            return 0;
+        }
+        let mut low = 0; // A slot with a frame.
+        let mut step = 1;
+        while low + step < self.slots && self.ready(low + step) {
+            low += step;
+            step *= 2;
+        }
+        while step > 0 {
+            if low + step < self.slots && self.ready(low + step) {
+                low += step;
+            }
+            step /= 2;
+        }
+        low + 1
+    }
+
+    /// Frames that found the ring full since this was last asked.
+    pub(super) fn drops(&self) -> io::Result<u64> {
+        let zero = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let stats = sys::get_option(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, zero)?;
+        Ok(stats.tp_drops.into())
+    }
+}
+
+impl Drop for RxRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and every borrow of it is a borrow of `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), self.map_size) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// The socket that sends. It is bound to no protocol and so receives nothing.
+#[derive(Debug)]
+pub(super) struct TxSocket(OwnedFd);
+
+impl TxSocket {
+    pub(super) fn open(index: u32) -> io::Result<Self> {
+        let socket = sys::packet_socket()?;
+        sys::bind_packet(&socket, index, 0)?;
+        Ok(Self(socket))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Sends staged frames from the front on; how many the kernel took.
+    pub(super) fn send(&self, staging: &Staging) -> io::Result<usize> {
+        let count = staging.len();
+        // SAFETY: all zero is an empty part of a message, and an empty message.
+        let mut parts: [libc::iovec; STAGED_FRAMES_MAX] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut messages: [libc::mmsghdr; STAGED_FRAMES_MAX] = unsafe { std::mem::zeroed() };
+        for nth in 0..count {
+            let frame = staging.get(nth);
+            parts[nth] =
+                libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            messages[nth].msg_hdr.msg_iov = &raw mut parts[nth];
+            messages[nth].msg_hdr.msg_iovlen = 1;
+        }
+        let vlen = libc::c_uint::try_from(count).expect("at most STAGED_FRAMES_MAX");
+        // SAFETY: the first `count` messages are filled in, and what they point to outlives the
+        // call; sending only reads it.
+        let sent = unsafe {
+            libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), vlen, libc::MSG_DONTWAIT)
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
 }

@@ -1,13 +1,17 @@
-//! The tap port.
+//! The TAP as a port.
 
+use std::cell::Cell;
 use std::io;
 
-use sluice_base::Batch;
+use sluice_base::{Batch, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
+use super::rings::{self, Tap, Written};
 use crate::error::OpenError;
+use crate::netns;
 use crate::pool::{Pool, PoolBuf};
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::staging::payload;
 
 /// How a TAP is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,26 +50,63 @@ impl TapConfig {
     }
 }
 
+/// Frames that one `read` takes at most: more would let one busy container keep the others
+/// waiting.
+const READ_FRAMES_MAX: usize = 16;
+/// When the kernel had no memory for a frame, the time after which it is tried again.
+const NO_MEMORY_RETRY: Nanos = Nanos::from_millis(1);
+
+/// A TAP.
+#[derive(Debug)]
+pub struct TapPort {
+    tap: Option<Tap>,
+    mtu: u16,
+    ring_frames: u32,
+    waits: Option<Waits>,
+    /// Frames that were larger than a slot of the pool.
+    truncated: Cell<u64>,
+    lost: Losses,
+}
+
+/// Why `offer` had to say no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    ForWritable,
+    ForMemory,
+}
+
 impl TapPort {
     /// Opens the port.
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &TapConfig) -> Result<Self, OpenError> {
-        Ok(Self { lost: Losses::default(), mtu: config.mtu })
+        let tap = netns::within(config.netns.as_deref(), || rings::open(config))?;
+        Ok(Self {
+            tap: Some(tap),
+            mtu: config.mtu,
+            ring_frames: config.ring_frames,
+            waits: None,
+            truncated: Cell::new(0),
+            lost: Losses::default(),
+        })
     }
 }
 
-/// The port.
-#[derive(Debug)]
-pub struct TapPort {
-    lost: Losses,
-    mtu: u16,
-}
-
 impl Sink<PoolBuf> for TapPort {
-    fn offer(&mut self, _frame: &Egress<'_, PoolBuf>) -> Taken {
-        Taken::No
+    fn offer(&mut self, frame: &Egress<'_, PoolBuf>) -> Taken {
+        let Some(tap) = &self.tap else { return Taken::No };
+        let payload = payload(frame);
+        self.waits = match tap.write(frame.header, payload) {
+            Written::All => None,
+            Written::WouldBlock => Some(Waits::ForWritable),
+            Written::NoMemory => Some(Waits::ForMemory),
+            Written::Refused(errno) => {
+                self.lost.count(errno, frame.header.len() + payload.len());
+                None
+            }
+        };
+        if self.waits.is_some() { Taken::No } else { Taken::All }
     }
 }
 
@@ -75,25 +116,60 @@ impl Port for TapPort {
     }
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
-        Vec::new()
+        let all = |tap| PollFd { fd: Tap::fd(tap), read: true, write: true };
+        self.tap.iter().map(all).collect()
     }
 
     fn read(
         &mut self,
-        _window: Window,
-        _limit: usize,
-        _pool: &mut Pool,
-        _batch: &mut Batch<PoolBuf>,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<PoolBuf>,
     ) -> io::Result<Read> {
-        Ok(Read { frames: 0, more: false })
+        let Some(tap) = &self.tap else { return Ok(Read { frames: 0, more: false }) };
+        let limit = limit.min(READ_FRAMES_MAX).min(window.frames as usize).min(batch.room());
+        let (mut frames, mut bytes) = (0, 0);
+        let mut tries = 0;
+        while tries < limit && bytes < window.bytes.0 {
+            let Some(mut slot) = pool.take() else { break };
+            let size = match tap.read(slot.bytes_mut()) {
+                Ok(Some(size)) => size,
+                Ok(None) => {
+                    pool.cancel(slot);
+                    return Ok(Read { frames, more: false });
+                }
+                Err(error) => {
+                    pool.cancel(slot);
+                    return Err(error);
+                }
+            };
+            tries += 1;
+            if size == slot.size() {
+                // The kernel cuts a frame off where the slot ends, and does not say so.
+                self.truncated.set(self.truncated.get() + 1);
+                pool.cancel(slot);
+                continue;
+            }
+            batch.push(slot.freeze(0, size)).expect("room was counted before");
+            frames += 1;
+            bytes += size as u64;
+        }
+        Ok(Read { frames, more: true })
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        // Nothing is staged; the switch may offer again.
+        self.waits = None;
         Ok(())
     }
 
     fn wants_write(&self) -> bool {
-        false
+        self.waits == Some(Waits::ForWritable)
+    }
+
+    fn retry_after(&self) -> Option<Nanos> {
+        (self.waits == Some(Waits::ForMemory)).then_some(NO_MEMORY_RETRY)
     }
 
     fn pending(&self) -> Amount {
@@ -105,15 +181,24 @@ impl Port for TapPort {
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {
-        Ok(Counters::new())
+        let mut rows = Counters::new();
+        if let Some(tap) = &self.tap {
+            tap.counters.read(&mut rows)?;
+            rows.insert("ring.truncated", self.truncated.get());
+        }
+        Ok(rows)
     }
 
     fn ring(&self) -> Ring {
-        Ring { capacity_frames: 0, waiting_frames_max: None }
+        // The kernel shows nobody how many frames wait in it.
+        Ring { capacity_frames: self.ring_frames.into(), waiting_frames_max: None }
     }
 
     fn lossless(&self) -> Lossless {
-        Lossless::No { needs: "to be written" }
+        Lossless::No {
+            needs: "senders limited by a window, such as TCP, all of which fit into the ring: \
+                    a full TAP ring drops and no kernel tells its sender",
+        }
     }
 
     fn mtu(&self) -> u16 {
@@ -121,6 +206,8 @@ impl Port for TapPort {
     }
 
     fn close(&mut self) -> io::Result<()> {
+        self.tap = None;
+        self.waits = None;
         Ok(())
     }
 }

@@ -1,1 +1,95 @@
+//! The TAP itself: an open file, and the device behind it.
 
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::driver::TapConfig;
+use crate::device::{DeviceCounters, ioctl_socket};
+use crate::error::OpenError;
+use crate::sys::{DeviceRequest, tap_without_offloads};
+
+/// What opening a TAP gives.
+#[derive(Debug)]
+pub(super) struct Tap {
+    file: OwnedFd,
+    pub(super) counters: DeviceCounters,
+}
+
+/// Opens the TAP in the namespace of the calling thread.
+pub(super) fn open(config: &TapConfig) -> Result<Tap, OpenError> {
+    let name = config.device.as_str();
+    let device = |what| OpenError::device(name, what);
+    let request =
+        DeviceRequest::new(name).ok_or_else(|| OpenError::BadName { device: name.to_owned() })?;
+    let file: OwnedFd = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(device("open /dev/net/tun for it"))?
+        .into();
+    request.attach_tap(file.as_fd()).map_err(device("attach to it as a TAP"))?;
+    tap_without_offloads(file.as_fd()).map_err(device("switch its offloads off"))?;
+
+    let socket = ioctl_socket().map_err(device("open a socket for it"))?;
+    let fd = socket.as_fd();
+    request.set_queue_frames(fd, config.ring_frames).map_err(device("set its txqueuelen"))?;
+    request.set_mtu(fd, config.mtu).map_err(device("set its MTU"))?;
+    if let Some(mac) = config.mac {
+        request.set_mac(fd, mac).map_err(device("set its MAC"))?;
+    }
+    if config.up {
+        request.set_up(fd).map_err(device("set it up"))?;
+    }
+    let index = request.index(fd).map_err(device("find its index"))?;
+    let counters = DeviceCounters::new(index).map_err(device("read its counters"))?;
+    Ok(Tap { file, counters })
+}
+
+/// What became of a frame that was written.
+pub(super) enum Written {
+    /// The kernel took it.
+    All,
+    /// The kernel has no room now, and will say when.
+    WouldBlock,
+    /// The kernel has no memory now.
+    NoMemory,
+    /// The kernel will never take it.
+    Refused(i32),
+}
+
+impl Tap {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Reads one frame. `None`: there is none.
+    pub(super) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.file, &mut *into) {
+                Ok(size) => return Ok(Some(size)),
+                Err(rustix::io::Errno::AGAIN) => return Ok(None),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Writes one frame, gathered.
+    pub(super) fn write(&self, header: &[u8], payload: &[u8]) -> Written {
+        let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
+        loop {
+            match rustix::io::writev(&self.file, &parts) {
+                Ok(_all) => return Written::All,
+                Err(rustix::io::Errno::AGAIN) => return Written::WouldBlock,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM) => {
+                    return Written::NoMemory;
+                }
+                Err(errno) => return Written::Refused(errno.raw_os_error()),
+            }
+        }
+    }
+}

@@ -1,13 +1,18 @@
-//! The udp port.
+//! The UDP underlay as a port.
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
-use sluice_base::Batch;
+use sluice_base::{Batch, Mac, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
+use sluice_wire::{EtherType, ethernet, ipv4, udp};
 
+use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target};
+use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
-use crate::pool::{Pool, PoolBuf};
+use crate::pool::{Pool, PoolBuf, SlotMut};
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::staging::{NotStaged, payload};
 
 /// The UDP port of VXLAN (RFC 7348 section 5).
 pub const VXLAN_PORT: u16 = 4789;
@@ -16,11 +21,11 @@ pub const VXLAN_PORT: u16 = 4789;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
     /// The address of this host's VTEP, which a device of the kernel has.
-    pub local: std::net::Ipv4Addr,
+    pub local: Ipv4Addr,
     /// The UDP port that every VTEP listens on.
     pub port: u16,
     /// The MAC that received frames are addressed to: the switch's underlay MAC.
-    pub mac: sluice_base::Mac,
+    pub mac: Mac,
     /// The layer-3 MTU of the underlay.
     pub mtu: u16,
     /// The receive buffer of the kernel in bytes.
@@ -37,7 +42,7 @@ impl UdpConfig {
 
     /// An underlay with default settings.
     #[must_use]
-    pub fn new(local: std::net::Ipv4Addr, mac: sluice_base::Mac, mtu: u16) -> Self {
+    pub fn new(local: Ipv4Addr, mac: Mac, mtu: u16) -> Self {
         Self {
             local,
             port: VXLAN_PORT,
@@ -49,26 +54,237 @@ impl UdpConfig {
     }
 }
 
+/// What this port puts in front of a datagram: Ethernet, IPv4, UDP.
+const OUTER_SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE;
+const UDP_HEADER_SIZE: u16 = 8;
+const _: () = assert!(UDP_HEADER_SIZE as usize == udp::HEADER_SIZE);
+/// An 802.1Q tag of the outer header, which a socket cannot send.
+const TAG_SIZE: usize = 4;
+/// When the kernel had no room and will not say when it has, the time after which to try again.
+const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
+
+/// A UDP underlay.
+#[derive(Debug)]
+pub struct UdpPort {
+    config: UdpConfig,
+    open: Option<Open>,
+    /// Slots on their way to the kernel, and what it put into them; empty between calls.
+    slots: Vec<SlotMut>,
+    arrivals: Vec<Arrival>,
+    waits: Waits,
+    waiting_max: u64,
+    truncated: u64,
+    lost: Losses,
+}
+
+/// What is held while the port is open.
+#[derive(Debug)]
+struct Open {
+    receiver: Receiver,
+    senders: Vec<Sender>,
+    /// The kernel's counters when the port was opened.
+    before: Counters,
+}
+
+/// Why datagrams stay staged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waits {
+    for_writable: bool,
+    for_room: bool,
+}
+
 impl UdpPort {
     /// Opens the port.
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &UdpConfig) -> Result<Self, OpenError> {
-        Ok(Self { lost: Losses::default(), mtu: config.mtu })
+        let address = SocketAddrV4::new(config.local, config.port);
+        let failed = |(what, source)| OpenError::Address { address, what, source };
+        let receiver = Receiver::open(address, config.receive_buffer_bytes).map_err(failed)?;
+        // What is staged is what a datagram carries.
+        let size_max =
+            usize::from(config.mtu).saturating_sub(ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE);
+        let senders = (0..config.senders.max(1))
+            .map(|_| Sender::open(config.local, size_max).map_err(failed))
+            .collect::<Result<_, _>>()?;
+        let mut open = Open { receiver, senders, before: Counters::new() };
+        open.before =
+            open.counters().map_err(|source| failed(("read the kernel's counters", source)))?;
+        Ok(Self {
+            config: config.clone(),
+            open: Some(open),
+            slots: Vec::with_capacity(RECEIVE_FRAMES_MAX),
+            arrivals: Vec::with_capacity(RECEIVE_FRAMES_MAX),
+            waits: Waits::default(),
+            waiting_max: 0,
+            truncated: 0,
+            lost: Losses::default(),
+        })
+    }
+
+    /// Receives once into at most `limit` slots. The frames it made, their bytes, and whether the
+    /// kernel had as many as it was asked for.
+    fn receive(
+        &mut self,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<PoolBuf>,
+    ) -> io::Result<(usize, u64, bool)> {
+        let Some(open) = &self.open else { return Ok((0, 0, false)) };
+        while self.slots.len() < limit.min(RECEIVE_FRAMES_MAX) {
+            let Some(slot) = pool.take() else { break };
+            self.slots.push(slot);
+        }
+        if self.slots.is_empty() {
+            return Ok((0, 0, true));
+        }
+        let asked = self.slots.len();
+        let received = open.receiver.receive(&mut self.slots, OUTER_SIZE, &mut self.arrivals);
+        let full = self.arrivals.len() == asked;
+        let (mut frames, mut bytes) = (0, 0);
+        let mut slots = self.slots.drain(..);
+        for (arrival, mut slot) in self.arrivals.drain(..).zip(&mut slots) {
+            if arrival.truncated {
+                self.truncated += 1;
+                pool.cancel(slot);
+                continue;
+            }
+            write_outer(&self.config, &arrival, slot.bytes_mut());
+            let size = OUTER_SIZE + arrival.size;
+            batch.push(slot.freeze(0, size)).expect("room was counted before");
+            frames += 1;
+            bytes += size as u64;
+        }
+        slots.for_each(|slot| pool.cancel(slot));
+        match received.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(()) => Ok((frames, bytes, full)),
+            Err((Some(libc::EAGAIN), _)) => Ok((0, 0, false)),
+            Err((Some(libc::EINTR), _)) => Ok((0, 0, true)),
+            Err((_, error)) => Err(error),
+        }
     }
 }
 
-/// The port.
-#[derive(Debug)]
-pub struct UdpPort {
-    lost: Losses,
-    mtu: u16,
+/// Writes the headers that the kernel took off a datagram.
+fn write_outer(config: &UdpConfig, arrival: &Arrival, to: &mut [u8]) {
+    let (ethernet_at, rest) = to.split_at_mut(ethernet::HEADER_SIZE);
+    let (ipv4_at, udp_at) = rest.split_at_mut(ipv4::HEADER_SIZE_MIN);
+    ethernet::Repr { dst: config.mac, src: Mac::default(), ethertype: EtherType::IPV4 }
+        .emit(ethernet_at);
+    let size = u16::try_from(arrival.size).expect("a datagram is smaller than 64 KiB");
+    ipv4::Repr {
+        src: *arrival.from.ip(),
+        dst: config.local,
+        protocol: ipv4::PROTOCOL_UDP,
+        dscp: arrival.tos >> 2,
+        ecn: arrival.tos & 3,
+        ttl: 64,
+        ident: 0,
+        dont_fragment: true,
+        payload_size: size + UDP_HEADER_SIZE,
+    }
+    .emit(ipv4_at);
+    udp::Repr { src_port: arrival.from.port(), dst_port: config.port, payload_size: size }
+        .emit(udp_at);
+}
+
+/// Where a frame goes, by its outer headers; how many bytes of them the kernel writes itself; and
+/// the source port they have. `None`: they are not Ethernet, IPv4 and UDP.
+fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
+    let tagged = header.get(12..14)? == [0x81, 0x00];
+    let at = ethernet::HEADER_SIZE + if tagged { TAG_SIZE } else { 0 };
+    let packet = ipv4::Packet::new_checked(header.get(at..)?).ok()?;
+    let plain = header[at - 2..at] == [0x08, 0x00]
+        && packet.header_size() == ipv4::HEADER_SIZE_MIN
+        && packet.protocol() == ipv4::PROTOCOL_UDP;
+    let datagram = udp::Packet::new_checked(header.get(at + ipv4::HEADER_SIZE_MIN..)?).ok()?;
+    let tos = packet.dscp() << 2 | packet.ecn();
+    let target = Target { to: SocketAddrV4::new(packet.dst(), port), tos };
+    plain.then_some((target, OUTER_SIZE + at - ethernet::HEADER_SIZE, datagram.src_port()))
+}
+
+/// Sends what is staged on one socket.
+fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) {
+    while !sender.staging.is_empty() {
+        let error = match sender.send() {
+            Ok(sent) => {
+                for _ in 0..sent {
+                    sender.staging.pop();
+                }
+                continue;
+            }
+            Err(error) => error,
+        };
+        match error.raw_os_error().unwrap_or_default() {
+            libc::EINTR => {}
+            libc::EAGAIN => return waits.for_writable = true,
+            libc::ENOBUFS | libc::ENOMEM => return waits.for_room = true,
+            errno => lost.count(errno, sender.staging.pop()),
+        }
+    }
+}
+
+impl Open {
+    /// The kernel's counters now, of this namespace and of the machine.
+    fn counters(&self) -> io::Result<Counters> {
+        let mut rows = Counters::new();
+        rows.insert("socket.drops", self.receiver.memory()?.drops.into());
+        rows.insert("softnet.dropped", softnet_dropped()?);
+        let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
+        for (row, name) in [
+            ("udp.rcvbuf_errors", "RcvbufErrors"),
+            ("udp.sndbuf_errors", "SndbufErrors"),
+            ("udp.in_errors", "InErrors"),
+            ("udp.csum_errors", "InCsumErrors"),
+            ("udp.mem_errors", "MemErrors"),
+        ] {
+            if let Some(value) = snmp_counter(&snmp, "Udp:", name) {
+                rows.insert(row, value);
+            }
+        }
+        // Only the first network namespace has this file; it counts for all of them.
+        if let Ok(text) = std::fs::read_to_string("/proc/net/stat/arp_cache") {
+            let mut names = text.lines().next().unwrap_or_default().split_whitespace();
+            if let Some(column) = names.position(|name| name == "unresolved_discards") {
+                rows.insert("neigh.unresolved_discards", sum_hex_column(&text, column));
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// A counter of `/proc/net/snmp`: a line of names, and a line of values.
+pub(super) fn snmp_counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.split_whitespace().next() == Some(protocol));
+    let column = lines.next()?.split_whitespace().position(|word| word == name)?;
+    lines.next()?.split_whitespace().nth(column)?.parse().ok()
 }
 
 impl Sink<PoolBuf> for UdpPort {
-    fn offer(&mut self, _frame: &Egress<'_, PoolBuf>) -> Taken {
-        Taken::No
+    fn offer(&mut self, frame: &Egress<'_, PoolBuf>) -> Taken {
+        let Some(open) = &mut self.open else { return Taken::No };
+        let size = frame.header.len() + payload(frame).len();
+        let Some((target, skip, port)) = target(frame.header, self.config.port) else {
+            // Such as a PFC frame: no socket can send it.
+            self.lost.count(libc::EPROTONOSUPPORT, size);
+            return Taken::All;
+        };
+        let which = usize::from(port) % open.senders.len();
+        let sender = &mut open.senders[which];
+        let mut staged = sender.push(frame, skip, target);
+        if staged == Err(NotStaged::Full) && self.waits == Waits::default() {
+            send_staged(sender, &mut self.waits, &mut self.lost);
+            staged = sender.push(frame, skip, target);
+        }
+        match staged {
+            Ok(()) => Taken::All,
+            Err(NotStaged::Full) => Taken::No,
+            Err(NotStaged::TooLarge) => {
+                self.lost.count(libc::EMSGSIZE, size);
+                Taken::All
+            }
+        }
     }
 }
 
@@ -78,29 +294,66 @@ impl Port for UdpPort {
     }
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
-        Vec::new()
+        let Some(open) = &self.open else { return Vec::new() };
+        let receiver = PollFd { fd: open.receiver.fd(), read: true, write: false };
+        let sender = |sender| PollFd { fd: Sender::fd(sender), read: false, write: true };
+        std::iter::once(receiver).chain(open.senders.iter().map(sender)).collect()
     }
 
     fn read(
         &mut self,
-        _window: Window,
-        _limit: usize,
-        _pool: &mut Pool,
-        _batch: &mut Batch<PoolBuf>,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<PoolBuf>,
     ) -> io::Result<Read> {
-        Ok(Read { frames: 0, more: false })
+        let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false }) };
+        self.waiting_max = self.waiting_max.max(open.receiver.memory()?.taken);
+        let limit = limit.min(window.frames as usize).min(batch.room());
+        let frame_size_max = usize::from(self.config.mtu) + ethernet::HEADER_SIZE;
+        let (mut frames, mut bytes) = (0, 0);
+        while frames < limit && bytes < window.bytes.0 {
+            // As many as surely do not exceed the window by more than the last one.
+            let by_bytes = (window.bytes.0 - bytes).div_ceil(frame_size_max as u64);
+            let by_bytes = usize::try_from(by_bytes).unwrap_or(usize::MAX);
+            let (more_frames, more_bytes, full) =
+                self.receive((limit - frames).min(by_bytes), pool, batch)?;
+            frames += more_frames;
+            bytes += more_bytes;
+            if !full {
+                return Ok(Read { frames, more: false });
+            }
+            if more_frames == 0 {
+                break;
+            }
+        }
+        Ok(Read { frames, more: true })
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.waits = Waits::default();
+        if let Some(open) = &mut self.open {
+            for sender in &mut open.senders {
+                send_staged(sender, &mut self.waits, &mut self.lost);
+            }
+        }
         Ok(())
     }
 
     fn wants_write(&self) -> bool {
-        false
+        self.waits.for_writable
+    }
+
+    fn retry_after(&self) -> Option<Nanos> {
+        self.waits.for_room.then_some(NO_ROOM_RETRY)
     }
 
     fn pending(&self) -> Amount {
-        Amount::default()
+        let senders = self.open.iter().flat_map(|open| &open.senders);
+        senders.fold(Amount::default(), |sum, sender| Amount {
+            frames: sum.frames + sender.staging.amount().frames,
+            bytes: sum.bytes + sender.staging.amount().bytes,
+        })
     }
 
     fn lost(&self) -> &Losses {
@@ -108,22 +361,34 @@ impl Port for UdpPort {
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {
-        Ok(Counters::new())
+        let Some(open) = &self.open else { return Ok(Counters::new()) };
+        let mut rows = open.counters()?;
+        for (name, now) in &mut rows {
+            *now = now.wrapping_sub(open.before.get(name).copied().unwrap_or(0));
+        }
+        rows.insert("ring.truncated", self.truncated);
+        Ok(rows)
     }
 
     fn ring(&self) -> Ring {
-        Ring { capacity_frames: 0, waiting_frames_max: None }
+        let memory = self.open.as_ref().and_then(|open| open.receiver.memory().ok());
+        Ring {
+            capacity_frames: memory.map_or(0, |memory| memory.limit / RECEIVE_COST),
+            waiting_frames_max: Some(self.waiting_max.div_ceil(RECEIVE_COST)),
+        }
     }
 
     fn lossless(&self) -> Lossless {
-        Lossless::No { needs: "to be written" }
+        Lossless::No { needs: "an l2 underlay: kernel sockets can neither send nor see PFC" }
     }
 
     fn mtu(&self) -> u16 {
-        self.mtu
+        self.config.mtu
     }
 
     fn close(&mut self) -> io::Result<()> {
+        self.open = None;
+        self.waits = Waits::default();
         Ok(())
     }
 }

@@ -1,1 +1,264 @@
+//! The sockets: one that receives, a few that send.
+#![allow(unsafe_code, reason = "recvmmsg and sendmmsg with control messages")]
 
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use crate::pool::SlotMut;
+use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
+use crate::sys;
+
+/// How many datagrams one call of the kernel takes in.
+pub(super) const RECEIVE_FRAMES_MAX: usize = 32;
+/// What one datagram of full size costs in a receive buffer (measured: 2,304 bytes for 1,000 to
+/// 1,500 bytes of data).
+pub(super) const RECEIVE_COST: u64 = 2304;
+
+/// Room for one control message with an integer, aligned.
+const CONTROL_WORDS: usize = 4;
+const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
+
+/// A datagram that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) size: usize,
+    pub(super) from: SocketAddrV4,
+    pub(super) tos: u8,
+    /// It was larger than the room for it.
+    pub(super) truncated: bool,
+}
+
+fn address(to: SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: sys::ADDRESS_FAMILY_INET,
+        sin_port: to.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
+        sin_zero: [0; 8],
+    }
+}
+
+fn socket_size<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).expect("an address is small")
+}
+
+/// The socket that receives.
+#[derive(Debug)]
+pub(super) struct Receiver(UdpSocket);
+
+impl Receiver {
+    pub(super) fn open(
+        at: SocketAddrV4,
+        buffer_bytes: usize,
+    ) -> Result<Self, (&'static str, io::Error)> {
+        let socket = UdpSocket::bind(at).map_err(|e| ("bind to it", e))?;
+        socket.set_nonblocking(true).map_err(|e| ("make its socket non-blocking", e))?;
+        sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &1)
+            .map_err(|e| ("ask for the TOS of datagrams", e))?;
+        // The kernel doubles what it is told, for its own overhead.
+        let half = i32::try_from(buffer_bytes / 2).unwrap_or(i32::MAX / 2);
+        let level = libc::SOL_SOCKET;
+        sys::set_option(&socket, level, libc::SO_RCVBUFFORCE, &half)
+            // Without CAP_NET_ADMIN it is as much as the system allows.
+            .or_else(|_| sys::set_option(&socket, level, libc::SO_RCVBUF, &half))
+            .map_err(|e| ("set its receive buffer", e))?;
+        Ok(Self(socket))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Memory of the socket: the limit of its receive buffer, how much of it is taken, and the
+    /// datagrams dropped because it was full. 32 bits, wrapping.
+    pub(super) fn memory(&self) -> io::Result<Memory> {
+        let info = sys::get_option(&self.0, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9])?;
+        let get = |index: i32| info[usize::try_from(index).expect("an index")];
+        Ok(Memory {
+            limit: get(libc::SK_MEMINFO_RCVBUF).into(),
+            taken: get(libc::SK_MEMINFO_RMEM_ALLOC).into(),
+            drops: get(libc::SK_MEMINFO_DROPS),
+        })
+    }
+
+    /// Receives into `slots`, from byte `offset` of each on; says what came into the first ones.
+    pub(super) fn receive(
+        &self,
+        slots: &mut [SlotMut],
+        offset: usize,
+        arrivals: &mut Vec<Arrival>,
+    ) -> io::Result<()> {
+        const MAX: usize = RECEIVE_FRAMES_MAX;
+        let count = slots.len().min(MAX);
+        // SAFETY: all zero is a value of each of these structs of numbers and pointers.
+        let mut messages: [libc::mmsghdr; MAX] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut parts: [libc::iovec; MAX] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut names: [libc::sockaddr_in; MAX] = unsafe { std::mem::zeroed() };
+        let mut controls = [[0u64; CONTROL_WORDS]; MAX];
+        for (nth, slot) in slots.iter_mut().take(count).enumerate() {
+            let room = &mut slot.bytes_mut()[offset..];
+            parts[nth] = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+            let header = &mut messages[nth].msg_hdr;
+            header.msg_iov = &raw mut parts[nth];
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut names[nth]).cast();
+            header.msg_namelen = socket_size::<libc::sockaddr_in>();
+            header.msg_control = controls[nth].as_mut_ptr().cast();
+            header.msg_controllen = size_of_val(&controls[nth]);
+        }
+        let vlen = libc::c_uint::try_from(count).expect("at most RECEIVE_FRAMES_MAX");
+        // SAFETY: the first `count` messages are filled in, and what they point to outlives the
+        // call and may be written.
+        let received = unsafe {
+            libc::recvmmsg(
+                self.0.as_raw_fd(),
+                messages.as_mut_ptr(),
+                vlen,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        for nth in 0..received {
+            let (message, name) = (&messages[nth], &names[nth]);
+            arrivals.push(Arrival {
+                size: message.msg_len as usize,
+                from: SocketAddrV4::new(
+                    Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes()),
+                    u16::from_be(name.sin_port),
+                ),
+                tos: tos_of(&controls[nth], message.msg_hdr.msg_controllen),
+                truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The memory of a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    pub(super) limit: u64,
+    pub(super) taken: u64,
+    pub(super) drops: u32,
+}
+
+/// The TOS in a control message of IP_RECVTOS: the only one that was asked for.
+pub(super) fn tos_of(control: &[u64; CONTROL_WORDS], size: usize) -> u8 {
+    const { assert!(CONTROL_HEADER.is_multiple_of(size_of::<u64>())) };
+    if size <= CONTROL_HEADER {
+        return 0; // None: TOS was zero.
+    }
+    control[CONTROL_HEADER / size_of::<u64>()].to_ne_bytes()[0]
+}
+
+/// Where a staged datagram goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) to: SocketAddrV4,
+    pub(super) tos: u8,
+}
+
+/// A socket that sends, and the datagrams staged for it.
+#[derive(Debug)]
+pub(super) struct Sender {
+    socket: UdpSocket,
+    pub(super) staging: Staging,
+    targets: [Target; STAGED_FRAMES_MAX],
+}
+
+impl Sender {
+    pub(super) fn open(
+        local: Ipv4Addr,
+        datagram_size_max: usize,
+    ) -> Result<Self, (&'static str, io::Error)> {
+        let socket = UdpSocket::bind(SocketAddrV4::new(local, 0))
+            .map_err(|e| ("bind a socket that sends", e))?;
+        socket.set_nonblocking(true).map_err(|e| ("make a socket non-blocking", e))?;
+        sys::receive_nothing(&socket).map_err(|e| ("close a sending socket's other side", e))?;
+        let set = |level, name, value: i32| sys::set_option(&socket, level, name, &value);
+        // Never fragmented (RFC 7348 section 4.3), and no outer checksum (section 5).
+        set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+            .map_err(|e| ("forbid fragments", e))?;
+        set(libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
+            .map_err(|e| ("switch the outer checksum off", e))?;
+        let nowhere = Target { to: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), tos: 0 };
+        Ok(Self {
+            socket,
+            staging: Staging::new(datagram_size_max),
+            targets: [nowhere; STAGED_FRAMES_MAX],
+        })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Stages a frame without its first `skip` bytes.
+    pub(super) fn push(
+        &mut self,
+        frame: &sluice_switch::Egress<'_, crate::PoolBuf>,
+        skip: usize,
+        target: Target,
+    ) -> Result<(), NotStaged> {
+        self.staging.push(frame, skip)?;
+        self.targets[self.staging.place(self.staging.len() - 1)] = target;
+        Ok(())
+    }
+
+    /// Sends staged datagrams from the front on; how many the kernel took.
+    pub(super) fn send(&self) -> io::Result<usize> {
+        const MAX: usize = STAGED_FRAMES_MAX;
+        let count = self.staging.len();
+        // SAFETY: all zero is a value of each of these structs of numbers and pointers.
+        let mut messages: [libc::mmsghdr; MAX] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut parts: [libc::iovec; MAX] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut names: [libc::sockaddr_in; MAX] = unsafe { std::mem::zeroed() };
+        let mut controls = [[0u64; CONTROL_WORDS]; MAX];
+        for nth in 0..count {
+            let target = self.targets[self.staging.place(nth)];
+            let data = self.staging.get(nth);
+            parts[nth] =
+                libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+            names[nth] = address(target.to);
+            controls[nth] = control_of_tos(target.tos);
+            let header = &mut messages[nth].msg_hdr;
+            header.msg_iov = &raw mut parts[nth];
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut names[nth]).cast();
+            header.msg_namelen = socket_size::<libc::sockaddr_in>();
+            header.msg_control = controls[nth].as_mut_ptr().cast();
+            header.msg_controllen = CONTROL_HEADER + 8;
+        }
+        let vlen = libc::c_uint::try_from(count).expect("at most STAGED_FRAMES_MAX");
+        // SAFETY: the first `count` messages are filled in, and what they point to outlives the
+        // call; sending only reads it.
+        let sent = unsafe {
+            let flags = libc::MSG_DONTWAIT;
+            libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), vlen, flags)
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// The control message that sets the TOS of one datagram: `struct cmsghdr`, and an integer.
+pub(super) fn control_of_tos(tos: u8) -> [u64; CONTROL_WORDS] {
+    let mut control = [0; CONTROL_WORDS];
+    let header = libc::cmsghdr {
+        cmsg_len: CONTROL_HEADER + size_of::<libc::c_int>(),
+        cmsg_level: libc::IPPROTO_IP,
+        cmsg_type: libc::IP_TOS,
+    };
+    let to = control.as_mut_ptr();
+    // SAFETY: `control` is aligned to 8 bytes and larger than the header and the integer behind
+    // it, whose size is a multiple of 4.
+    unsafe {
+        to.cast::<libc::cmsghdr>().write(header);
+        to.byte_add(CONTROL_HEADER).cast::<libc::c_int>().write(tos.into());
+    }
+    control
+}

@@ -1,0 +1,274 @@
+//! Namespaces, and the other ends of ports, for tests that need a kernel.
+#![allow(unsafe_code, reason = "packet sockets as the other end, independent of the crate's own")]
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sluice_base::{Batch, ByteCount, Priority};
+use sluice_ports::{Pool, PoolBuf, PoolConfig, Port};
+use sluice_switch::{Egress, Window};
+
+/// Whether namespaces can be made here; says so aloud if not.
+pub(crate) fn can_have_namespaces(test: &str) -> bool {
+    let can = rustix::process::geteuid().is_root()
+        && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|o| o.status.success());
+    if !can {
+        eprintln!("SKIPPED {test}: needs root/CAP_NET_ADMIN and iproute2");
+    }
+    can
+}
+
+/// Runs a command; panics with what it said if it fails.
+pub(crate) fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}: {said}");
+}
+
+/// Two namespaces joined by a veth pair: `left` has device `l0`, 10.9.0.1, `right` has `r0`,
+/// 10.9.0.2. They go away with this, also when a test panics.
+pub(crate) struct Cable {
+    pub(crate) left: String,
+    pub(crate) right: String,
+}
+
+pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+pub(crate) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+
+impl Cable {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |side| format!("sluice-t-{}-{number}{side}", std::process::id());
+        let cable = Self { left: name('l'), right: name('r') };
+        for namespace in [&cable.left, &cable.right] {
+            run(&format!("ip netns add {namespace}"));
+            for scope in ["all", "default"] {
+                let key = format!("net.ipv6.conf.{scope}.disable_ipv6=1");
+                run(&format!("ip netns exec {namespace} sysctl -qw {key}"));
+            }
+        }
+        let (l, r) = (&cable.left, &cable.right);
+        run(&format!("ip link add l0 netns {l} type veth peer name r0 netns {r}"));
+        for (namespace, device, address) in [(l, "l0", LEFT), (r, "r0", RIGHT)] {
+            run(&format!("ip -n {namespace} addr add {address}/24 dev {device}"));
+            run(&format!("ip -n {namespace} link set {device} up"));
+            run(&format!("ip netns exec {namespace} ethtool -K {device} tx off"));
+        }
+        cable
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for namespace in [&self.left, &self.right] {
+            // It may not be there, if the test failed while making it.
+            let _gone = Command::new("ip").args(["netns", "del", namespace]).status();
+        }
+    }
+}
+
+pub(crate) fn path(namespace: &str) -> PathBuf {
+    PathBuf::from("/run/netns").join(namespace)
+}
+
+/// Runs `work` on a thread inside a namespace.
+pub(crate) fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
+    let file = std::fs::File::open(path(namespace)).unwrap();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            work()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The other end of a port.
+pub(crate) trait Peer {
+    /// Sends one frame.
+    fn send(&mut self, frame: &[u8]);
+    /// The next frame, if one came.
+    fn receive(&mut self) -> Option<Vec<u8>>;
+}
+
+/// A packet socket on a device.
+pub(crate) struct RawPeer(OwnedFd);
+
+impl RawPeer {
+    /// On `device` of the caller's namespace.
+    pub(crate) fn new(device: &str) -> Self {
+        let index = sluice_ports::device::device(device).unwrap().index;
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0) };
+        assert!(fd >= 0);
+        // SAFETY: just made.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
+        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20);
+        // SAFETY: zero is a value of it.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = 17;
+        address.sll_protocol = 3u16.to_be();
+        address.sll_ifindex = index.cast_signed();
+        let (at, size) = (&raw const address, 20);
+        // SAFETY: a live address of that size.
+        assert_eq!(unsafe { libc::bind(fd.as_raw_fd(), at.cast(), size) }, 0);
+        Self(fd)
+    }
+}
+
+fn set(fd: &impl AsRawFd, level: i32, name: i32, value: i32) {
+    let value: *const i32 = &raw const value;
+    // SAFETY: a live integer.
+    assert_eq!(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.cast(), 4) }, 0);
+}
+
+impl Peer for RawPeer {
+    fn send(&mut self, frame: &[u8]) {
+        let sent = rustix::net::send(&self.0, frame, rustix::net::SendFlags::empty()).unwrap();
+        assert_eq!(sent, frame.len());
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; 4096];
+        let flags = rustix::net::RecvFlags::empty();
+        let (_, size) = rustix::net::recv(&self.0, &mut *buffer, flags).ok()?;
+        buffer.truncate(size);
+        Some(buffer)
+    }
+}
+
+/// A VTEP on an ordinary socket: VNI 42, frames without their VXLAN header.
+pub(crate) struct VtepPeer {
+    pub(crate) socket: UdpSocket,
+    pub(crate) to: SocketAddrV4,
+}
+
+pub(crate) const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 42, 0];
+
+impl VtepPeer {
+    pub(crate) fn new(local: Ipv4Addr, to: Ipv4Addr) -> Self {
+        let socket = UdpSocket::bind(SocketAddrV4::new(local, 4789)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20);
+        Self { socket, to: SocketAddrV4::new(to, 4789) }
+    }
+}
+
+impl Peer for VtepPeer {
+    fn send(&mut self, frame: &[u8]) {
+        self.socket.send_to(&[&VXLAN, frame].concat(), self.to).unwrap();
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut buffer = [0; 4096];
+        let size = self.socket.recv(&mut buffer).ok()?;
+        assert_eq!(buffer[..8], VXLAN);
+        Some(buffer[8..size].to_vec())
+    }
+}
+
+impl Peer for sluice_ports::memory::Probe {
+    fn send(&mut self, frame: &[u8]) {
+        assert!(Self::send(self, frame), "the ring has room");
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        Self::receive(self)
+    }
+}
+
+/// A window that limits nothing.
+pub(crate) const OPEN: Window =
+    Window { frames: u32::MAX, bytes: ByteCount(u64::MAX), spill: false };
+
+pub(crate) fn pool(slots: u32) -> Pool {
+    Pool::new(PoolConfig { slots, slot_size: 2048, populate: false }).unwrap()
+}
+
+pub(crate) fn egress<'a>(header: &'a [u8], buf: Option<&'a PoolBuf>) -> Egress<'a, PoolBuf> {
+    let payload = buf.map_or(0, |buf| buf.bytes().len());
+    let size = u32::try_from(header.len() + payload).unwrap();
+    Egress { header, buf, strip: 0, size, priority: Priority::ZERO, tunnel: None }
+}
+
+/// A frame in a slot.
+pub(crate) fn frame(pool: &mut Pool, bytes: &[u8]) -> PoolBuf {
+    let mut slot = pool.take().unwrap();
+    slot.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+    slot.freeze(0, bytes.len())
+}
+
+/// The `nth` test frame: sizes from 60 to 1514, an EtherType nobody handles, and bytes that say
+/// which frame and which byte they are.
+pub(crate) fn test_frame(nth: usize, size_max: usize) -> Vec<u8> {
+    let size = 60 + nth * 131 % (size_max - 59);
+    let mut frame: Vec<u8> = (0..size).map(|at| (at * 7 + nth) as u8).collect();
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame[14..18].copy_from_slice(&u32::try_from(nth).unwrap().to_be_bytes());
+    frame
+}
+
+/// Waits until a port says that it is readable or writable, or a short time is over.
+pub(crate) fn wait(port: &dyn Port) {
+    let fds = port.poll_fds();
+    let mut polled: Vec<_> = fds
+        .iter()
+        .filter(|fd| fd.read)
+        .map(|fd| rustix::event::PollFd::from_borrowed_fd(fd.fd, rustix::event::PollFlags::IN))
+        .collect();
+    let span = rustix::event::Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    let _timed_out = rustix::event::poll(&mut polled, Some(&span));
+}
+
+/// Reads frames until `count` came, each without its first `strip` bytes; at most 2 s.
+pub(crate) fn read_all(
+    port: &mut dyn Port,
+    pool: &mut Pool,
+    count: usize,
+    strip: usize,
+) -> Vec<Vec<u8>> {
+    let mut batch = Batch::with_limit(64);
+    let mut frames = Vec::new();
+    let end = Instant::now() + Duration::from_secs(2);
+    while frames.len() < count && Instant::now() < end {
+        let read = port.read(OPEN, 64, pool, &mut batch).unwrap();
+        assert_eq!(read.frames, batch.len());
+        for buf in batch.drain() {
+            frames.push(buf.bytes()[strip..].to_vec());
+            pool.give_back(buf);
+        }
+        if !read.more {
+            wait(port);
+        }
+    }
+    frames
+}
+
+/// Receives at a peer until `count` frames came; at most 2 s.
+pub(crate) fn receive_all(peer: &mut dyn Peer, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let end = Instant::now() + Duration::from_secs(2);
+    while frames.len() < count && Instant::now() < end {
+        match peer.receive() {
+            Some(frame) => frames.push(frame),
+            None => std::thread::sleep(Duration::from_micros(200)),
+        }
+    }
+    frames
+}
+
+/// Whether `error` says that something is gone.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV | libc::EBADFD))
+}
