@@ -1,1 +1,16 @@
-//! Placeholder, replaced in the next commit.
+//! `sluice daemon`: a host as two processes of one program.
+//!
+//! *Data* owns the switch and its ports and forwards frames in one thread. *Control* starts it,
+//! watches it and answers questions. Either may be killed or restarted; data forwards on without
+//! control, and control starts data again when it dies.
+//!
+//! ```text
+//!   sluice show ──▶ show.sock ── control ──▶ data.sock ── data: server ──▶ worker ── ports
+//!                                   └ starts, drains, restarts ┘   questions between turns
+//! ```
+//!
+//! [`config`] turns `host.toml` into a plan. Nothing on the path of a frame logs or allocates.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod run_dir;

@@ -1,0 +1,92 @@
+//! From a configuration file to a plan: the switch that it describes, the ports to open, and the
+//! addresses that are known. Everything is checked before anything is opened.
+//!
+//! ```text
+//!   text ─ document ─▶ HostConfig ─ check ─▶ (every problem, by line) ─ build ─▶ Plan
+//!          form                     meaning                            pure
+//! ```
+//!
+//! A plan is a function of the text and of what the machine says about its devices ([`Devices`]),
+//! so the tests need no devices.
+
+mod build;
+mod check;
+mod document;
+mod headroom;
+mod plan;
+mod report;
+
+use std::path::Path;
+
+use sluice_base::Mac;
+
+pub use headroom::Headroom;
+pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
+pub use report::{Problem, Report};
+
+/// What the machine says about a network device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Its MAC.
+    pub mac: Mac,
+    /// Its layer-3 MTU.
+    pub mtu: u16,
+}
+
+/// Where facts about devices come from.
+pub trait Devices {
+    /// What is known about a device of this name; `None` if there is none.
+    fn facts(&self, device: &str) -> Option<DeviceFacts>;
+}
+
+/// The devices of the network namespace that this program runs in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelDevices;
+
+impl Devices for KernelDevices {
+    fn facts(&self, device: &str) -> Option<DeviceFacts> {
+        let found = sluice_ports::device::device(device).ok()?;
+        Some(DeviceFacts { mac: found.mac, mtu: u16::try_from(found.mtu).unwrap_or(u16::MAX) })
+    }
+}
+
+/// Reads, checks and plans a configuration file.
+///
+/// # Errors
+/// A [`Report`] of everything that is wrong with it.
+pub fn load(path: &Path, devices: &dyn Devices) -> Result<Plan, Report> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let mut report = Report::new(&name);
+        report.problems.push(Problem {
+            line: None,
+            key: String::new(),
+            what: format!("cannot be read: {error}"),
+            remedy: "Name a readable file with `--config`.".to_owned(),
+        });
+        report
+    })?;
+    plan(&name, &text, devices)
+}
+
+/// Checks and plans a configuration; `name` is what its errors call it.
+///
+/// # Errors
+/// A [`Report`] of everything that is wrong with it.
+pub fn plan(name: &str, text: &str, devices: &dyn Devices) -> Result<Plan, Report> {
+    let mut report = Report::new(name);
+    let (document, config) = document::Document::read(text, &mut report);
+    if let Some(config) = &config {
+        check::Check::new(&document, config, devices, &mut report).all();
+    }
+    match config {
+        Some(config) if report.problems.is_empty() => Ok(build::build(config, devices)),
+        _ => {
+            report.sort();
+            Err(report)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

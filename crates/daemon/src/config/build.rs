@@ -1,0 +1,419 @@
+//! A checked configuration as a switch. The four policies are settings of places here and nowhere
+//! else: whether a full output holds or drops (first letter), and whether a full input from a wire
+//! pauses or drops (second letter).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role, UnderlayKind};
+use sluice_base::{
+    BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
+};
+use sluice_switch::{
+    ChipConfig, ClassConfig, Destination, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
+    PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+};
+
+use super::Devices;
+use super::check::OVERHEAD;
+use super::headroom::{DELAY_DEFAULT, Headroom, RATE_DEFAULT, STALL_DEFAULT};
+use super::plan::{Attachment, Fingerprint, Plan, PortPlan};
+
+/// How far back a shaper may use unused time, unless configured.
+const CATCH_UP_DEFAULT: Nanos = Nanos::from_micros(200);
+/// Preamble, start delimiter, frame check sequence and gap between frames: what a frame costs on a
+/// wire beside its bytes (802.3 clause 3).
+const WIRE_OVERHEAD: u16 = 24;
+/// Ethernet header and one 802.1Q tag.
+const ETHERNET_SIZE_MAX: u16 = 18;
+/// The smallest frame on a wire without check sequence, rounded down: as many as fit into an input
+/// must be counted, or the number of frames would bind before XOFF is sent.
+const FRAME_SIZE_MIN: u64 = 60;
+/// Destinations that may be unresolved at a time.
+const UNRESOLVED_DESTINATIONS: u16 = 64;
+/// Frames of a lossy priority that one unresolved destination may hold.
+const UNRESOLVED_FRAMES: u32 = 64;
+/// The shortest time between two punts for one destination.
+const PUNT_GAP: Nanos = Nanos::from_millis(100);
+const MTU_DEFAULT: u16 = 1500;
+
+/// XOFF and XON of a link in bytes: as configured, or 60 % and 40 % of the input.
+pub(super) fn thresholds(link: &Link, input: api::Size) -> (u64, u64) {
+    let xoff = link.xoff_bytes.unwrap_or(input.bytes / 10 * 6);
+    let xon = link.xon_bytes.unwrap_or_else(|| (input.bytes / 10 * 4).min(xoff.saturating_sub(1)));
+    (xoff, xon)
+}
+
+/// The headroom that a link needs behind XOFF.
+pub(super) fn headroom(config: &HostConfig, link: &Link, mtu: u16) -> Headroom {
+    let lossy = config.classes.iter().filter(|class| !class.lossless).count();
+    Headroom {
+        rate: link.rate_mbps.map_or(RATE_DEFAULT, BitRate::from_mbps),
+        delay: link.delay_ns.map_or(DELAY_DEFAULT, |ns| Nanos(ns.into())),
+        stall: link.stall_ms.map_or(STALL_DEFAULT, |ms| Nanos::from_millis(ms.into())),
+        frame_max: ByteCount(
+            u64::from(mtu) + u64::from(ETHERNET_SIZE_MAX) + u64::from(WIRE_OVERHEAD),
+        ),
+        lossless: u8::try_from(8_usize.saturating_sub(lossy)).unwrap_or(8),
+    }
+}
+
+/// Turns a configuration that passed every check into a plan.
+pub(super) fn build(config: HostConfig, devices: &dyn Devices) -> Plan {
+    let builder = Builder { config: &config, devices, paused: paused_priorities(&config) };
+    let switch = builder.switch();
+    let mut ports: Vec<PortPlan> =
+        config.ports.iter().map(|port| builder.port_plan(port)).collect();
+    ports.extend(config.underlay.as_ref().map(|underlay| builder.underlay_plan(underlay)));
+    let plan = Plan {
+        fingerprint: Fingerprint::of(&config),
+        run_dir: run_dir(&config.host),
+        seed: config.host.seed.unwrap_or(1),
+        mtu_max: switch.ports.iter().map(|port| port.mtu).max().unwrap_or(MTU_DEFAULT),
+        addresses: builder.addresses(),
+        notes: builder.notes(),
+        ports,
+        switch,
+        config,
+    };
+    assert_eq!(plan.ports.len(), plan.switch.ports.len());
+    plan
+}
+
+fn run_dir(host: &api::Host) -> PathBuf {
+    host.run_dir.clone().map_or_else(|| crate::run_dir::of_host(&host.name), PathBuf::from)
+}
+
+fn paused_priorities(config: &HostConfig) -> PriorityMask {
+    let mut mask = PriorityMask::ALL;
+    for class in config.classes.iter().filter(|class| !class.lossless) {
+        mask.remove(Priority::from_low_bits(class.priority));
+    }
+    mask
+}
+
+struct Builder<'a> {
+    config: &'a HostConfig,
+    devices: &'a dyn Devices,
+    paused: PriorityMask,
+}
+
+impl Builder<'_> {
+    fn policy(&self) -> Policy {
+        self.config.host.policy
+    }
+
+    fn outer_mtu(&self) -> Option<u16> {
+        let underlay = self.config.underlay.as_ref()?;
+        let of_device = || self.devices.facts(&underlay.device).map(|facts| facts.mtu);
+        underlay.mtu.or_else(of_device).or(Some(MTU_DEFAULT))
+    }
+
+    fn mac(&self, device: &str) -> Mac {
+        self.devices.facts(device).map_or_else(Mac::default, |facts| facts.mac)
+    }
+
+    fn vnet_mtu(&self, vnet: &api::Vnet) -> u16 {
+        let left = self.outer_mtu().map_or(MTU_DEFAULT, |outer| outer.saturating_sub(OVERHEAD));
+        vnet.mtu.unwrap_or(left)
+    }
+
+    fn vnet_id(&self, name: &str) -> VnetId {
+        let index = self.config.vnets.iter().position(|vnet| vnet.name == name);
+        VnetId::from_index(index.expect("checked: the network exists"))
+    }
+
+    fn vnet_of(&self, port: &api::Port) -> &api::Vnet {
+        &self.config.vnets[self.vnet_id(&port.vnet).index()]
+    }
+
+    fn underlay_port(&self) -> PortId {
+        PortId::from_index(self.config.ports.len())
+    }
+
+    fn switch(&self) -> SwitchConfig {
+        let config = self.config;
+        let mut ports: Vec<PortConfig> = config.ports.iter().map(|port| self.port(port)).collect();
+        ports.extend(config.underlay.as_ref().map(|underlay| self.underlay(underlay)));
+        let buffers = &config.buffers;
+        let resolved = |kind| (kind == UnderlayKind::Udp).then_some(Mac::default());
+        let tunnels = config.peers.iter().map(|peer| TunnelConfig {
+            port: self.underlay_port(),
+            remote: peer.vtep,
+            // The kernel finds the way of a UDP underlay.
+            next_hop: config.underlay.as_ref().and_then(|underlay| resolved(underlay.kind)),
+        });
+        SwitchConfig {
+            ports,
+            vnets: config.vnets.iter().map(|vnet| self.vnet(vnet)).collect(),
+            tunnels: tunnels.collect(),
+            classes: self.classes(),
+            dscp_to_priority: self.dscp_to_priority(),
+            priority_to_dscp: [0, 8, 16, 24, 32, 40, 48, 56],
+            pool: PoolConfig {
+                from_underlay: limit(buffers.pool_from_underlay),
+                from_local: limit(buffers.pool_from_local),
+                pair_share: u16::from(buffers.pair_share_percent) * 256 / 100,
+                replicated_frames: buffers.replicated_frames,
+                copies_per_lane: buffers.copies_per_output,
+            },
+            chip: ChipConfig { macs: config.host.chip_macs },
+            unresolved: UnresolvedConfig {
+                destinations: UNRESOLVED_DESTINATIONS,
+                frames: UNRESOLVED_FRAMES,
+                timeout: Nanos::from_millis(config.host.unresolved_timeout_ms.into()),
+                punt_gap: PUNT_GAP,
+            },
+        }
+    }
+
+    fn vnet(&self, vnet: &api::Vnet) -> VnetConfig {
+        let peers = self.config.peers.iter().enumerate();
+        let has = peers.filter(|(_, peer)| peer.vnets.contains(&vnet.name));
+        VnetConfig {
+            vni: vnet.vni.and_then(Vni::new),
+            mtu: self.vnet_mtu(vnet),
+            tunnels: has.map(|(index, _)| TunnelId::from_index(index)).collect(),
+        }
+    }
+
+    fn classes(&self) -> [ClassConfig; Priority::COUNT] {
+        let lossless = match self.config.host.role {
+            Role::Host => self.policy().virtual_lossless(),
+            Role::Switch => self.policy().physical_lossless(),
+        };
+        let mut classes = [ClassConfig { service: Service::Weighted(1), lossless }; 8];
+        for class in &self.config.classes {
+            let service = match (class.strict, class.weight) {
+                (true, _) => Service::Strict,
+                (false, weight) => Service::Weighted(weight.unwrap_or(1)),
+            };
+            classes[usize::from(class.priority)] =
+                ClassConfig { service, lossless: lossless && class.lossless };
+        }
+        classes
+    }
+
+    fn dscp_to_priority(&self) -> [Priority; 64] {
+        let mut table = [Priority::ZERO; 64];
+        for priority in Priority::all() {
+            table[priority.index() * 8] = priority;
+        }
+        for class in &self.config.classes {
+            for &dscp in &class.dscp {
+                table[usize::from(dscp)] = Priority::from_low_bits(class.priority);
+            }
+        }
+        table
+    }
+
+    fn port(&self, port: &api::Port) -> PortConfig {
+        let buffers = &self.config.buffers;
+        let vnet = self.vnet_of(port);
+        let mtu = self.vnet_mtu(vnet);
+        let link = port.link.clone().unwrap_or_default();
+        let common = PortConfig {
+            role: PortRole::Access { vnet: self.vnet_id(&port.vnet) },
+            queues: 1,
+            input: limit(buffers.vport_in),
+            input_full: InputFull::Wait,
+            output: limit(buffers.vport_out),
+            rate: None,
+            lane_rate: None,
+            mtu,
+            obey_pause: false,
+            trust: if port.trust { Trust::PcpThenDscp } else { Trust::Nothing },
+            default_priority: Priority::from_low_bits(port.priority),
+        };
+        match port.kind {
+            // The service rate is what the machine behind the card takes: frames, no wire.
+            PortKind::Tap => PortConfig {
+                rate: port.service_mbps.map(|mbps| rate(mbps, None, mtu, 0)),
+                ..common
+            },
+            PortKind::L2 => {
+                let mac = self.mac(&port.device);
+                self.wire(&link, mac, (buffers.cable, buffers.cable), common)
+            }
+        }
+    }
+
+    fn underlay(&self, underlay: &api::Underlay) -> PortConfig {
+        let buffers = &self.config.buffers;
+        let mac = self.mac(&underlay.device);
+        let common = PortConfig {
+            role: PortRole::Underlay { local: underlay.address, mac },
+            queues: 1,
+            input: limit(buffers.underlay_in),
+            input_full: InputFull::Drop,
+            output: limit(buffers.underlay_out),
+            rate: None,
+            lane_rate: None,
+            mtu: self.outer_mtu().unwrap_or(MTU_DEFAULT),
+            obey_pause: false,
+            trust: Trust::PcpThenDscp,
+            default_priority: Priority::ZERO,
+        };
+        self.wire(&underlay.link, mac, (buffers.underlay_in, buffers.underlay_out), common)
+    }
+
+    /// What is special about a port at the end of a wire: `mac` is its own, `sizes` are its
+    /// buffers in and out unless the link says otherwise.
+    fn wire(
+        &self,
+        link: &Link,
+        mac: Mac,
+        sizes: (api::Size, api::Size),
+        port: PortConfig,
+    ) -> PortConfig {
+        let input = link.input.unwrap_or(sizes.0);
+        let output = link.output.unwrap_or(sizes.1);
+        let pauses = self.policy().physical_lossless();
+        let mtu = port.mtu;
+        let mut held = limit(input);
+        let input_full = if pauses {
+            let (xoff, xon) = thresholds(link, input);
+            let smallest = u32::try_from(input.bytes / FRAME_SIZE_MIN).unwrap_or(u32::MAX);
+            held.frames = held.frames.max(smallest.min(1 << 16));
+            InputFull::Pause(PauseConfig {
+                priorities: self.paused,
+                xoff: ByteCount(xoff),
+                xon: ByteCount(xon),
+                link: link.rate_mbps.map_or(RATE_DEFAULT, BitRate::from_mbps),
+                source: mac,
+            })
+        } else {
+            InputFull::Drop
+        };
+        PortConfig {
+            input: held,
+            input_full,
+            output: limit(output),
+            rate: link.rate_mbps.map(|mbps| rate(mbps, link.catch_up_us, mtu, WIRE_OVERHEAD)),
+            obey_pause: pauses,
+            ..port
+        }
+    }
+
+    fn port_plan(&self, port: &api::Port) -> PortPlan {
+        let mtu = self.vnet_mtu(self.vnet_of(port));
+        let (attachment, policy_lacks) = match port.kind {
+            PortKind::Tap => {
+                let attachment = Attachment::Tap {
+                    device: port.device.clone(),
+                    netns: port.netns.clone().map(PathBuf::from),
+                    mac: port.mac.as_ref().and_then(|mac| mac.parse().ok()),
+                    ring_frames: port.ring_frames,
+                    mtu,
+                };
+                (attachment, (!self.policy().virtual_lossless()).then_some("policy ZL or ZZ"))
+            }
+            PortKind::L2 => {
+                let link = port.link.clone().unwrap_or_default();
+                let attachment = Attachment::L2 {
+                    device: port.device.clone(),
+                    ring_bytes: self.ring_bytes(&link, mtu),
+                    mtu,
+                    vtep: None,
+                };
+                (attachment, (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))
+            }
+        };
+        PortPlan { name: port.name.clone(), vnet: port.vnet.clone(), attachment, policy_lacks }
+    }
+
+    fn underlay_plan(&self, underlay: &api::Underlay) -> PortPlan {
+        let mtu = self.outer_mtu().unwrap_or(MTU_DEFAULT);
+        let ring_bytes = self.ring_bytes(&underlay.link, mtu);
+        let (attachment, lacks) = match underlay.kind {
+            UnderlayKind::L2 => {
+                let vtep = Some(underlay.address);
+                let device = underlay.device.clone();
+                (Attachment::L2 { device, ring_bytes, mtu, vtep }, "policy LZ or ZZ")
+            }
+            UnderlayKind::Udp => {
+                let mac = self.mac(&underlay.device);
+                let local = underlay.address;
+                (Attachment::Udp { local, mac, receive_bytes: ring_bytes, mtu }, "an l2 underlay")
+            }
+        };
+        PortPlan {
+            name: "underlay".to_owned(),
+            vnet: "underlay".to_owned(),
+            attachment,
+            policy_lacks: (!self.policy().physical_lossless()).then_some(lacks),
+        }
+    }
+
+    fn ring_bytes(&self, link: &Link, mtu: u16) -> u64 {
+        link.ring_bytes.unwrap_or_else(|| headroom(self.config, link, mtu).bytes().0)
+    }
+
+    fn addresses(&self) -> Vec<(VnetId, Mac, Destination)> {
+        let port_id = |name: &str| {
+            let index = self.config.ports.iter().position(|port| port.name == name);
+            PortId::from_index(index.expect("checked: the port exists"))
+        };
+        let peer_id = |name: &str| {
+            let index = self.config.peers.iter().position(|peer| peer.name == name);
+            TunnelId::from_index(index.expect("checked: the peer exists"))
+        };
+        let of_ports = self.config.ports.iter().filter_map(|port| {
+            let mac: Mac = port.mac.as_ref()?.parse().ok()?;
+            Some((self.vnet_id(&port.vnet), mac, Destination::Port(port_id(&port.name))))
+        });
+        let of_vports = self.config.vports.iter().filter_map(|vport| {
+            let mac: Mac = vport.mac.parse().ok()?;
+            let to = match (&vport.port, &vport.peer) {
+                (Some(port), _) => Destination::Port(port_id(port)),
+                (None, Some(peer)) => Destination::Tunnel(peer_id(peer)),
+                (None, None) => return None,
+            };
+            Some((self.vnet_id(&vport.vnet), mac, to))
+        });
+        let mut seen = BTreeSet::new();
+        of_ports.chain(of_vports).filter(|(vnet, mac, _)| seen.insert((*vnet, *mac))).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let cables = self.config.ports.iter().filter(|port| port.kind == PortKind::L2);
+        let cables = cables.map(|port| {
+            let mtu = self.vnet_mtu(self.vnet_of(port));
+            (port.name.as_str(), port.link.clone().unwrap_or_default(), mtu)
+        });
+        let underlay = self.config.underlay.as_ref().map(|underlay| {
+            ("underlay", underlay.link.clone(), self.outer_mtu().unwrap_or(MTU_DEFAULT))
+        });
+        for (name, link, mtu) in cables.chain(underlay) {
+            let need = headroom(self.config, &link, mtu);
+            let ring = self.ring_bytes(&link, mtu);
+            notes.push(format!(
+                "port {name}: receive ring of {ring} bytes; headroom {} = {} x (2 x {} + {}) + \
+                 response + 2 frames of {} for {} priorities",
+                need.bytes(),
+                need.rate,
+                need.delay,
+                need.stall,
+                need.frame_max,
+                need.lossless
+            ));
+        }
+        notes
+    }
+}
+
+fn limit(size: api::Size) -> Limit {
+    Limit { frames: size.frames, bytes: ByteCount(size.bytes) }
+}
+
+/// A rate whose burst holds two frames at least, unless it was configured.
+fn rate(mbps: u64, catch_up_us: Option<u32>, mtu: u16, overhead: u16) -> RateLimit {
+    let rate = BitRate::from_mbps(mbps);
+    let frame = u64::from(mtu) + u64::from(ETHERNET_SIZE_MAX) + u64::from(overhead);
+    let catch_up = match catch_up_us {
+        Some(us) => Nanos::from_micros(us.into()),
+        None => CATCH_UP_DEFAULT.max(rate.time_for(ByteCount(2 * frame))),
+    };
+    RateLimit { rate, catch_up, overhead }
+}

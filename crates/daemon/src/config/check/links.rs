@@ -1,0 +1,136 @@
+//! The underlay and the cables: thresholds, rates and the headroom behind them.
+
+use sluice_api::config::{Link, Role, Size};
+
+use super::{At, Check, Key, MTU_MIN, Step};
+use crate::config::build::{headroom, thresholds};
+
+impl Check<'_> {
+    pub(super) fn underlay(&mut self) {
+        let Some(underlay) = &self.config.underlay else { return };
+        if self.config.host.role == Role::Switch {
+            return;
+        }
+        self.device_name(&[Key("underlay"), Key("device")], &underlay.device);
+        let address = underlay.address;
+        if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
+            self.problem(
+                &[Key("underlay"), Key("address")],
+                format!("{address} is not the address of one host"),
+                format!("Use an address of {}, as `ip -4 addr` shows it.", underlay.device),
+            );
+        }
+        let facts = self.facts(&underlay.device);
+        if facts.is_none() {
+            self.problem(
+                &[Key("underlay"), Key("device")],
+                format!("there is no network device `{}` here", underlay.device),
+                "`ip link` lists the devices of this network namespace.",
+            );
+        }
+        let outer = underlay.mtu.or(facts.map(|facts| facts.mtu));
+        if let Some(mtu) = outer.filter(|mtu| *mtu < MTU_MIN + super::OVERHEAD) {
+            self.problem(
+                &[Key("underlay"), Key("mtu")],
+                format!("{mtu} leaves too little for the networks"),
+                format!("Use at least {}.", MTU_MIN + super::OVERHEAD),
+            );
+        }
+        if let (Some(said), Some(facts)) = (underlay.mtu, facts)
+            && said > facts.mtu
+        {
+            self.problem(
+                &[Key("underlay"), Key("mtu")],
+                format!("{said} is more than the {} that {} takes", facts.mtu, underlay.device),
+                format!(
+                    "Use {} or less, or `ip link set {} mtu {said}`.",
+                    facts.mtu, underlay.device
+                ),
+            );
+        }
+        let buffers = &self.config.buffers;
+        let size = underlay.link.input.unwrap_or(buffers.underlay_in);
+        self.link(&[Key("underlay"), Key("link")], &underlay.link, size, outer.unwrap_or(1500));
+    }
+
+    /// One link; `input` is what its input may hold.
+    pub(super) fn link(&mut self, path: &[Step<'_>], link: &Link, input: Size, mtu: u16) {
+        let at = |key| [path, &[Key(key)][..]].concat();
+        if link.rate_mbps == Some(0) {
+            self.problem(
+                &at("rate_mbps"),
+                "a link of 0 Mbit/s carries nothing",
+                "Leave the key out for a link that is not limited.",
+            );
+            return;
+        }
+        for (key, size) in [("in", link.input), ("out", link.output)] {
+            if let Some(size) = size {
+                self.size(&at(key), size);
+            }
+        }
+        if let (Some(rate), Some(catch_up)) = (link.rate_mbps, link.catch_up_us) {
+            let burst = u128::from(rate) * u128::from(catch_up) / 8;
+            let frame = u128::from(mtu) + 14 + 4 + 24;
+            if burst < frame {
+                self.problem(
+                    &at("catch_up_us"),
+                    format!("at {rate} Mbit/s this is a burst of {burst} bytes, less than a frame"),
+                    format!("Use {} or more.", (frame * 8).div_ceil(u128::from(rate))),
+                );
+            }
+        }
+        if !self.config.host.policy.physical_lossless() {
+            return;
+        }
+        let (xoff, xon) = thresholds(link, input);
+        if xon >= xoff {
+            let key = if link.xon_bytes.is_some() { "xon_bytes" } else { "xoff_bytes" };
+            self.problem(
+                &at(key),
+                format!("XON at {xon} bytes is not below XOFF at {xoff}"),
+                "XON must be below XOFF, and XOFF below the input buffer; without the keys they \
+                 are 40 % and 60 % of it.",
+            );
+        } else if xoff >= input.bytes {
+            self.problem(
+                &at("xoff_bytes"),
+                format!("XOFF at {xoff} bytes is not below the input buffer of {}", input.bytes),
+                "XON must be below XOFF, and XOFF below the input buffer; without the keys they \
+                 are 40 % and 60 % of it.",
+            );
+        }
+        let need = headroom(self.config, link, mtu);
+        if let Some(ring) = link.ring_bytes
+            && ring < need.bytes().0
+        {
+            self.problem(
+                &at("ring_bytes"),
+                format!(
+                    "a receive ring of {ring} bytes is smaller than the headroom of {}: {} for \
+                     2 x {} and a stall of {}, the response, and 2 frames for each of {} lossless \
+                     priorities",
+                    need.bytes(),
+                    need.rate,
+                    need.delay,
+                    need.stall,
+                    need.lossless
+                ),
+                format!(
+                    "Use {} or more, leave the key out, or lower `stall_ms` if the reader is \
+                     never descheduled that long.",
+                    need.bytes().0
+                ),
+            );
+        }
+    }
+
+    pub(super) fn cable(&mut self, index: usize) {
+        let port = &self.config.ports[index];
+        let link = port.link.clone().unwrap_or_default();
+        let size = link.input.unwrap_or(self.config.buffers.cable);
+        let vnet = self.config.vnets.iter().find(|vnet| vnet.name == port.vnet);
+        let mtu = vnet.and_then(|vnet| vnet.mtu).unwrap_or(1500);
+        self.link(&[Key("port"), At(index), Key("link")], &link, size, mtu);
+    }
+}

@@ -1,0 +1,130 @@
+//! The directory of one host: its sockets, and who runs.
+//!
+//! ```text
+//!   /run/sluice/NAME/
+//!     control.pid  data.pid    locked by the process for as long as it lives, and holds its number
+//!     data.sock                the data process listens: control and nobody else
+//!     show.sock                control listens: `sluice show`
+//!     host.toml                the configuration that the data process runs
+//! ```
+//!
+//! The lock is the truth, not the file: a process that was killed leaves its files behind, and the
+//! kernel takes its lock away. Whoever holds a lock may therefore replace the socket that goes with
+//! it; nobody else does. The files with the numbers stay.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use rustix::fs::FlockOperation;
+
+/// Where the directories of hosts lie.
+pub const ROOT: &str = "/run/sluice";
+/// The socket of the data process.
+pub const DATA_SOCKET: &str = "data.sock";
+/// The socket that answers questions.
+pub const SHOW_SOCKET: &str = "show.sock";
+/// The configuration that the data process runs.
+pub const CONFIG_FILE: &str = "host.toml";
+/// The longest path that a Unix socket can have, without its final zero.
+const SOCKET_PATH_SIZE_MAX: usize = 107;
+
+/// The directory of a host that does not name its own.
+#[must_use]
+pub fn of_host(name: &str) -> PathBuf {
+    Path::new(ROOT).join(name)
+}
+
+/// Makes the directory, for root only.
+///
+/// # Errors
+/// If it cannot be made, or its sockets would have too long a path.
+pub fn create(dir: &Path) -> anyhow::Result<()> {
+    let size = dir.join(SHOW_SOCKET).as_os_str().len();
+    if size > SOCKET_PATH_SIZE_MAX {
+        bail!(
+            "{}: sockets in it would have a path of {size} bytes, and {SOCKET_PATH_SIZE_MAX} \
+               is the most; use a shorter `run_dir`",
+            dir.display()
+        );
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).with_context(|| {
+        format!("cannot make {}; run as root, or set `run_dir` to a place of yours", dir.display())
+    })
+}
+
+/// That this process is the only one of its role, for as long as it lives.
+#[derive(Debug)]
+pub struct Role {
+    _locked: File,
+}
+
+impl Role {
+    /// Takes the role `name` in `dir`.
+    ///
+    /// # Errors
+    /// If another process has it, or the directory cannot be written.
+    pub fn take(dir: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = dir.join(format!("{name}.pid"));
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut holder = String::new();
+            _ = file.read_to_string(&mut holder);
+            bail!(
+                "{}: process {} runs this host already as `{name}`; stop it first, or give this \
+                 host another name",
+                dir.display(),
+                holder.trim()
+            );
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Self { _locked: file })
+    }
+
+    /// Listens on a socket of this role; one that a killed process left behind is replaced.
+    ///
+    /// # Errors
+    /// If the socket cannot be made.
+    pub fn listen(&self, path: &Path) -> anyhow::Result<UnixListener> {
+        remove(path).with_context(|| format!("cannot replace {}", path.display()))?;
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot listen on {}", path.display()))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        Ok(listener)
+    }
+}
+
+/// Removes a file that need not be there.
+///
+/// # Errors
+/// If it is there and stays.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file in one step: a reader sees the old text or the new one.
+///
+/// # Errors
+/// If the directory cannot be written.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let next = path.with_extension("next");
+    fs::write(&next, text)?;
+    fs::rename(&next, path)
+}
+
+#[cfg(test)]
+mod tests;

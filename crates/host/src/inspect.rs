@@ -1,0 +1,158 @@
+//! A look at a switch between two turns, as plain rows. A snapshot is taken where the switch is
+//! driven and turned into words elsewhere, so that asking costs the data path little.
+
+use alloc::vec::Vec;
+
+use sluice_base::{
+    Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, SourceId, TunnelId, VnetId,
+};
+use sluice_switch::{Counter, Destination, LaneKind, Marks, PauseState, Switch, TunnelCounters};
+
+/// What a port has done and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortState {
+    /// What entered here.
+    pub received: Counter,
+    /// What the driver took.
+    pub sent: Counter,
+    /// What is held at the input now.
+    pub held: Counter,
+    /// The most that ever was.
+    pub held_max: Marks,
+    /// What waits for the output now.
+    pub queued: Counter,
+    /// The most that ever did.
+    pub queued_max: Marks,
+}
+
+/// Where the frames of a queue came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A local port.
+    Port(PortId),
+    /// Another host.
+    Tunnel(TunnelId),
+    /// The control plane of this host.
+    Control,
+}
+
+/// A queue that holds frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Where its frames came from.
+    pub source: Source,
+    /// Where they go.
+    pub to: LaneKind,
+    /// Their priority.
+    pub priority: Priority,
+    /// What waits.
+    pub held: Counter,
+}
+
+/// Frames that ended under a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The port at which they were classified; `None` for what control made.
+    pub port: Option<PortId>,
+    /// Their priority.
+    pub priority: Priority,
+    /// The reason.
+    pub reason: DropReason,
+    /// How many.
+    pub count: Counter,
+}
+
+/// The state of port `port`, over all of its `queues`.
+#[must_use]
+pub fn port<B: Buf>(switch: &Switch<B>, port: PortId, queues: u8) -> PortState {
+    let mut state = PortState {
+        sent: switch.sent(port),
+        queued: switch.queued(port),
+        queued_max: switch.queued_marks(port),
+        ..PortState::default()
+    };
+    for queue in 0..queues {
+        let input = switch.input(port, queue);
+        add(&mut state.received, switch.received(input));
+        add(&mut state.held, switch.held(input));
+        let marks = switch.held_marks(input);
+        state.held_max.frames_max += marks.frames_max;
+        state.held_max.bytes_max += marks.bytes_max;
+    }
+    state
+}
+
+/// The queues that hold frames.
+#[must_use]
+pub fn queues<B: Buf>(switch: &Switch<B>) -> Vec<Queue> {
+    let rows = switch.queues().map(|queue| Queue {
+        source: source(switch, queue.source),
+        to: queue.to,
+        priority: queue.priority,
+        held: Counter { frames: queue.frames.into(), bytes: queue.bytes },
+    });
+    rows.collect()
+}
+
+/// Everything that was dropped.
+#[must_use]
+pub fn drops<B: Buf>(switch: &Switch<B>) -> Vec<Dropped> {
+    let inputs = 0..=switch.control_input().index();
+    let mut rows = Vec::new();
+    for input in inputs.map(InputId::from_index) {
+        for priority in Priority::all() {
+            for &reason in DropReason::ALL {
+                let count = switch.dropped(input, priority, reason);
+                if count.frames > 0 {
+                    rows.push(Dropped { port: switch.port_of(input), priority, reason, count });
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// Flow control of the first `ports` ports, where there was any.
+#[must_use]
+pub fn pauses<B: Buf>(
+    switch: &Switch<B>,
+    now: Nanos,
+    ports: usize,
+) -> Vec<(PortId, Priority, PauseState)> {
+    let mut rows = Vec::new();
+    for port in (0..ports).map(PortId::from_index) {
+        for priority in Priority::all() {
+            let state = switch.pause_state(now, port, priority);
+            if state != PauseState::default() {
+                rows.push((port, priority, state));
+            }
+        }
+    }
+    rows
+}
+
+/// The first `tunnels` tunnels.
+#[must_use]
+pub fn tunnels<B: Buf>(switch: &Switch<B>, tunnels: usize) -> Vec<TunnelCounters> {
+    (0..tunnels).map(|at| switch.tunnel_counters(TunnelId::from_index(at))).collect()
+}
+
+/// The MAC table.
+#[must_use]
+pub fn macs<B: Buf>(switch: &Switch<B>) -> Vec<(VnetId, Mac, Destination)> {
+    let mut rows: Vec<_> = switch.macs().collect();
+    rows.sort_by_key(|(vnet, mac, _)| (*vnet, *mac));
+    rows
+}
+
+fn source<B: Buf>(switch: &Switch<B>, source: SourceId) -> Source {
+    match switch.source_tunnel(source) {
+        Some(tunnel) => Source::Tunnel(tunnel),
+        None => switch.port_of(InputId(source.0)).map_or(Source::Control, Source::Port),
+    }
+}
+
+fn add(sum: &mut Counter, one: Counter) {
+    sum.frames += one.frames;
+    sum.bytes += one.bytes;
+}

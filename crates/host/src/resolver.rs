@@ -1,0 +1,31 @@
+//! Addresses that are known before anything is learned.
+
+use alloc::vec::Vec;
+
+use sluice_base::{Mac, VnetId};
+use sluice_switch::Destination;
+
+/// A table of (network, address) and where it is, looked up on a miss only: the chip remembers.
+#[derive(Clone, Debug, Default)]
+pub struct Resolver {
+    rows: Vec<((VnetId, Mac), Destination)>,
+}
+
+impl Resolver {
+    /// A table of these rows; of several for one address the first counts.
+    #[must_use]
+    pub fn new(addresses: impl IntoIterator<Item = (VnetId, Mac, Destination)>) -> Self {
+        let rows = addresses.into_iter().map(|(vnet, mac, to)| ((vnet, mac), to));
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by_key(|row| row.0);
+        rows.dedup_by_key(|row| row.0);
+        Self { rows }
+    }
+
+    /// Where an address is; `None` if it is not known.
+    #[must_use]
+    pub fn find(&self, vnet: VnetId, mac: Mac) -> Option<Destination> {
+        let at = self.rows.binary_search_by_key(&(vnet, mac), |row| row.0).ok()?;
+        Some(self.rows[at].1)
+    }
+}
