@@ -189,3 +189,6 @@ impl Iterator for Messages<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
