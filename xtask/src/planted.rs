@@ -13,8 +13,7 @@
 //!
 //! A fault that does not compile, a test that crashes or hangs, and a patch that does not apply any
 //! more prove nothing and count as not caught. The copy and its build folder stay in the target
-//! folder, so that only what a fault touches is built again. One run at a time: two at once would
-//! share the copy.
+//! folder, so that only what a fault touches is built again.
 
 mod fault;
 mod scratch;
@@ -85,7 +84,8 @@ fn without_fault_all_pass(scratch: &Scratch, faults: &[Fault]) -> Result<bool> {
 
 fn judge(scratch: &Scratch, fault: &Fault) -> Result<Verdict> {
     if let Err(error) = scratch.apply(&fault.path) {
-        return Ok(Verdict::DoesNotApply(error.to_string()));
+        std::fs::write(scratch.log(&fault.name), error.to_string())?;
+        return Ok(Verdict::DoesNotApply);
     }
     if !scratch.compile(&fault.test, &fault.name)?.success {
         return Ok(Verdict::DoesNotCompile);

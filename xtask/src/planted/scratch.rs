@@ -21,6 +21,8 @@ pub(super) struct Scratch {
     tree: PathBuf,
     build: PathBuf,
     logs: PathBuf,
+    /// Held as long as the copy is in use.
+    _lock: File,
 }
 
 /// How a command ended.
@@ -32,14 +34,15 @@ pub(super) struct Ended {
 }
 
 impl Scratch {
-    /// Lies in `planted` of the target folder.
+    /// Lies in `planted` of the target folder. There is one at a time.
     pub(super) fn new(target: &Path) -> Result<Self> {
         let home = target.join("planted");
-        let scratch =
-            Self { tree: home.join("tree"), build: home.join("target"), logs: home.join("logs") };
-        fs::create_dir_all(&scratch.tree)?;
-        fs::create_dir_all(&scratch.logs)?;
-        Ok(scratch)
+        let (tree, build, logs) = (home.join("tree"), home.join("target"), home.join("logs"));
+        fs::create_dir_all(&tree)?;
+        fs::create_dir_all(&logs)?;
+        let lock = File::create(home.join("lock"))?;
+        lock.try_lock().with_context(|| format!("another run uses {}", home.display()))?;
+        Ok(Self { tree, build, logs, _lock: lock })
     }
 
     /// Makes the copy equal to the work tree. A file that is equal already is not written, so that

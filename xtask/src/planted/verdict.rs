@@ -18,7 +18,7 @@ pub(super) enum Verdict {
     /// The test program died without saying that a test failed.
     Crashed,
     DoesNotCompile,
-    DoesNotApply(String),
+    DoesNotApply,
 }
 
 impl Verdict {
@@ -36,9 +36,7 @@ impl fmt::Display for Verdict {
             Self::TimedOut => write!(f, "NOT CAUGHT (the test hangs: bound its waiting)"),
             Self::Crashed => write!(f, "NOT CAUGHT (the test program crashes: let it assert)"),
             Self::DoesNotCompile => write!(f, "NOT CAUGHT (it does not compile: mend the patch)"),
-            Self::DoesNotApply(why) => {
-                write!(f, "NOT CAUGHT (it does not apply: make the patch anew)\n    {why}")
-            }
+            Self::DoesNotApply => write!(f, "NOT CAUGHT (it does not apply: make the patch anew)"),
         }
     }
 }

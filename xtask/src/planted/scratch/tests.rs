@@ -64,3 +64,12 @@ fn a_patch_is_applied_to_the_copy_only() {
     assert_eq!(fs::read_to_string(scratch.tree.join("a.txt")).unwrap(), "one\n2\n");
     assert!(scratch.apply(&home.0.join("a.patch")).is_err(), "it applies only once");
 }
+
+#[test]
+fn the_copy_has_one_user() {
+    let home = Folder::new("lock");
+    let scratch = Scratch::new(&home.0).unwrap();
+    assert!(Scratch::new(&home.0).is_err());
+    drop(scratch);
+    assert!(Scratch::new(&home.0).is_ok());
+}
