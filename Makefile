@@ -1,6 +1,5 @@
 # What people run. Each target is one line or one script, so that it can be run without make, too.
 
-TARGET := $(or $(CARGO_TARGET_DIR),target)
 PART ?= switch
 CASES ?= 20000
 FUZZ_SECONDS ?= 1800
@@ -29,7 +28,7 @@ test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
 bench: ## Measure a part, into target/bench/PART.json (PART=switch)
 	@scripts/setup.sh bench
 	cargo run --profile dist --package sluice-bench -- $(PART)
-	cargo xtask results $(TARGET)/bench/$(PART).json
+	cargo xtask results target/bench/$(PART).json
 
 soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800)
 	PROPTEST_CASES=$(CASES) cargo test --release \

@@ -92,7 +92,8 @@ fn check_context(context: Option<&Value>, measure: &table::Measure) -> Vec<Strin
     let Some(context) = context.and_then(Value::as_object) else {
         return vec!["`context` must be an object".to_owned()];
     };
-    let missing = |key: &&&str| context.get(**key).is_none_or(Value::is_null);
+    // `null` says that a setting is not known there, as the audit of a peer's switch.
+    let missing = |key: &&&str| !context.contains_key(**key);
     measure
         .context
         .iter()

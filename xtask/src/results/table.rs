@@ -1,5 +1,6 @@
 //! Every measure that a result file may hold: its unit and the settings without which its values
-//! mean nothing. It is the design's table of results, in the same order.
+//! mean nothing. It is the design's table of results, in the same order; what a program adds so that
+//! its report can be drawn from the file alone comes after it.
 
 /// One line of the table.
 pub(super) struct Measure {
@@ -48,6 +49,8 @@ const PATH: &[&str] = &["frame_bytes", "direction", "touch", "lost"];
 const LOAD: &[&str] = &["frame_bytes", "lost", "offered"];
 const FABRIC_TIME: &[&str] = &["percentile", "hosts", "entries"];
 const FABRIC_RATE: &[&str] = &["peers", "entries"];
+const CELL: &[&str] = &["variant", "policy", "size_packets"];
+const CELL_COUNTER: &[&str] = &["variant", "policy", "size_packets", "counter"];
 const VS_EXTEND: &[&str] = &["frame_bytes", "mode", "vms", "vm", "core", "published"];
 
 const fn measure(
@@ -95,12 +98,30 @@ const MEASURES: &[Measure] = &[
     measure("softirq", "count", VS_EXTEND),
 ];
 
+/// Rows beside the table's.
+const BESIDE: &[Measure] = &[
+    // switch.json
+    measure(
+        "switch.lossless_cost",
+        "ratio",
+        &["ports", "macs", "frame_bytes", "policy", "ci95_low", "ci95_high"],
+    ),
+    // result.json of a lab run
+    measure("lab.settings", "count", &["variant"]),
+    measure("lab.cell", "s", CELL),
+    measure("lab.tcp", "count", CELL_COUNTER),
+    measure("lab.kernel", "frames", CELL_COUNTER),
+    measure("lab.pause", "frames", &["variant", "policy", "size_packets", "port", "paused_ns"]),
+    measure("lab.high_water", "frames", &["variant", "policy", "place", "port"]),
+    measure("lab.ping", "ns", &["from", "to", "policy", "sent"]),
+    measure("lab.audit", "count", &[]),
+];
+
 /// The line of a measure.
 pub(super) fn find(name: &str) -> Option<&'static Measure> {
-    MEASURES.iter().find(|measure| measure.name == name)
+    all().find(|measure| measure.name == name)
 }
 
-#[cfg(test)]
-pub(super) fn all() -> &'static [Measure] {
-    MEASURES
+pub(super) fn all() -> impl Iterator<Item = &'static Measure> {
+    MEASURES.iter().chain(BESIDE)
 }
