@@ -93,6 +93,11 @@ impl<B> Batch<B> {
         self.items.drain(..)
     }
 
+    /// Takes the last item out.
+    pub fn pop(&mut self) -> Option<B> {
+        self.items.pop()
+    }
+
     /// The items, first one first.
     #[must_use]
     pub fn as_slice(&self) -> &[B] {

@@ -2,28 +2,43 @@
 
 use sluice_base::{DropReason, Priority};
 
-use crate::config::InputFull;
+use crate::inspect::Counter;
+use crate::place::Full;
 use crate::slots::Home;
 use crate::switch::Switch;
+
+/// The row of the books of one (input, priority).
+#[inline]
+pub(crate) fn row(input: u16, priority: u8) -> usize {
+    usize::from(input) * Priority::COUNT + usize::from(priority)
+}
 
 impl<B> Switch<B> {
     /// Charges a slot to its input: it waits in that input's memory.
     #[inline]
     pub(crate) fn charge_input(&mut self, index: u32) {
         let slot = self.slots.get(index);
-        let (input, bytes, priority) = (slot.input, u64::from(slot.bytes), slot.priority);
-        let input = &mut self.inputs[usize::from(input)];
-        input.held_frames += 1;
-        input.held_bytes += bytes;
-        let held = &mut input.held[usize::from(priority)];
-        held.frames += 1;
-        held.bytes += bytes;
-        let held_bytes = held.bytes;
-        input.marks.rise(input.held_frames, input.held_bytes);
-        if let InputFull::Pause(_) = input.full {
-            let port = &mut self.ports[usize::from(input.port)];
-            if let Some(pause) = &mut port.pause_out {
-                pause.rose(Priority::from_low_bits(priority), held_bytes);
+        let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
+        self.charge_input_all(input, priority, Counter { frames: 1, bytes: u64::from(bytes) });
+    }
+
+    /// Charges frames of one priority to their input.
+    #[inline]
+    pub(crate) fn charge_input_all(&mut self, input: u16, priority: u8, sum: Counter) {
+        #[expect(clippy::cast_possible_truncation, reason = "at most a batch")]
+        let frames = sum.frames as u32;
+        let i = &mut self.inputs[usize::from(input)];
+        i.held_frames += frames;
+        i.held_bytes += sum.bytes;
+        i.marks.rise(i.held_frames, i.held_bytes);
+        let held = &mut self.rows[row(input, priority)].held;
+        held.frames += frames;
+        held.bytes += sum.bytes;
+        if let Full::Pause(_) = i.full {
+            let (port, bytes) = (i.port, held.bytes);
+            if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
+                pause.rose(Priority::from_low_bits(priority), bytes);
+                self.note_pause_due(port);
             }
         }
     }
@@ -31,17 +46,17 @@ impl<B> Switch<B> {
     /// Takes the charge back: the frame left that memory.
     #[inline]
     pub(crate) fn uncharge_input(&mut self, input: u16, bytes: u32, priority: u8) {
-        let input = &mut self.inputs[usize::from(input)];
-        input.held_frames -= 1;
-        input.held_bytes -= u64::from(bytes);
-        let held = &mut input.held[usize::from(priority)];
+        let i = &mut self.inputs[usize::from(input)];
+        i.held_frames -= 1;
+        i.held_bytes -= u64::from(bytes);
+        let held = &mut self.rows[row(input, priority)].held;
         held.frames -= 1;
         held.bytes -= u64::from(bytes);
-        let held_bytes = held.bytes;
-        if let InputFull::Pause(_) = input.full {
-            let port = &mut self.ports[usize::from(input.port)];
-            if let Some(pause) = &mut port.pause_out {
-                pause.fell(Priority::from_low_bits(priority), held_bytes);
+        if let Full::Pause(_) = i.full {
+            let (port, bytes) = (i.port, held.bytes);
+            if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
+                pause.fell(Priority::from_low_bits(priority), bytes);
+                self.note_pause_due(port);
             }
         }
     }
@@ -57,14 +72,7 @@ impl<B> Switch<B> {
                 self.end_at_input(index, input);
             }
             Home::Output => self.end_at_input(index, input),
-            Home::Pool => {
-                let input = &mut self.inputs[usize::from(input)];
-                input.pooled_frames -= 1;
-                let partition = &mut self.pool[usize::from(input.from_underlay)];
-                partition.frames -= 1;
-                partition.bytes -= u64::from(bytes);
-                self.slots.push(&mut self.pool_ended, index);
-            }
+            Home::Pool => self.end_in_pool(index, input, bytes),
             Home::Copy => self.end_copy(index),
         }
     }
@@ -73,16 +81,27 @@ impl<B> Switch<B> {
     fn end_at_input(&mut self, index: u32, input: u16) {
         let input = &mut self.inputs[usize::from(input)];
         input.unreclaimed += 1;
-        self.slots.push(&mut input.ended, index);
+        self.slots.stack_push(&mut input.ended, index);
     }
 
+    #[cold]
+    fn end_in_pool(&mut self, index: u32, input: u16, bytes: u32) {
+        let input = &mut self.inputs[usize::from(input)];
+        input.pooled_frames -= 1;
+        let partition = &mut self.pool[usize::from(input.from_underlay)];
+        partition.frames -= 1;
+        partition.bytes -= u64::from(bytes);
+        self.slots.stack_push(&mut self.pool_ended, index);
+    }
+
+    #[cold]
     fn end_copy(&mut self, index: u32) {
         let body = self.slots.get(index).shared;
         self.slots.give_back(index);
         self.slots.get_mut(body).shared -= 1;
         if self.slots.get(body).shared == 0 {
             self.bodies -= 1;
-            self.slots.push(&mut self.pool_ended, body);
+            self.slots.stack_push(&mut self.pool_ended, body);
         }
     }
 
@@ -93,11 +112,9 @@ impl<B> Switch<B> {
         self.end(index);
     }
 
-    #[inline]
     fn count_drop(&mut self, index: u32, reason: DropReason) {
         let slot = self.slots.get(index);
-        let row = usize::from(slot.input) * Priority::COUNT + usize::from(slot.priority);
-        self.drops[row][reason.index()].add(slot.bytes);
+        self.drops[row(slot.input, slot.priority)][reason.index()].add(slot.bytes);
     }
 
     /// Counts a copy that was not even made.
@@ -110,6 +127,8 @@ impl<B> Switch<B> {
     pub(crate) fn charge_lane(&mut self, lane: u32, bytes: u32, home: Home) {
         let lane = &mut self.lanes[lane as usize];
         lane.frames += 1;
+        lane.bytes += u64::from(bytes);
+        lane.marks.rise(lane.frames, lane.bytes);
         match home {
             Home::Output => {
                 lane.buffered.frames += 1;
@@ -118,11 +137,6 @@ impl<B> Switch<B> {
             Home::Copy => lane.copies += 1,
             Home::Ring | Home::Pool => {}
         }
-        if let Some(port) = self.ports.get_mut(usize::from(lane.port)) {
-            port.queued_frames += 1;
-            port.queued_bytes += u64::from(bytes);
-            port.marks.rise(port.queued_frames, port.queued_bytes);
-        }
     }
 
     /// Takes the charge back when it is dequeued.
@@ -130,6 +144,7 @@ impl<B> Switch<B> {
     pub(crate) fn uncharge_lane(&mut self, lane: u32, bytes: u32, home: Home) {
         let lane = &mut self.lanes[lane as usize];
         lane.frames -= 1;
+        lane.bytes -= u64::from(bytes);
         match home {
             Home::Output => {
                 lane.buffered.frames -= 1;
@@ -137,10 +152,6 @@ impl<B> Switch<B> {
             }
             Home::Copy => lane.copies -= 1,
             Home::Ring | Home::Pool => {}
-        }
-        if let Some(port) = self.ports.get_mut(usize::from(lane.port)) {
-            port.queued_frames -= 1;
-            port.queued_bytes -= u64::from(bytes);
         }
     }
 }

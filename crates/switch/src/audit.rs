@@ -107,7 +107,7 @@ impl<B> Switch<B> {
 
     fn audit_row(&self, at: usize, resident: Counter) -> AuditRow {
         let (input, priority) = (at / Priority::COUNT, at % Priority::COUNT);
-        let c = &self.inputs[input].counters[priority];
+        let (c, rare) = (&self.rows[at], &self.rare_rows[at]);
         let (mut dropped, mut congestion) = (Counter::default(), Counter::default());
         for reason in DropReason::ALL {
             let counter = self.drops[at][reason.index()];
@@ -118,10 +118,10 @@ impl<B> Switch<B> {
         }
         let balance = |unit: fn(Counter) -> u64| Balance {
             received: unit(c.received),
-            injected: unit(c.injected),
-            copied: unit(c.copied),
+            injected: unit(rare.injected),
+            copied: unit(rare.copied),
             delivered: unit(c.delivered),
-            consumed: unit(c.consumed),
+            consumed: unit(rare.consumed),
             resident: unit(resident),
             dropped: unit(dropped),
             dropped_congestion: unit(congestion),

@@ -15,6 +15,8 @@ impl<B: Buf> Switch<B> {
     pub fn detach(&mut self, _now: Nanos, port: PortId) -> Detached {
         let before = self.dropped_as(DropReason::Stopped);
         self.ports[port.index()].detached = true;
+        let lane = self.ports[port.index()].lane;
+        self.lanes[lane as usize].plain = false;
         let first = usize::from(self.ports[port.index()].first_input);
         let inputs = first..first + usize::from(self.ports[port.index()].queues);
         for input in inputs.clone() {
@@ -60,10 +62,11 @@ impl<B: Buf> Switch<B> {
         }
         let priority = usize::from(node.priority);
         if lane.gate == Gate::Open {
-            let ring = &mut self.ports[usize::from(lane.port)].rings[priority];
+            let at = usize::from(lane.port);
+            let ring = &mut self.ports[at].rings[priority];
             self.queues.leaf_out(ring, leaf);
             if *ring == NIL {
-                self.ports[usize::from(lane.port)].active &= !(1 << priority);
+                self.mark_idle(at, priority);
             }
         } else {
             let mut parked = lane.parked;

@@ -3,6 +3,7 @@
 
 use sluice_base::{DropReason, InputId, LaneId, Nanos, PortId, Priority, SourceId, TunnelId};
 
+use crate::account::row;
 use crate::surface::{Destination, LaneKind, QueueState};
 use crate::switch::Switch;
 
@@ -84,8 +85,8 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn received(&self, input: InputId) -> Counter {
         let mut sum = Counter::default();
-        for counters in &self.inputs[input.index()].counters {
-            sum.add_all(counters.received);
+        for priority in Priority::all() {
+            sum.add_all(self.rows[row(input.0, priority.get())].received);
         }
         sum
     }
@@ -109,7 +110,7 @@ impl<B> Switch<B> {
     /// Frames of one (input, priority) that ended under a reason.
     #[must_use]
     pub fn dropped(&self, input: InputId, priority: Priority, reason: DropReason) -> Counter {
-        self.drops[input.index() * Priority::COUNT + priority.index()][reason.index()]
+        self.drops[row(input.0, priority.get())][reason.index()]
     }
 
     /// Frames that wait at an input now, with their bytes.
@@ -119,11 +120,14 @@ impl<B> Switch<B> {
         Counter { frames: u64::from(input.held_frames), bytes: input.held_bytes }
     }
 
-    /// Frames that wait for a port now, with their bytes.
+    /// Frames that wait for a port now, over all its lanes, with their bytes.
     #[must_use]
     pub fn queued(&self, port: PortId) -> Counter {
-        let port = &self.ports[port.index()];
-        Counter { frames: u64::from(port.queued_frames), bytes: port.queued_bytes }
+        let mut sum = Counter::default();
+        for lane in self.lanes.iter().filter(|lane| lane.port == port.0) {
+            sum.add_all(Counter { frames: u64::from(lane.frames), bytes: lane.bytes });
+        }
+        sum
     }
 
     /// The most that was ever held at an input.
@@ -132,10 +136,15 @@ impl<B> Switch<B> {
         self.inputs[input.index()].marks
     }
 
-    /// The most that ever waited for a port.
+    /// The most that ever waited for a port: the sum over its lanes of the most that each held.
     #[must_use]
     pub fn queued_marks(&self, port: PortId) -> Marks {
-        self.ports[port.index()].marks
+        let mut sum = Marks::default();
+        for lane in self.lanes.iter().filter(|lane| lane.port == port.0) {
+            sum.frames_max += lane.marks.frames_max;
+            sum.bytes_max += lane.marks.bytes_max;
+        }
+        sum
     }
 
     /// The most that ever lay in the host pool: from local ports, and from the underlay.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use sluice_base::{Mac, Nanos, Priority, Vni};
+use sluice_base::{Mac, Nanos, Priority, PriorityMask, Vni};
 
 use crate::config::{InputFull, Limit, PortRole, Trust};
 use crate::inspect::{Counter, Marks};
@@ -15,18 +15,19 @@ use crate::surface::LaneKind;
 
 /// Where frames enter.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Input {
-    pub(crate) port: u16,
-    pub(crate) limit: Limit,
-    pub(crate) full: InputFull,
-    pub(crate) from_underlay: bool,
     /// Frames that wait in this input's own memory and count against its window.
     pub(crate) held_frames: u32,
     pub(crate) held_bytes: u64,
-    pub(crate) held: [Held; Priority::COUNT],
-    /// Handles that ended and were not reclaimed yet.
+    /// Handles that ended and were not reclaimed yet: how many, and the stack of their slots.
     pub(crate) unreclaimed: u32,
-    pub(crate) ended: List,
+    pub(crate) ended: u32,
+    pub(crate) port: u16,
+    pub(crate) from_underlay: bool,
+    pub(crate) full: Full,
+    pub(crate) limit: Limit,
+    pub(crate) marks: Marks,
     /// Frames to be replicated once they are in the host pool.
     pub(crate) awaiting: List,
     /// Frames that could not even be queued as unresolved; in order, and nothing passes them.
@@ -35,22 +36,45 @@ pub(crate) struct Input {
     pub(crate) over: Option<Key>,
     /// Frames of this input that wait in the host pool.
     pub(crate) pooled_frames: u32,
-    pub(crate) marks: Marks,
-    pub(crate) counters: [InputCounters; Priority::COUNT],
 }
 
-/// What one priority holds at an input.
+/// What happens at a full input; the numbers of a pause are with the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Wait,
+    Drop,
+    Pause(PriorityMask),
+}
+
+impl From<InputFull> for Full {
+    fn from(full: InputFull) -> Self {
+        match full {
+            InputFull::Wait => Self::Wait,
+            InputFull::Drop => Self::Drop,
+            InputFull::Pause(pause) => Self::Pause(pause.priorities),
+        }
+    }
+}
+
+/// Frames and bytes that are somewhere now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
 }
 
-/// What happened to the frames of one (input, priority).
+/// The books of one (input, priority), as far as every frame touches them: one cache line.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct InputCounters {
+#[repr(align(64))]
+pub(crate) struct Row {
+    pub(crate) held: Held,
     pub(crate) received: Counter,
     pub(crate) delivered: Counter,
+}
+
+/// The rest of the books of one (input, priority).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RareRow {
     pub(crate) injected: Counter,
     pub(crate) copied: Counter,
     pub(crate) consumed: Counter,
@@ -58,17 +82,20 @@ pub(crate) struct InputCounters {
 
 /// Where frames leave.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Port {
-    pub(crate) role: PortRole,
-    pub(crate) detached: bool,
-    /// Its own lane.
-    pub(crate) lane: u32,
-    pub(crate) first_input: u16,
-    pub(crate) queues: u8,
     /// Tails of the rings of queues (or bundles) with frames, by priority.
     pub(crate) rings: [u32; Priority::COUNT],
     /// Priorities whose ring is not empty.
     pub(crate) active: u8,
+    /// Whether its queues stand in bundles: it has a lane per tunnel.
+    pub(crate) has_bundles: bool,
+    pub(crate) detached: bool,
+    pub(crate) role: PortRole,
+    /// Its own lane.
+    pub(crate) lane: u32,
+    pub(crate) first_input: u16,
+    pub(crate) queues: u8,
     pub(crate) class_deficit: [i32; Priority::COUNT],
     pub(crate) class_turn: u8,
     pub(crate) shaper: Shaper,
@@ -81,9 +108,6 @@ pub(crate) struct Port {
     /// The largest frame without tag that may leave, Ethernet header included.
     pub(crate) frame_size_max: u32,
     pub(crate) sent: [Counter; Priority::COUNT],
-    pub(crate) queued_frames: u32,
-    pub(crate) queued_bytes: u64,
-    pub(crate) marks: Marks,
 }
 
 /// Why a lane's queues stand in no port's ring.
@@ -97,18 +121,24 @@ pub(crate) enum Gate {
     Closed,
 }
 
-/// What can be held back by itself.
+/// What can be held back by itself. The first cache line is what every frame touches.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Lane {
-    pub(crate) kind: LaneKind,
     pub(crate) port: u16,
     pub(crate) gate: Gate,
-    /// Tail of the ring of its parked queues.
-    pub(crate) parked: u32,
+    /// Whether a frame may be queued and sent without further questions: a local port that is
+    /// not detached, and no rate of its own.
+    pub(crate) plain: bool,
     pub(crate) frames: u32,
+    pub(crate) bytes: u64,
     /// Of these, frames that wait in the output's own buffer (lossy priorities).
     pub(crate) buffered: Held,
     pub(crate) limit: Limit,
+    pub(crate) marks: Marks,
+    pub(crate) kind: LaneKind,
+    /// Tail of the ring of its parked queues.
+    pub(crate) parked: u32,
     pub(crate) copies: u32,
     pub(crate) shaper: Shaper,
     /// Closed lanes: when their frames end.
@@ -118,15 +148,18 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) const fn new(kind: LaneKind, port: u16, limit: Limit, shaper: Shaper) -> Self {
+    pub(crate) fn new(kind: LaneKind, port: u16, limit: Limit, shaper: Shaper) -> Self {
         Self {
-            kind,
             port,
             gate: Gate::Open,
-            parked: NIL,
+            plain: matches!(kind, LaneKind::Port(_)) && !shaper.is_limited(),
             frames: 0,
-            buffered: Held { frames: 0, bytes: 0 },
+            bytes: 0,
+            buffered: Held::default(),
             limit,
+            marks: Marks::default(),
+            kind,
+            parked: NIL,
             copies: 0,
             shaper,
             deadline: Nanos::MAX,

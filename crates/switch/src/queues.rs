@@ -42,6 +42,7 @@ pub(crate) const LANES_MAX: usize = 1 << 20;
 pub(crate) const QUANTUM_BYTES: i32 = 1_600;
 
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Node {
     key: Key,
     /// The next node of the ring it stands in.

@@ -4,14 +4,16 @@
 use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority};
 use sluice_wire::ethernet;
 
+use crate::account;
 use crate::classify::{self, Marking, OuterVerdict, Verdict};
-use crate::config::{InputFull, PortRole};
+use crate::config::PortRole;
+use crate::inspect::Counter;
 use crate::mac_table;
-use crate::place::Gate;
+use crate::place::{Full, Gate};
 use crate::queues::Key;
-use crate::slots::Home;
+use crate::slots::{Home, NIL};
 use crate::surface::LaneKind;
-use crate::switch::Switch;
+use crate::switch::{BATCH_MAX, Switch};
 
 /// The port number of a lane that leads to no port.
 pub(crate) const NO_PORT: u16 = u16::MAX;
@@ -26,6 +28,25 @@ struct Arrival {
     ecn: Option<u8>,
 }
 
+/// What a frame of a batch turned out to be before any frame of it was queued. The heads and the
+/// table entries of a whole batch are read first, so that the misses of one frame overlap with
+/// those of the next.
+struct Outlook {
+    keys: [u64; BATCH],
+    priorities: [u8; BATCH],
+    lanes: [u32; BATCH],
+}
+
+const BATCH: usize = BATCH_MAX as usize;
+
+/// Frames of one batch and priority, summed up before they are booked.
+#[derive(Default)]
+struct Tally {
+    priority: u8,
+    received: Counter,
+    held: Counter,
+}
+
 impl<B: Buf> Switch<B> {
     /// Takes the frames of a batch, all of them. The batch must not be larger than the window that
     /// [`Self::window`] last promised for this input.
@@ -37,11 +58,12 @@ impl<B: Buf> Switch<B> {
         debug_assert!(batch.len() <= self.window(input).frames as usize, "beyond the window");
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
-            PortRole::Access { vnet } => {
+            PortRole::Access { vnet } if self.inputs[at].full == Full::Drop => {
                 for buf in batch.drain() {
                     self.receive_access(now, input.0, port, vnet.0, buf);
                 }
             }
+            PortRole::Access { vnet } => self.receive_batch(now, input.0, port, vnet.0, batch),
             PortRole::Underlay { local, mac } => {
                 for buf in batch.drain() {
                     let marking = self.marking(port);
@@ -62,7 +84,91 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    /// The common case: unicast IPv4 between local ports of one network. Any other frame of the
+    /// batch takes the long way, in its turn, so that the order of every pair is kept.
+    fn receive_batch(
+        &mut self,
+        now: Nanos,
+        input: u16,
+        port: u16,
+        vnet: u16,
+        batch: &mut Batch<B>,
+    ) {
+        let outlook = self.look_ahead(port, vnet, batch.as_slice());
+        let mut tally = Tally::default();
+        for (at, buf) in batch.drain().enumerate() {
+            let lane = if at < BATCH { outlook.lanes[at] } else { NIL };
+            if lane == NIL || !self.is_open_way(input, port, lane) {
+                self.book(input, &mut tally);
+                self.receive_access(now, input, port, vnet, buf);
+                continue;
+            }
+            let priority = outlook.priorities[at];
+            if priority != tally.priority {
+                self.book(input, &mut tally);
+                tally.priority = priority;
+            }
+            let arrival = Arrival {
+                source: input,
+                vnet,
+                strip: 0,
+                priority: Priority::from_low_bits(priority),
+                ecn: None,
+            };
+            let bytes = buf.size();
+            tally.received.add(bytes);
+            let slot = self.new_slot(input, &arrival, buf);
+            if self.lossless.contains(arrival.priority) {
+                tally.held.add(bytes);
+                self.slots.get_mut(slot).home = Home::Ring;
+            } else if self.output_is_full(lane, bytes) {
+                self.drop_frame(slot, DropReason::OutputFull);
+                continue;
+            }
+            self.enqueue(slot, lane);
+        }
+        self.book(input, &mut tally);
+    }
+
+    fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
+        let mut outlook = Outlook { keys: [0; BATCH], priorities: [0; BATCH], lanes: [NIL; BATCH] };
+        let count = frames.len().min(BATCH);
+        let marking = self.marking(port);
+        for (at, buf) in frames[..count].iter().enumerate() {
+            if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
+                outlook.keys[at] = mac_table::key(vnet, dst);
+                outlook.priorities[at] = priority.get();
+                outlook.lanes[at] = 0;
+            }
+        }
+        for at in 0..count {
+            if outlook.lanes[at] != NIL {
+                outlook.lanes[at] = self.chip.lookup(outlook.keys[at]).unwrap_or(NIL);
+            }
+        }
+        outlook
+    }
+
+    /// Whether a frame of this input may be queued for a lane without further questions.
     #[inline]
+    fn is_open_way(&self, input: u16, port: u16, lane: u32) -> bool {
+        let lane = &self.lanes[lane as usize];
+        lane.plain && lane.port != port && self.inputs[usize::from(input)].deferred.is_empty()
+    }
+
+    #[inline]
+    fn book(&mut self, input: u16, tally: &mut Tally) {
+        if tally.received.frames == 0 {
+            return;
+        }
+        let row = &mut self.rows[account::row(input, tally.priority)];
+        row.received.add_all(tally.received);
+        if tally.held.frames > 0 {
+            self.charge_input_all(input, tally.priority, tally.held);
+        }
+        *tally = Tally { priority: tally.priority, ..Tally::default() };
+    }
+
     fn receive_access(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
         let verdict = classify::access(buf.head(), buf.size(), self.marking(port));
         let mut arrival =
@@ -136,7 +242,7 @@ impl<B: Buf> Switch<B> {
     #[inline]
     fn arrive(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
         let bytes = buf.size();
-        self.inputs[usize::from(input)].counters[arrival.priority.index()].received.add(bytes);
+        self.rows[account::row(input, arrival.priority.get())].received.add(bytes);
         self.new_slot(input, arrival, buf)
     }
 
@@ -160,7 +266,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn injected_slot(&mut self, vnet: u16, priority: Priority, buf: B) -> u32 {
         let input = self.control_input().0;
         let bytes = buf.size();
-        self.inputs[usize::from(input)].counters[priority.index()].injected.add(bytes);
+        self.rare_rows[account::row(input, priority.get())].injected.add(bytes);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
         self.new_slot(input, &arrival, buf)
     }
@@ -178,7 +284,7 @@ impl<B: Buf> Switch<B> {
             Arrival { source: input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
         let bytes = buf.size();
         let slot = self.arrive(input, &arrival, buf);
-        self.inputs[usize::from(input)].counters[0].consumed.add(bytes);
+        self.rare_rows[account::row(input, 0)].consumed.add(bytes);
         self.end(slot);
     }
 
@@ -207,7 +313,7 @@ impl<B: Buf> Switch<B> {
     fn input_is_full(&self, slot: u32) -> bool {
         let s = self.slots.get(slot);
         let input = &self.inputs[usize::from(s.input)];
-        matches!(input.full, InputFull::Drop)
+        input.full == Full::Drop
             && (input.held_frames >= input.limit.frames
                 || input.held_bytes + u64::from(s.bytes) > input.limit.bytes.0)
     }
@@ -256,10 +362,15 @@ impl<B: Buf> Switch<B> {
         if self.ports[usize::from(l.port)].detached {
             return Some(DropReason::Stopped);
         }
-        let full = s.home == Home::Output
-            && (l.buffered.frames >= l.limit.frames
-                || l.buffered.bytes + u64::from(s.bytes) > l.limit.bytes.0);
+        let full = s.home == Home::Output && self.output_is_full(lane, s.bytes);
         full.then_some(DropReason::OutputFull)
+    }
+
+    /// Whether a lossy output has no room for a frame of this size.
+    #[inline]
+    fn output_is_full(&self, lane: u32, bytes: u32) -> bool {
+        let l = &self.lanes[lane as usize];
+        l.buffered.frames >= l.limit.frames || l.buffered.bytes + u64::from(bytes) > l.limit.bytes.0
     }
 
     /// Puts a frame at the end of its (source, lane, priority) queue.
@@ -281,9 +392,7 @@ impl<B: Buf> Switch<B> {
         node.bytes += u64::from(bytes);
         node.ring_frames += u32::from(home == Home::Ring);
         let ring_frames = node.ring_frames;
-        let mut list = node.list;
-        self.slots.push(&mut list, slot);
-        self.queues.get_mut(leaf).list = list;
+        self.slots.push(&mut node.list, slot);
         if ring_frames > self.share_min {
             self.note_share(slot, lane, ring_frames);
         }
@@ -298,15 +407,15 @@ impl<B: Buf> Switch<B> {
             self.queues.ring_push(&mut l.parked, leaf);
             return;
         }
-        let port_number = l.port;
-        let port = &mut self.ports[usize::from(port_number)];
+        let number = l.port;
+        let port = &mut self.ports[usize::from(number)];
         let ring = &mut port.rings[usize::from(priority)];
-        if matches!(port.role, PortRole::Underlay { .. }) {
-            self.queues.bundle_push(ring, port_number, leaf);
+        if port.has_bundles {
+            self.queues.bundle_push(ring, number, leaf);
         } else {
             self.queues.ring_push(ring, leaf);
         }
-        port.active |= 1 << priority;
+        self.mark_active(usize::from(number), usize::from(priority));
     }
 
     /// The destination of a frame that waits, read again.

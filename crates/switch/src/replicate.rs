@@ -11,6 +11,7 @@
 
 use sluice_base::{Buf, DropReason};
 
+use crate::account::row;
 use crate::receive::NO_PORT;
 use crate::slots::{Home, List};
 use crate::switch::Switch;
@@ -66,10 +67,10 @@ impl<B: Buf> Switch<B> {
         let s = self.slots.get(body);
         let (input, vnet, bytes, priority) = (s.input, usize::from(s.vnet), s.bytes, s.priority);
         self.uncharge_input(input, bytes, priority);
-        let from = &mut self.inputs[usize::from(input)];
+        let from = &self.inputs[usize::from(input)];
         let (from_port, from_underlay) = (from.port, from.from_underlay);
         for _ in 1..receivers {
-            from.counters[usize::from(priority)].copied.add(bytes);
+            self.rare_rows[row(input, priority)].copied.add(bytes);
         }
         self.slots.get_mut(body).shared = 0;
         self.bodies += 1;
@@ -89,7 +90,7 @@ impl<B: Buf> Switch<B> {
         }
         if self.slots.get(body).shared == 0 {
             self.bodies -= 1;
-            self.slots.push(&mut self.pool_ended, body);
+            self.slots.stack_push(&mut self.pool_ended, body);
         }
     }
 

@@ -21,8 +21,10 @@ pub(crate) enum Home {
     Copy,
 }
 
-/// One frame. `bytes` is its size as received, which is what the audit counts.
+/// One frame. `bytes` is its size as received, which is what the audit counts. Aligned so that it
+/// lies in one cache line (with a handle of up to 24 bytes).
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Slot<B> {
     pub(crate) buf: Option<B>,
     pub(crate) next: u32,
@@ -145,6 +147,24 @@ impl<B> Slots<B> {
         if list.head == NIL {
             list.tail = NIL;
         }
+        Some(index)
+    }
+
+    /// Puts a slot on a stack. Nothing but the slot itself is touched.
+    #[inline]
+    pub(crate) fn stack_push(&mut self, top: &mut u32, index: u32) {
+        self.slots[index as usize].next = *top;
+        *top = index;
+    }
+
+    /// Takes the slot on top of a stack.
+    #[inline]
+    pub(crate) fn stack_pop(&mut self, top: &mut u32) -> Option<u32> {
+        let index = *top;
+        if index == NIL {
+            return None;
+        }
+        *top = self.slots[index as usize].next;
         Some(index)
     }
 

@@ -12,13 +12,12 @@ use sluice_base::{
 };
 
 use crate::config::{
-    ConfigError, InputFull, Limit, PauseConfig, PortConfig, PortRole, Service, SwitchConfig,
-    UnresolvedConfig,
+    ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SwitchConfig, UnresolvedConfig,
 };
 use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::{Gate, Held, Input, InputCounters, Lane, Partition, Port, Tunnel, Vnet};
+use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
 use crate::queues::{LANES_MAX, NODES_MAX, Queues};
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
@@ -42,7 +41,13 @@ pub struct Switch<B> {
     pub(crate) slots: Slots<B>,
     pub(crate) queues: Queues,
     pub(crate) inputs: Vec<Input>,
+    /// The books, by (input, priority).
+    pub(crate) rows: Vec<Row>,
+    pub(crate) rare_rows: Vec<RareRow>,
+    pub(crate) drops: Vec<Drops>,
     pub(crate) ports: Vec<Port>,
+    /// A bit per port that may have something to send.
+    pub(crate) busy: Vec<u64>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) vnets: Vec<Vnet>,
     pub(crate) tunnels: Vec<Tunnel>,
@@ -57,10 +62,9 @@ pub struct Switch<B> {
     pub(crate) waiting_lanes: Vec<u32>,
     pub(crate) timed: Vec<u32>,
     pub(crate) notices: VecDeque<Notice>,
-    pub(crate) drops: Vec<Drops>,
     pub(crate) pool: [Partition; 2],
     pub(crate) pool_marks: [Marks; 2],
-    pub(crate) pool_ended: List,
+    pub(crate) pool_ended: u32,
     pub(crate) bodies: u32,
     pub(crate) unresolved_buffered: u32,
     pub(crate) lossless: PriorityMask,
@@ -91,13 +95,17 @@ impl<B: Buf> Switch<B> {
         let slots = slot_count(config, lossless);
         let nodes = node_count(config, slots, inputs.len());
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
+        let rows = inputs.len() * Priority::COUNT;
         let share_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
         let share_min = u64::from(share_min) * u64::from(config.pool.pair_share) / 256;
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
             queues: Queues::new(nodes),
-            drops: vec![[Counter::default(); DropReason::COUNT]; inputs.len() * Priority::COUNT],
+            rows: vec![Row::default(); rows],
+            rare_rows: vec![RareRow::default(); rows],
+            drops: vec![[Counter::default(); DropReason::COUNT]; rows],
+            busy: vec![0; ports.len().div_ceil(64)],
             vnets: make_vnets(config),
             tunnels: make_tunnels(config, inputs.len()),
             vteps: sorted(config.tunnels.iter().map(|t| t.remote)),
@@ -114,7 +122,7 @@ impl<B: Buf> Switch<B> {
                 bytes: 0,
             }),
             pool_marks: [Marks::default(); 2],
-            pool_ended: List::EMPTY,
+            pool_ended: NIL,
             bodies: 0,
             unresolved_buffered: 0,
             lossless,
@@ -183,14 +191,12 @@ impl<B: Buf> Switch<B> {
             return Window { frames: 0, bytes: ByteCount::ZERO, spill };
         }
         let (frames, bytes) = match i.full {
-            InputFull::Drop => {
-                ((i.limit.frames + BATCH_MAX).saturating_sub(i.held_frames), u64::MAX)
-            }
-            InputFull::Wait => {
+            Full::Drop => ((i.limit.frames + BATCH_MAX).saturating_sub(i.held_frames), u64::MAX),
+            Full::Wait => {
                 let frames = i.limit.frames.saturating_sub(i.held_frames);
                 (frames, i.limit.bytes.0.saturating_sub(i.held_bytes))
             }
-            InputFull::Pause(pause) => self.pause_window(at, pause),
+            Full::Pause(priorities) => self.pause_window(at, priorities),
         };
         let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed) };
         Window { frames, bytes: ByteCount(bytes), spill }
@@ -198,11 +204,11 @@ impl<B: Buf> Switch<B> {
 
     /// Each paused priority has the whole buffer to itself, so that one that is held back does not
     /// close the window for the others; a promise must hold whatever comes next.
-    fn pause_window(&self, input: usize, pause: PauseConfig) -> (u32, u64) {
+    fn pause_window(&self, input: usize, priorities: PriorityMask) -> (u32, u64) {
         let i = &self.inputs[input];
         let held = Priority::all()
-            .filter(|p| pause.priorities.contains(*p))
-            .map(|p| i.held[p.index()])
+            .filter(|p| priorities.contains(*p))
+            .map(|p| self.rows[input * Priority::COUNT + p.index()].held)
             .fold(Held::default(), |most, h| Held {
                 frames: most.frames.max(h.frames),
                 bytes: most.bytes.max(h.bytes),
@@ -210,13 +216,14 @@ impl<B: Buf> Switch<B> {
         (i.limit.frames.saturating_sub(held.frames), i.limit.bytes.0.saturating_sub(held.bytes))
     }
 
-    /// Hands back handles of frames that have ended, sent or dropped, as many as fit into `out`.
+    /// Hands back handles of frames that have ended, sent or dropped, as many as fit into `out`,
+    /// in no particular order.
     pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
         let pool = input == self.pool_input();
-        let mut list = if pool { self.pool_ended } else { self.inputs[input.index()].ended };
+        let mut ended = if pool { self.pool_ended } else { self.inputs[input.index()].ended };
         let mut count = 0;
         while out.room() > 0 {
-            let Some(index) = self.slots.pop(&mut list) else { break };
+            let Some(index) = self.slots.stack_pop(&mut ended) else { break };
             let buf = self.slots.get_mut(index).buf.take().expect("an ended frame has its handle");
             self.slots.give_back(index);
             let pushed = out.push(buf);
@@ -224,10 +231,10 @@ impl<B: Buf> Switch<B> {
             count += 1;
         }
         if pool {
-            self.pool_ended = list;
+            self.pool_ended = ended;
         } else {
             let input = &mut self.inputs[input.index()];
-            input.ended = list;
+            input.ended = ended;
             input.unreclaimed -= count;
         }
     }
@@ -372,8 +379,12 @@ impl<B: Buf> Switch<B> {
 
     /// Lets time pass: ends pauses and waits that are over. Call it once per turn.
     pub fn advance(&mut self, now: Nanos) {
-        for port in &mut self.ports {
+        for at in 0..self.ports.len() {
+            let port = &mut self.ports[at];
             port.pause_in.expire(now);
+            if port.pause_out.as_ref().is_some_and(|pause| pause.is_due(now)) {
+                self.busy[at / 64] |= 1 << (at % 64);
+            }
         }
         if !self.timed.is_empty() {
             self.open_timed_lanes(now);
@@ -401,6 +412,19 @@ impl<B: Buf> Switch<B> {
         ports.chain(timed).chain(self.unresolved_deadline()).min()
     }
 
+    /// The first port from `from` on that may have something to send. A worker walks these instead
+    /// of all its ports, after [`Self::advance`].
+    #[must_use]
+    pub fn busy_port(&self, from: PortId) -> Option<PortId> {
+        let mut word = from.index() / 64;
+        let mut bits = *self.busy.get(word)? & (u64::MAX << (from.index() % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.busy.get(word)?;
+        }
+        Some(PortId::from_index(word * 64 + bits.trailing_zeros() as usize))
+    }
+
     /// The next thing that the switch has to tell.
     pub fn notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
@@ -415,6 +439,25 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn vnet_of(&self, vni: u32) -> Option<u16> {
         let at = self.vnis.binary_search_by_key(&vni, |v| v.0).ok()?;
         Some(self.vnis[at].1)
+    }
+}
+
+impl<B> Switch<B> {
+    #[inline]
+    pub(crate) fn mark_active(&mut self, port: usize, priority: usize) {
+        self.ports[port].active |= 1 << priority;
+        self.busy[port / 64] |= 1 << (port % 64);
+    }
+
+    #[inline]
+    pub(crate) fn mark_idle(&mut self, port: usize, priority: usize) {
+        self.ports[port].active &= !(1 << priority);
+    }
+
+    /// A port whose flow control may have something to say.
+    #[inline]
+    pub(crate) fn note_pause_due(&mut self, port: u16) {
+        self.busy[usize::from(port) / 64] |= 1 << (port % 64);
     }
 }
 
@@ -456,6 +499,7 @@ fn make_ports(config: &SwitchConfig) -> Vec<Port> {
         let link = pause.map(|p| p.link).or(port.rate.map(|r| r.rate)).unwrap_or(LINK_DEFAULT);
         Port {
             role: port.role,
+            has_bundles: matches!(port.role, PortRole::Underlay { .. }),
             detached: false,
             lane: u32::try_from(at).expect("fewer than 2^16 ports"),
             first_input: first,
@@ -472,9 +516,6 @@ fn make_ports(config: &SwitchConfig) -> Vec<Port> {
             default_priority: port.default_priority,
             frame_size_max: u32::from(port.mtu) + 14,
             sent: [Counter::default(); Priority::COUNT],
-            queued_frames: 0,
-            queued_bytes: 0,
-            marks: Marks::default(),
         }
     });
     ports.collect()
@@ -484,19 +525,17 @@ fn make_inputs(config: &SwitchConfig) -> Vec<Input> {
     let input = |port: u16, limit: Limit, full: InputFull, from_underlay: bool| Input {
         port,
         limit,
-        full,
+        full: full.into(),
         from_underlay,
         held_frames: 0,
         held_bytes: 0,
-        held: [Held::default(); Priority::COUNT],
         unreclaimed: 0,
-        ended: List::EMPTY,
+        ended: NIL,
         awaiting: List::EMPTY,
         deferred: List::EMPTY,
         over: None,
         pooled_frames: 0,
         marks: Marks::default(),
-        counters: [InputCounters::default(); Priority::COUNT],
     };
     let mut inputs = Vec::new();
     for (at, port) in config.ports.iter().enumerate() {

@@ -12,11 +12,12 @@
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 use sluice_wire::mac_control;
 
+use crate::account::row;
 use crate::classify;
 use crate::config::{PortRole, Service};
-use crate::place::{Gate, Port};
+use crate::place::{Gate, Held, Port};
 use crate::queues::QUANTUM_BYTES;
-use crate::slots::{Home, NIL};
+use crate::slots::{Home, List, NIL};
 use crate::surface::{Egress, LaneKind, Sink, Taken};
 use crate::switch::Switch;
 use crate::tunnel;
@@ -32,6 +33,51 @@ enum Served {
     Skipped,
     /// The driver has no room.
     Refused,
+}
+
+/// What a queue sent in its turn, before it is booked.
+struct Run {
+    list: List,
+    deficit: i32,
+    frames: u32,
+    bytes: u64,
+    sent_bytes: u64,
+    ring_frames: u32,
+    output: Held,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            list: List::EMPTY,
+            deficit: 0,
+            frames: 0,
+            bytes: 0,
+            sent_bytes: 0,
+            ring_frames: 0,
+            output: Held::default(),
+        }
+    }
+}
+
+impl Run {
+    /// The head of the list was taken; `next` is the new one.
+    #[inline]
+    fn add(&mut self, next: u32, bytes: u32, size: u32, home: Home) {
+        self.list.head = next;
+        if next == NIL {
+            self.list.tail = NIL;
+        }
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
+        self.sent_bytes += u64::from(size);
+        self.deficit -= i32::try_from(size).unwrap_or(i32::MAX);
+        self.ring_frames += u32::from(home == Home::Ring);
+        if home == Home::Output {
+            self.output.frames += 1;
+            self.output.bytes += u64::from(bytes);
+        }
+    }
 }
 
 /// The frame whose turn it is.
@@ -64,13 +110,119 @@ impl<B: Buf> Switch<B> {
         }
         while self.ports[at].shaper.is_ready(now) {
             let Some(priority) = self.next_priority(at) else { break };
-            match self.serve(now, at, priority, sink) {
-                Served::Taken => taken += 1,
-                Served::Skipped => {}
-                Served::Refused => break,
+            let node = self.queues.ring_head(self.ports[at].rings[priority]);
+            let served = if self.lane_is_plain(node) {
+                self.serve_plain(now, at, priority, node, sink, &mut taken)
+            } else {
+                self.serve(now, at, priority, sink, &mut taken)
+            };
+            if let Served::Refused = served {
+                break;
             }
         }
+        let port = &self.ports[at];
+        if port.active == 0 && !port.pause_out.as_ref().is_some_and(|p| p.is_due(now)) {
+            self.busy[at / 64] &= !(1 << (at % 64));
+        }
         taken
+    }
+
+    /// Whether a node is a queue of a local port's lane, which needs no questions.
+    #[inline]
+    fn lane_is_plain(&self, node: u32) -> bool {
+        let lane = self.queues.get(node).lane;
+        lane != NIL && self.lanes[lane as usize].plain
+    }
+
+    /// Serves a queue of a local port until its quantum is used up: as [`Self::serve`], for frames
+    /// that leave as they are, with the sums booked once.
+    fn serve_plain(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        priority: usize,
+        leaf: u32,
+        sink: &mut impl Sink<B>,
+        taken: &mut u32,
+    ) -> Served {
+        let node = self.queues.get(leaf);
+        let mut run = Run { list: node.list, deficit: node.deficit, ..Run::default() };
+        // With a rate, or another priority waiting, one frame may change whose turn it is.
+        let port = &self.ports[at];
+        let size_max = port.frame_size_max;
+        let alone = !port.shaper.is_limited() && !port.has_rivals();
+        let mut served = Served::Taken;
+        while run.list.head != NIL {
+            let slot = self.slots.get(run.list.head);
+            let size = slot.bytes - u32::from(slot.strip);
+            if slot.home == Home::Copy || slot.ecn.is_some() || size > size_max {
+                if run.frames == 0 {
+                    return self.serve(now, at, priority, sink, taken);
+                }
+                break;
+            }
+            let egress = Egress {
+                header: &[],
+                buf: slot.buf.as_ref(),
+                strip: slot.strip,
+                size,
+                priority: Priority::from_low_bits(slot.priority),
+                tunnel: None,
+            };
+            if sink.offer(&egress) == Taken::No {
+                served = Served::Refused;
+                break;
+            }
+            let (index, bytes, input, priority) =
+                (run.list.head, slot.bytes, slot.input, slot.priority);
+            run.add(slot.next, bytes, size, slot.home);
+            self.rows[row(input, priority)].delivered.add(bytes);
+            self.end(index);
+            if !alone || run.deficit <= 0 {
+                break;
+            }
+        }
+        *taken += run.frames;
+        self.book_run(now, at, priority, leaf, &run);
+        served
+    }
+
+    /// Books what a queue of a local port sent, and gives the turn on.
+    #[inline]
+    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, leaf: u32, run: &Run) {
+        let port = &mut self.ports[at];
+        let sent = &mut port.sent[priority];
+        sent.frames += u64::from(run.frames);
+        sent.bytes += run.sent_bytes;
+        if run.frames > 0 && (port.shaper.is_limited() || port.has_rivals()) {
+            // One frame at most: see `alone`.
+            let size = u32::try_from(run.sent_bytes).expect("one frame");
+            port.shaper.charge(now, size);
+            port.charge_class(priority, size);
+        }
+        let node = self.queues.get_mut(leaf);
+        node.list = run.list;
+        node.frames -= run.frames;
+        node.bytes -= run.bytes;
+        node.ring_frames -= run.ring_frames;
+        node.deficit = run.deficit;
+        let (lane, empty) = (node.lane, node.frames == 0);
+        let lane = &mut self.lanes[lane as usize];
+        lane.frames -= run.frames;
+        lane.bytes -= run.bytes;
+        lane.buffered.frames -= run.output.frames;
+        lane.buffered.bytes -= run.output.bytes;
+        let ring = &mut port.rings[priority];
+        if empty {
+            self.queues.ring_pop(ring);
+            self.queues.unbind(leaf);
+            if *ring == NIL {
+                self.mark_idle(at, priority);
+            }
+        } else if run.deficit <= 0 {
+            self.queues.get_mut(leaf).deficit += QUANTUM_BYTES;
+            *ring = self.queues.ring_head(*ring);
+        }
     }
 
     /// Whether [`Self::transmit`] would offer a frame now.
@@ -96,7 +248,7 @@ impl<B: Buf> Switch<B> {
     }
 
     fn transmit_pause(&mut self, now: Nanos, at: usize, sink: &mut impl Sink<B>) -> bool {
-        let control = usize::from(self.control_input().0);
+        let control = row(self.control_input().0, 7);
         let port = &mut self.ports[at];
         let Some(pause) = &mut port.pause_out else { return true };
         let mut header = [0; mac_control::FRAME_SIZE];
@@ -117,9 +269,8 @@ impl<B: Buf> Switch<B> {
         // Flow control takes wire time, but never waits for it.
         port.shaper.charge(now, size);
         port.sent[7].add(size);
-        let counters = &mut self.inputs[control].counters[7];
-        counters.injected.add(size);
-        counters.delivered.add(size);
+        self.rare_rows[control].injected.add(size);
+        self.rows[control].delivered.add(size);
         true
     }
 
@@ -147,6 +298,7 @@ impl<B: Buf> Switch<B> {
         port: usize,
         priority: usize,
         sink: &mut impl Sink<B>,
+        taken: &mut u32,
     ) -> Served {
         let node = self.queues.ring_head(self.ports[port].rings[priority]);
         let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
@@ -168,6 +320,7 @@ impl<B: Buf> Switch<B> {
             (Taken::No, _) => Served::Refused,
             (Taken::All, size) => {
                 self.taken(now, &turn, size);
+                *taken += 1;
                 Served::Taken
             }
         }
@@ -244,10 +397,7 @@ impl<B: Buf> Switch<B> {
         let port = &mut self.ports[turn.port];
         port.shaper.charge(now, size);
         port.sent[turn.priority].add(size);
-        if port.active & port.active.wrapping_sub(1) != 0 {
-            let deficit = &mut port.class_deficit[turn.priority];
-            *deficit = deficit.saturating_sub(charge);
-        }
+        port.charge_class(turn.priority, size);
         let lane = &mut self.lanes[turn.lane as usize];
         lane.shaper.charge(now, size);
         if let LaneKind::Tunnel(tunnel) = lane.kind {
@@ -257,8 +407,8 @@ impl<B: Buf> Switch<B> {
         self.queues.get_mut(turn.node).deficit -= charge;
         let slot = self.dequeue(turn);
         let s = self.slots.get(slot);
-        let (input, bytes) = (usize::from(s.input), s.bytes);
-        self.inputs[input].counters[turn.priority].delivered.add(bytes);
+        let (input, bytes, priority) = (s.input, s.bytes, s.priority);
+        self.rows[row(input, priority)].delivered.add(bytes);
         self.end(slot);
     }
 
@@ -286,7 +436,7 @@ impl<B: Buf> Switch<B> {
             }
             self.queues.unbind(turn.leaf);
             if *ring == NIL {
-                port.active &= !(1 << turn.priority);
+                self.mark_idle(turn.port, turn.priority);
                 return slot;
             }
         } else if turn.node != turn.leaf {
@@ -322,10 +472,11 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn park(&mut self, leaf: u32) {
         let node = self.queues.get(leaf);
         let (lane, priority) = (node.lane, usize::from(node.priority));
-        let port = &mut self.ports[usize::from(self.lanes[lane as usize].port)];
-        self.queues.leaf_out(&mut port.rings[priority], leaf);
-        if port.rings[priority] == NIL {
-            port.active &= !(1 << priority);
+        let at = usize::from(self.lanes[lane as usize].port);
+        let ring = &mut self.ports[at].rings[priority];
+        self.queues.leaf_out(ring, leaf);
+        if *ring == NIL {
+            self.mark_idle(at, priority);
         }
         self.queues.ring_push(&mut self.lanes[lane as usize].parked, leaf);
     }
@@ -355,6 +506,23 @@ impl<B: Buf> Switch<B> {
         while parked != NIL {
             let leaf = self.queues.ring_pop(&mut parked);
             self.place_leaf(leaf);
+        }
+    }
+}
+
+impl Port {
+    /// Whether more than one priority waits.
+    #[inline]
+    fn has_rivals(&self) -> bool {
+        self.active & self.active.wrapping_sub(1) != 0
+    }
+
+    /// Charges a frame to its priority's share. Without rivals nobody is kept waiting by it.
+    #[inline]
+    fn charge_class(&mut self, priority: usize, size: u32) {
+        if self.has_rivals() {
+            let deficit = &mut self.class_deficit[priority];
+            *deficit = deficit.saturating_sub(i32::try_from(size).unwrap_or(i32::MAX));
         }
     }
 }

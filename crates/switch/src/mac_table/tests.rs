@@ -24,7 +24,7 @@ fn a_full_table_evicts_what_was_not_used() {
     }
     // The hand clears every mark once; then only 2 is looked up.
     let first = table.insert(mac(4), 0).expect("full");
-    let rest: alloc::vec::Vec<u64> = (1..=4).map(mac).filter(|k| *k != first).collect();
+    let rest: Vec<u64> = (1..=4).map(mac).filter(|k| *k != first).collect();
     table.lookup(rest[0]);
     let second = table.insert(mac(5), 0).expect("full");
     assert_ne!(second, rest[0]);

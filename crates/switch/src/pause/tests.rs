@@ -1,5 +1,6 @@
 use super::*;
 use sluice_base::ByteCount;
+use sluice_base::Mac;
 
 fn sender() -> PauseSender {
     PauseSender::new(PauseConfig {

@@ -1,0 +1,54 @@
+//! Printing and keeping results.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use comfy_table::Table;
+use sluice_api::results::{Results, Row};
+
+/// Prints the rows and writes `target/bench/NAME.json`.
+pub(crate) fn finish(name: &str, rows: Vec<Row>) -> anyhow::Result<()> {
+    let mut table = Table::new();
+    table.set_header(["measure", "subject", "min", "median", "max", "unit", "setting"]);
+    for row in &rows {
+        let (min, max) = row
+            .values
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
+        let setting: Vec<String> =
+            row.context.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        table.add_row([
+            row.measure.clone(),
+            row.subject.clone(),
+            human(min),
+            human(row.median),
+            human(max),
+            row.unit.clone(),
+            setting.join(" "),
+        ]);
+    }
+    println!("{table}");
+    let results = Results {
+        name: name.to_owned(),
+        commit: crate::machine::commit(),
+        machine: crate::machine::describe(),
+        rows,
+    };
+    let path = Path::new("target/bench").join(format!("{name}.json"));
+    fs::create_dir_all("target/bench").context("cannot make target/bench")?;
+    fs::write(&path, serde_json::to_string_pretty(&results)? + "\n")
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{} rows in {}", results.rows.len(), path.display());
+    Ok(())
+}
+
+fn human(value: f64) -> String {
+    if value >= 1e6 {
+        format!("{:.2} M", value / 1e6)
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.4}")
+    }
+}

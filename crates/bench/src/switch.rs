@@ -1,0 +1,116 @@
+//! `make bench PART=switch`: the core alone.
+
+use std::time::Instant;
+
+use sluice_api::results::Row;
+
+use crate::forward::{self, FRAME_BYTES, Forward, Setup};
+use crate::{instructions, report};
+
+/// Frames of one round: half a second or more.
+const ROUND_FRAMES: u64 = 10_000_000;
+
+/// Runs the part.
+pub(crate) fn run(rounds: usize, pairs: usize) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    let sizes = [(2, 2), (2, 4096), (16, 4096), (64, 4096), (254, 4096)];
+    for (ports, macs) in sizes {
+        rows.extend(throughput(ports, macs, rounds)?);
+    }
+    rows.push(ratio_of_pairs(pairs)?);
+    if instructions::available() {
+        for (ports, macs) in [(2, 2), (254, 4096)] {
+            for lossy in [true, false] {
+                let setup = Setup { ports, macs, lossy };
+                let value = instructions::per_frame(&setup)?;
+                rows.push(context(
+                    Row::new("switch.instructions", "sluice", "instructions/frame", vec![value]),
+                    &setup,
+                ));
+            }
+        }
+    } else {
+        println!("SKIPPED switch.instructions: valgrind is not installed (`make setup`)");
+    }
+    report::finish("switch", rows)
+}
+
+fn context(row: Row, setup: &Setup) -> Row {
+    row.with("ports", setup.ports)
+        .with("macs", setup.macs)
+        .with("frame_bytes", FRAME_BYTES + 4)
+        .with("policy", if setup.lossy { "LL" } else { "ZZ" })
+}
+
+/// Frames per second, lossy and lossless interleaved.
+fn throughput(ports: usize, macs: usize, rounds: usize) -> anyhow::Result<Vec<Row>> {
+    let setups = [true, false].map(|lossy| Setup { ports, macs, lossy });
+    let mut benches = setups.map(|setup| Forward::new(&setup));
+    let mut values = [Vec::new(), Vec::new()];
+    for bench in &mut benches {
+        bench.forward(ROUND_FRAMES / 10);
+    }
+    for _ in 0..rounds {
+        for (bench, values) in benches.iter_mut().zip(&mut values) {
+            values.push(rate(bench, ROUND_FRAMES));
+        }
+    }
+    for bench in &benches {
+        anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");
+    }
+    let rows = setups.iter().zip(values).map(|(setup, values)| {
+        let row = Row::new("switch.forward", "sluice", "frames/s", values);
+        println!("{ports} ports, {macs} MACs: {}", forward::line_rate(row.median));
+        context(row, setup)
+    });
+    Ok(rows.collect())
+}
+
+fn rate(bench: &mut Forward, frames: u64) -> f64 {
+    let start = Instant::now();
+    let done = bench.forward(frames);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let rate = done as f64 / start.elapsed().as_secs_f64();
+    rate
+}
+
+/// Time of lossless over time of lossy, in interleaved pairs of short runs without congestion.
+fn ratio_of_pairs(pairs: usize) -> anyhow::Result<Row> {
+    let setups = [true, false].map(|lossy| Setup { ports: 16, macs: 4096, lossy });
+    let mut benches = setups.map(|setup| Forward::new(&setup));
+    let mut values = Vec::new();
+    for pair in 0..pairs {
+        // Who goes first alternates, so that a drift of the machine's speed favours nobody.
+        let mut rates = [0.0; 2];
+        for step in 0..2 {
+            let which = (pair + step) % 2;
+            rates[which] = rate(&mut benches[which], ROUND_FRAMES / 4);
+        }
+        values.push(rates[0] / rates[1]);
+    }
+    let (low, high) = interval_of_median(&values);
+    println!(
+        "time of ZZ over time of LL, {pairs} pairs: 95 % interval of the median {low:.4} to {high:.4}"
+    );
+    for bench in &benches {
+        anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");
+    }
+    let row = Row::new("switch.lossless_cost", "sluice", "ratio", values);
+    Ok(context(row, &setups[1]).with("ci95_low", low).with("ci95_high", high))
+}
+
+/// The distribution-free interval of a median from order statistics, at 95 %.
+fn interval_of_median(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    if n < 6 {
+        return (sorted[0], sorted[n - 1]);
+    }
+    // Ranks n/2 -+ 0.98 sqrt(n), from the normal approximation of the binomial distribution.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let half = 0.98 * (n as f64).sqrt();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below n")]
+    let half = half.ceil() as usize;
+    (sorted[(n / 2).saturating_sub(half)], sorted[(n / 2 + half).min(n - 1)])
+}
