@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -87,6 +88,8 @@ pub(crate) fn ip(lines: &[String]) -> anyhow::Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // Ctrl-C is for us: a clean-up that is under way must not lose its tools.
+        .process_group(0)
         .spawn()
         .context("starting ip")?;
     if let Some(mut input) = child.stdin.take() {
@@ -103,6 +106,8 @@ pub(crate) fn tool(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // Ctrl-C is for us: a clean-up that is under way must not lose its tools.
+        .process_group(0)
         .spawn()
         .with_context(|| format!("starting {name}"))?;
     finish(name, child)

@@ -266,4 +266,4 @@ pub(crate) fn broken_promises(findings: &Findings) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

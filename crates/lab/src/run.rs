@@ -64,9 +64,9 @@ pub struct Outcome {
 
 /// One start of the daemons.
 #[derive(Clone, Debug)]
-struct Group {
-    policy: Policy,
-    settings: Settings,
+pub(crate) struct Group {
+    pub(crate) policy: Policy,
+    pub(crate) settings: Settings,
 }
 
 /// Runs a scenario, given by its name or its file.
@@ -152,7 +152,7 @@ fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn groups(scenario: &Scenario) -> Vec<Group> {
+pub(crate) fn groups(scenario: &Scenario) -> Vec<Group> {
     let Some(pa) = &scenario.pa else { return Vec::new() };
     let mut groups = Vec::new();
     let own = [scenario.lab.variant];

@@ -139,3 +139,14 @@ pub(crate) fn drops_text(drops: &BTreeMap<String, u64>) -> String {
         drops.iter().map(|(place, frames)| format!("{place} {frames}")).collect();
     if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
 }
+
+/// Frames that the kernel's own counters miss in the cell.
+pub(crate) fn kernel_lost(results: &Results, cell: &Fct) -> u64 {
+    let own = rows(results, "lab.kernel").filter(|row| is_of(row, cell));
+    own.filter_map(|row| format!("{:.0}", row.median).parse::<u64>().ok()).sum()
+}
+
+/// Whether a row is about a cell.
+pub(crate) fn is_of(row: &Row, cell: &Fct) -> bool {
+    Series::of(row) == cell.series && whole(row, "size_packets") == cell.size
+}

@@ -1,1 +1,85 @@
+use sluice_api::show::{Audit, DropRow, PauseRow};
+
 use super::*;
+use crate::settings::{Override, Variant};
+
+fn node(name: &str, frames: u64) -> Snapshot {
+    let port = |port: &str, kind: &str, vnet: &str| PortRow {
+        port: port.to_owned(),
+        kind: kind.to_owned(),
+        vnet: vnet.to_owned(),
+        kernel: [("packet.tp_drops".to_owned(), frames), ("qdisc.dropped".to_owned(), 5)].into(),
+        ..PortRow::default()
+    };
+    let drop = |port: &str, reason: &str, class: &str| DropRow {
+        port: port.to_owned(),
+        priority: 0,
+        reason: reason.to_owned(),
+        class: class.to_owned(),
+        frames,
+        bytes: 0,
+    };
+    Snapshot {
+        node: name.to_owned(),
+        ports: vec![port("up0", "l2", "underlay"), port("h0c1", "tap", "lab")],
+        drops: vec![
+            drop("up0", "output_full", "congestion"),
+            drop("up0", "input_full", "congestion"),
+            drop("h0c1", "no_receiver", "policy"),
+        ],
+        audit: Audit { closed: true, rows: Vec::new() },
+        pauses: vec![PauseRow {
+            port: "up0".to_owned(),
+            priority: 0,
+            xoff_sent: frames,
+            xon_sent: 0,
+            received: 0,
+            paused_ns: frames * 10,
+            paused: false,
+            pausing: false,
+        }],
+    }
+}
+
+#[test]
+fn what_was_there_before_is_not_counted() {
+    let (before, after) = ([node("h0", 3)], [node("h0", 10)]);
+    let losses = between(&before, &after);
+    let expected = [
+        ("nic h0 input_full".to_owned(), 7),
+        ("vswitch h0 no_receiver".to_owned(), 7),
+        ("vswitch h0 output_full".to_owned(), 7),
+    ];
+    assert_eq!(losses.drops, expected.into());
+    assert_eq!(losses.congestion, 14, "a drop by policy is none for congestion");
+    assert_eq!(losses.kernel.len(), 2, "the counter that did not move is not shown");
+    assert_eq!(losses.kernel["h0/up0 packet.tp_drops"], 7);
+    assert_eq!(losses.pauses["h0/up0"], Paused { xoff_sent: 7, paused_ns: 70 });
+    assert_eq!(losses.audit_closed, Some(true));
+    assert_eq!(between(&after, &after).drops, BTreeMap::new());
+}
+
+#[test]
+fn a_physical_switch_is_a_place_of_its_own() {
+    let losses = between(&[node("s0", 0)], &[node("s0", 1)]);
+    assert!(losses.drops.keys().all(|place| place.starts_with("tor s0 ")));
+}
+
+#[test]
+fn one_open_audit_is_enough() {
+    let mut open = node("h1", 0);
+    open.audit.closed = false;
+    let before = [node("h0", 0), node("h1", 0)];
+    assert_eq!(between(&before, &[node("h0", 0), open]).audit_closed, Some(false));
+}
+
+#[test]
+fn the_fullest_port_of_a_kind_is_the_mark() {
+    let settings = Settings::new(Variant::VmBound, &Override::default(), None);
+    let (mut low, mut high) = (node("h0", 0), node("h1", 0));
+    (low.ports[1].queued_frames_max, low.ports[1].queued_bytes_max) = (40, 60_000);
+    (high.ports[1].queued_frames_max, high.ports[1].queued_bytes_max) = (64, 96_000);
+    let marks = high_water(&[low, high], &settings);
+    let mark = marks.iter().find(|mark| mark.place == "container output").unwrap();
+    assert_eq!((mark.frames, mark.limit_frames, mark.port.as_str()), (64, 64, "h1/h0c1"));
+}

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -42,7 +42,7 @@ impl Role {
                 .with_context(|| format!("starting {name}"))
         })?;
         let output = child.stdout.take().context("a pipe")?;
-        let (sender, lines) = channel();
+        let (sender, lines) = sync_channel(64);
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
