@@ -1,6 +1,6 @@
 //! Every measure that a result file may hold: its unit and the settings without which its values
-//! mean nothing. It is the design's table of results, in the same order; what a program adds so that
-//! its report can be drawn from the file alone comes after it.
+//! mean nothing. It is the design's table of results, in the same order; what a program adds so
+//! that its report can be drawn from the file alone comes after it.
 
 /// One line of the table.
 pub(super) struct Measure {
