@@ -189,8 +189,9 @@ pub trait Port: Sink<PoolBuf> + Send {
     /// The largest layer-3 packet it carries.
     fn mtu(&self) -> u16;
 
-    /// Undoes what opening did to the device, and closes every descriptor: afterwards nothing is
-    /// read or taken. Dropping a port does the same.
+    /// Closes every descriptor, gives up what is staged and undoes what opening did: afterwards
+    /// nothing is read or taken, a device that the port made is gone, and one that was there
+    /// before has its offloads back. Dropping a port does the same.
     ///
     /// # Errors
     /// What the kernel said. The port is closed all the same.

@@ -184,6 +184,13 @@ impl L2Port {
         self.open.as_ref().map_or("off", |open| open.quiet.method())
     }
 
+    /// How often the kernel threw a frame away and said so: the frame was kept and sent again. Each
+    /// time also shows in `qdisc.dropped` or `device.tx_dropped`, where it is no loss.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.own.refused
+    }
+
     /// Hands staged frames over until none is left or the kernel takes no more.
     fn send_staged(&mut self) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };

@@ -29,9 +29,9 @@ fn only_usable_states_give_a_mac() {
         (S::Other(0x300), false),
     ];
     for (state, usable) in states {
-        let with = neighbour(1, state.clone(), Some(&MAC));
+        let with = neighbour(1, state, Some(&MAC));
         assert_eq!(mac_of(&with), usable.then_some(Mac(MAC)), "{state:?}");
-        assert_eq!(mac_of(&neighbour(1, state.clone(), None)), None, "{state:?}");
+        assert_eq!(mac_of(&neighbour(1, state, None)), None, "{state:?}");
         assert_eq!(mac_of(&neighbour(1, state, Some(&MAC[..5]))), None);
     }
 }

@@ -191,7 +191,7 @@ fn write_outer(config: &UdpConfig, arrival: &Arrival, to: &mut [u8]) {
 
 /// Where a frame goes, by its outer headers; how many bytes of them the kernel writes itself; and
 /// the source port they have. `None`: they are not Ethernet, IPv4 and UDP.
-fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
+pub(super) fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
     let tagged = header.get(12..14)? == [0x81, 0x00];
     let at = ethernet::HEADER_SIZE + if tagged { TAG_SIZE } else { 0 };
     let packet = ipv4::Packet::new_checked(header.get(at..)?).ok()?;

@@ -1,1 +1,53 @@
+use std::net::Ipv4Addr;
 
+use super::driver::{snmp_counter, target};
+use super::rings::{control_of_tos, tos_of};
+
+/// Outer headers with TOS 0xba, to 10.0.0.2, from port 0xc001; `tag` goes before the EtherType.
+fn outer(tag: &[u8], ethertype: u16, first: u8, protocol: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 12];
+    bytes.extend(tag);
+    bytes.extend(ethertype.to_be_bytes());
+    bytes.extend([first, 0xba, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend([0xc0, 0x01, 0x12, 0xb5, 0, 0, 0, 0]);
+    bytes
+}
+
+#[test]
+fn the_target_is_in_the_outer_headers() {
+    for (tag, skip) in [(&[][..], 42), (&[0x81, 0x00, 0xa0, 0x00][..], 46)] {
+        let (target, skipped, port) = target(&outer(tag, 0x0800, 0x45, 17), 4789).unwrap();
+        assert_eq!(*target.to.ip(), Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!((target.to.port(), target.tos, skipped, port), (4789, 0xba, skip, 0xc001));
+    }
+}
+
+#[test]
+fn what_is_not_udp_in_ipv4_has_no_target() {
+    let whole = outer(&[], 0x0800, 0x45, 17);
+    for cut in 0..whole.len() {
+        assert!(target(&whole[..cut], 4789).is_none(), "{cut} bytes");
+    }
+    assert!(target(&outer(&[], 0x86dd, 0x45, 17), 4789).is_none());
+    assert!(target(&outer(&[], 0x8808, 0x45, 17), 4789).is_none());
+    assert!(target(&outer(&[], 0x0800, 0x46, 17), 4789).is_none());
+    assert!(target(&outer(&[], 0x0800, 0x45, 6), 4789).is_none());
+}
+
+#[test]
+fn a_tos_stands_behind_the_header_of_its_message() {
+    for tos in [0, 1, 0xb8, 0xff] {
+        assert_eq!(tos_of(&control_of_tos(tos), 24), tos);
+    }
+    assert_eq!(tos_of(&control_of_tos(0xff), 0), 0, "no message");
+}
+
+#[test]
+fn counters_are_found_by_name() {
+    let text = "Ip: A B\nIp: 1 2\nUdp: InDatagrams RcvbufErrors\nUdp: 7 9\nUdpLite: RcvbufErrors\n\
+                UdpLite: 5\n";
+    assert_eq!(snmp_counter(text, "Udp:", "RcvbufErrors"), Some(9));
+    assert_eq!(snmp_counter(text, "Udp:", "NoSuch"), None);
+    assert_eq!(snmp_counter(text, "Tcp:", "A"), None);
+    assert_eq!(snmp_counter("", "Udp:", "A"), None);
+}

@@ -212,23 +212,38 @@ pub(crate) fn frame(pool: &mut Pool, bytes: &[u8]) -> PoolBuf {
 /// which frame and which byte they are.
 pub(crate) fn test_frame(nth: usize, size_max: usize) -> Vec<u8> {
     let size = 60 + nth * 131 % (size_max - 59);
-    let mut frame: Vec<u8> = (0..size).map(|at| (at * 7 + nth) as u8).collect();
+    let mut frame: Vec<u8> =
+        (0..size).map(|at| u8::try_from((at * 7 + nth) % 256).unwrap()).collect();
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
     frame[14..18].copy_from_slice(&u32::try_from(nth).unwrap().to_be_bytes());
     frame
 }
 
-/// Waits until a port says that it is readable or writable, or a short time is over.
-pub(crate) fn wait(port: &dyn Port) {
-    let fds = port.poll_fds();
-    let mut polled: Vec<_> = fds
-        .iter()
-        .filter(|fd| fd.read)
-        .map(|fd| rustix::event::PollFd::from_borrowed_fd(fd.fd, rustix::event::PollFlags::IN))
-        .collect();
-    let span = rustix::event::Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-    let _timed_out = rustix::event::poll(&mut polled, Some(&span));
+/// Waits for a port's descriptors, edge-triggered, as a worker's loop does.
+pub(crate) struct Waiter(OwnedFd);
+
+impl Waiter {
+    pub(crate) fn new(port: &dyn Port) -> Self {
+        use rustix::event::epoll;
+        let waiter = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        for fd in port.poll_fds() {
+            let mut flags = epoll::EventFlags::ET;
+            flags.set(epoll::EventFlags::IN, fd.read);
+            flags.set(epoll::EventFlags::OUT, fd.write);
+            epoll::add(&waiter, fd.fd, epoll::EventData::new_u64(0), flags).unwrap();
+        }
+        Self(waiter)
+    }
+
+    /// Whether something happened within so many milliseconds.
+    pub(crate) fn wait(&self, milliseconds: i64) -> bool {
+        let mut events = Vec::with_capacity(32);
+        let nanos = milliseconds % 1000 * 1_000_000;
+        let span = rustix::event::Timespec { tv_sec: milliseconds / 1000, tv_nsec: nanos };
+        let room = rustix::buffer::spare_capacity(&mut events);
+        rustix::event::epoll::wait(&self.0, room, Some(&span)).unwrap() > 0
+    }
 }
 
 /// Reads frames until `count` came, each without its first `strip` bytes; at most 2 s.
@@ -240,6 +255,7 @@ pub(crate) fn read_all(
 ) -> Vec<Vec<u8>> {
     let mut batch = Batch::with_limit(64);
     let mut frames = Vec::new();
+    let waiter = Waiter::new(port);
     let end = Instant::now() + Duration::from_secs(2);
     while frames.len() < count && Instant::now() < end {
         let read = port.read(OPEN, 64, pool, &mut batch).unwrap();
@@ -249,7 +265,7 @@ pub(crate) fn read_all(
             pool.give_back(buf);
         }
         if !read.more {
-            wait(port);
+            waiter.wait(2);
         }
     }
     frames
@@ -271,4 +287,17 @@ pub(crate) fn receive_all(peer: &mut dyn Peer, count: usize) -> Vec<Vec<u8>> {
 /// Whether `error` says that something is gone.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV | libc::EBADFD))
+}
+
+/// Whether `what` becomes true within 2 s. A closed descriptor lives on for a moment in a child
+/// that another test is just starting.
+pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        if what() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
 }

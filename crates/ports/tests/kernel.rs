@@ -1,0 +1,572 @@
+//! What each kind owes to its own mechanism: PFC frames, tags and checksums on `l2`, silence of
+//! the kernel beside it, losses that show in a counter, backpressure, and next hops.
+
+mod support;
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sluice_base::{Batch, Mac, Nanos};
+use sluice_ports::l2::{KernelShare, L2Config, L2Port};
+use sluice_ports::neigh::{Neighbours, NextHop};
+use sluice_ports::tap::{TapConfig, TapPort};
+use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::{Lossless, OpenError, Port};
+use sluice_switch::{Sink as _, Taken};
+use support::{
+    Cable, LEFT, OPEN, Peer as _, RIGHT, RawPeer, VXLAN, VtepPeer, Waiter, can_have_namespaces,
+    egress, frame, inside, path, pool, read_all, receive_all, run, test_frame,
+};
+
+fn l2(device: &str, kernel: KernelShare) -> L2Port {
+    L2Port::open(&L2Config { kernel, ring_bytes: 100_000, ..L2Config::new(device) }).unwrap()
+}
+
+fn mac_of(namespace: &str, device: &str) -> Mac {
+    inside(namespace, || sluice_ports::device::device(device).unwrap().mac)
+}
+
+/// A PFC frame (802.1Qbb): priority 3 stops for 0xffff quanta.
+fn pfc() -> Vec<u8> {
+    let mut frame = Mac::PAUSE.0.to_vec();
+    frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0x08, 0x01, 0x01, 0x00, 0x08]);
+    frame.extend([0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+    frame.resize(60, 0);
+    frame
+}
+
+#[test]
+fn pfc_frames_and_tags_pass_l2_both_ways() {
+    if !can_have_namespaces("pfc_frames_and_tags_pass_l2_both_ways") {
+        return;
+    }
+    let cable = Cable::new();
+    let mut peer = inside(&cable.right, || RawPeer::new("r0"));
+    let mut far = inside(&cable.right, || l2("r0", KernelShare::Nothing));
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::NoVxlan(LEFT)));
+    assert_ne!((port.quiet_method(), far.quiet_method()), ("tcx", "off"));
+    let mut tagged = test_frame(3, 1514);
+    tagged.splice(12..12, [0x81, 0x00, 0x60, 0x2a]);
+    let mut service_tagged = test_frame(4, 1514);
+    service_tagged.splice(12..12, [0x88, 0xa8, 0xe0, 0x07, 0x81, 0x00, 0x20, 0x01]);
+    let mut priority_tagged = pfc();
+    priority_tagged.splice(12..12, [0x81, 0x00, 0xa0, 0x00]);
+    let mut largest = test_frame(0, 1514);
+    largest.resize(1514, 7);
+    largest.splice(12..12, [0x81, 0x00, 0x00, 0x01]);
+    let frames = [pfc(), tagged, service_tagged, priority_tagged, largest];
+    let mut pool = pool(32);
+    (0..5).for_each(|_| peer.send(&pfc()));
+    assert_eq!(read_all(&mut port, &mut pool, 5, 0), vec![pfc(); 5]);
+    let rx_dropped = port.kernel_counters().unwrap()["device.rx_dropped"];
+    assert_eq!(rx_dropped, 0, "PFC frames must not look like losses");
+    frames.iter().for_each(|frame| peer.send(frame));
+    assert_eq!(read_all(&mut port, &mut pool, frames.len(), 0), frames);
+    for bytes in &frames {
+        let buf = frame(&mut pool, bytes);
+        assert_eq!(port.offer(&egress(&[], Some(&buf))), Taken::All);
+        pool.give_back(buf);
+    }
+    // A frame that the switch made itself is all header.
+    assert_eq!(port.offer(&egress(&pfc(), None)), Taken::All);
+    assert_eq!(port.pending().frames, 6);
+    port.flush().unwrap();
+    assert_eq!(port.pending().frames, 0);
+    let sent = [&frames[..], &[pfc()]].concat();
+    assert_eq!(read_all(&mut far, &mut pool, sent.len(), 0), sent);
+    for port in [&port, &far] {
+        let rows = port.kernel_counters().unwrap();
+        assert_eq!(rows["ring.drops"] + rows["ring.truncated"], 0);
+    }
+    assert_eq!(far.kernel_counters().unwrap()["device.rx_dropped"], 0);
+}
+
+#[test]
+fn a_full_ring_is_seen_and_its_drops_are_counted() {
+    if !can_have_namespaces("a_full_ring_is_seen_and_its_drops_are_counted") {
+        return;
+    }
+    let cable = Cable::new();
+    let mut peer = inside(&cable.right, || RawPeer::new("r0"));
+    let config = L2Config { ring_bytes: 1, ..L2Config::new("l0") };
+    let mut port = inside(&cable.left, || L2Port::open(&config).unwrap());
+    let room = port.ring().capacity_frames;
+    assert_eq!(room, u64::from(port.ring_plan().frames));
+    assert_eq!(port.lossless(), Lossless::Yes);
+    let frames = 3 * room;
+    for nth in 0..frames {
+        peer.send(&test_frame(usize::try_from(nth).unwrap(), 1514));
+    }
+    let mut pool = pool(256);
+    let read = read_all(&mut port, &mut pool, usize::try_from(room).unwrap() + 1, 0);
+    assert_eq!(read.len() as u64, room);
+    assert_eq!(port.ring().waiting_frames_max, Some(room));
+    for _ in 0..2 {
+        assert_eq!(port.kernel_counters().unwrap()["ring.drops"], frames - room, "kept");
+    }
+    peer.send(&test_frame(1, 1514));
+    assert_eq!(read_all(&mut port, &mut pool, 1, 0), [test_frame(1, 1514)], "it goes on");
+}
+
+/// The kernel's own sender leaves checksums to the card; what is read is finished.
+#[test]
+fn open_checksums_are_finished() {
+    if !can_have_namespaces("open_checksums_are_finished") {
+        return;
+    }
+    let cable = Cable::new();
+    run(&format!("ip netns exec {} ethtool -K r0 tx on", cable.right));
+    run(&format!("ip -n {} neigh add {LEFT} lladdr 02:00:00:00:00:01 dev r0", cable.right));
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::Nothing));
+    inside(&cable.right, || {
+        let socket = UdpSocket::bind((RIGHT, 7)).unwrap();
+        for size in [0, 1, 700, 701] {
+            socket.send_to(&vec![0xa5; size], (LEFT, 9)).unwrap();
+        }
+    });
+    for frame in read_all(&mut port, &mut pool(8), 4, 0) {
+        let size = frame.len() - 34;
+        let mut sum: u32 = 17 + u32::try_from(size).unwrap();
+        for pair in frame[26..].chunks(2) {
+            sum += u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low));
+        }
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        assert_eq!(sum, 0xffff, "UDP checksum of {size} bytes");
+    }
+    assert_eq!(port.kernel_counters().unwrap()["ring.checksum_open"], 0);
+}
+
+/// Counts packets that a device of a namespace received, by a look at its ICMP counter.
+fn icmp_unreachables(namespace: &str) -> u64 {
+    let text = inside(namespace, || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    let mut lines = text.lines().filter(|line| line.starts_with("Icmp:"));
+    let names = lines.next().unwrap().split_whitespace();
+    let column = names.into_iter().position(|name| name == "OutDestUnreachs").unwrap();
+    lines.next().unwrap().split_whitespace().nth(column).unwrap().parse().unwrap()
+}
+
+/// Whether the kernels of two namespaces talk TCP (and so ARP).
+fn talks(from: &str, to: &str, address: Ipv4Addr) -> bool {
+    let listener = inside(to, || TcpListener::bind((address, 7777)).unwrap());
+    let at = listener.local_addr().unwrap();
+    inside(from, || TcpStream::connect_timeout(&at, Duration::from_secs(2)).is_ok())
+}
+
+#[test]
+fn the_kernel_does_not_answer_vxlan() {
+    if !can_have_namespaces("the_kernel_does_not_answer_vxlan") {
+        return;
+    }
+    let cable = Cable::new();
+    run(&format!("ip netns exec {} sysctl -qw net.ipv4.icmp_ratelimit=0", cable.left));
+    let peer = inside(&cable.right, || VtepPeer::new(RIGHT, LEFT));
+    let send = || {
+        for nth in 0..20 {
+            peer.socket.send_to(&[&VXLAN[..], &test_frame(nth, 1400)].concat(), peer.to).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // Without it: ICMP (rate limited, but some).
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::All));
+    assert_eq!(port.quiet_method(), "off");
+    send();
+    assert!(icmp_unreachables(&cable.left) > 0, "the kernel answers if it may");
+    port.close().unwrap();
+
+    let before = icmp_unreachables(&cable.left);
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::NoVxlan(LEFT)));
+    eprintln!("kept quiet by {}", port.quiet_method());
+    send();
+    let vxlan = |frames: Vec<Vec<u8>>| {
+        let is = |frame: &&Vec<u8>| frame.len() > 50 && frame[36..38] == 4789u16.to_be_bytes();
+        frames.iter().filter(is).count()
+    };
+    // ARP and the like may be among them.
+    let read = read_all(&mut port, &mut pool(64), 20, 0);
+    assert!(vxlan(read) >= 18);
+    assert_eq!(icmp_unreachables(&cable.left), before, "not one answer");
+    // Everything else goes on.
+    assert!(talks(&cable.right, &cable.left, LEFT));
+    assert!(talks(&cable.left, &cable.right, RIGHT));
+    inside(&cable.right, || {
+        let socket = UdpSocket::bind((RIGHT, 0)).unwrap();
+        socket.send_to(b"no vxlan", (LEFT, 4790)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    });
+    assert_eq!(icmp_unreachables(&cable.left), before + 1, "other ports are answered");
+    // Nothing stays behind.
+    port.close().unwrap();
+    // A child that is just being started may hold the descriptor for a moment longer.
+    let end = Instant::now() + Duration::from_secs(5);
+    while icmp_unreachables(&cable.left) == before + 1 {
+        assert!(Instant::now() < end, "the kernel answers again");
+        send();
+    }
+}
+
+/// A device that sends slowly: what the kernel does not take stays, and everything arrives.
+fn all_arrives_over_a_slow_device(
+    port: &mut dyn Port,
+    header: &[u8],
+    mut received: impl FnMut() -> Vec<Vec<u8>>,
+) {
+    let mut pool = pool(4);
+    let mut frames = Vec::new();
+    let mut arrived = Vec::new();
+    let (mut refused, mut writable, mut pending_most) = (0, 0, 0);
+    let end = Instant::now() + Duration::from_secs(20);
+    let waiter = Waiter::new(port);
+    for nth in 0..600 {
+        frames.push(test_frame(nth, 1464));
+        let buf = frame(&mut pool, &frames[nth]);
+        while port.offer(&egress(header, Some(&buf))) == Taken::No {
+            refused += 1;
+            pending_most = pending_most.max(port.pending().frames);
+            port.flush().unwrap();
+            if port.wants_write() {
+                writable += 1;
+                assert!(waiter.wait(5000), "no edge when there was room again");
+            } else if let Some(span) = port.retry_after() {
+                std::thread::sleep(Duration::from_nanos(span.0));
+            }
+            port.flush().unwrap();
+            arrived.extend(received());
+            assert!(Instant::now() < end, "it never took frame {nth}");
+        }
+        pool.give_back(buf);
+    }
+    while port.pending().frames > 0 && Instant::now() < end {
+        waiter.wait(20);
+        port.flush().unwrap();
+    }
+    while arrived.len() < frames.len() && Instant::now() < end {
+        arrived.extend(received());
+    }
+    assert!(refused > 0 && writable > 0, "refused {refused}, writable {writable}");
+    assert!((1..=32).contains(&pending_most), "{pending_most}");
+    assert_eq!(arrived.len(), frames.len());
+    assert!(arrived == frames, "in order and unchanged");
+    assert_eq!(port.lost().total().frames, 0);
+    assert_eq!(port.kernel_counters().unwrap().get("qdisc.dropped").copied().unwrap_or(0), 0);
+}
+
+fn slow(namespace: &str, device: &str) {
+    run(&format!(
+        "tc -n {namespace} qdisc add dev {device} root tbf rate 40mbit burst 4000 limit 50000000"
+    ));
+}
+
+#[test]
+fn l2_holds_frames_that_a_slow_device_does_not_take() {
+    if !can_have_namespaces("l2_holds_frames_that_a_slow_device_does_not_take") {
+        return;
+    }
+    let cable = Cable::new();
+    slow(&cable.left, "l0");
+    let mut peer = inside(&cable.right, || RawPeer::new("r0"));
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::Nothing));
+    all_arrives_over_a_slow_device(&mut port, &[], || {
+        std::iter::from_fn(|| peer.receive()).collect()
+    });
+}
+
+/// Ethernet, IPv4 (DSCP 46, ECN 2), UDP with a source port, VXLAN.
+fn outer(source_port: u16) -> Vec<u8> {
+    let mut header = vec![0; 14];
+    header[12] = 8;
+    header.extend([0x45, 0xb8 | 2, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    header.extend(LEFT.octets());
+    header.extend(RIGHT.octets());
+    header.extend(source_port.to_be_bytes());
+    header.extend([0x12, 0xb5, 0, 0, 0, 0]);
+    header.extend(VXLAN);
+    header
+}
+
+#[test]
+fn udp_holds_datagrams_that_a_slow_device_does_not_take() {
+    if !can_have_namespaces("udp_holds_datagrams_that_a_slow_device_does_not_take") {
+        return;
+    }
+    let cable = Cable::new();
+    slow(&cable.left, "l0");
+    let mut peer = inside(&cable.right, || VtepPeer::new(RIGHT, LEFT));
+    let config = UdpConfig::new(LEFT, Mac([2, 0, 0, 0, 0, 9]), 1514);
+    let mut port = inside(&cable.left, || UdpPort::open(&config).unwrap());
+    inside(&cable.left, || {
+        all_arrives_over_a_slow_device(&mut port, &outer(50_000), || {
+            std::iter::from_fn(|| peer.receive()).collect()
+        });
+    });
+}
+
+#[test]
+fn l2_holds_frames_while_its_device_is_down() {
+    if !can_have_namespaces("l2_holds_frames_while_its_device_is_down") {
+        return;
+    }
+    let cable = Cable::new();
+    let mut peer = inside(&cable.right, || RawPeer::new("r0"));
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::Nothing));
+    run(&format!("ip -n {} link set l0 down", cable.left));
+    let mut pool = pool(1);
+    let mut taken = 0;
+    for nth in 0..40 {
+        let buf = frame(&mut pool, &test_frame(nth, 1514));
+        taken += usize::from(port.offer(&egress(&[], Some(&buf))) == Taken::All);
+        pool.give_back(buf);
+    }
+    assert_eq!((taken, port.pending().frames), (32, 32));
+    port.flush().unwrap();
+    assert!(port.retry_after().is_some() && port.pending().frames == 32);
+    run(&format!("ip -n {} link set l0 up", cable.left));
+    let end = Instant::now() + Duration::from_secs(2);
+    while port.pending().frames > 0 && Instant::now() < end {
+        port.flush().unwrap();
+    }
+    let received = receive_all(&mut peer, 32);
+    assert!(received.iter().enumerate().all(|(nth, frame)| *frame == test_frame(nth, 1514)));
+    assert_eq!((received.len(), port.lost().total().frames), (32, 0));
+}
+
+#[test]
+fn udp_keeps_dscp_ecn_and_entropy() {
+    if !can_have_namespaces("udp_keeps_dscp_ecn_and_entropy") {
+        return;
+    }
+    let cable = Cable::new();
+    let config = |at| UdpConfig::new(at, Mac([2, 0, 0, 0, 0, 9]), 1500);
+    let mut left = inside(&cable.left, || UdpPort::open(&config(LEFT)).unwrap());
+    let mut right = inside(&cable.right, || UdpPort::open(&config(RIGHT)).unwrap());
+    let mut pool = pool(64);
+    let inner = test_frame(5, 1400);
+    for source_port in 50_000..50_016 {
+        let buf = frame(&mut pool, &inner);
+        assert_eq!(left.offer(&egress(&outer(source_port), Some(&buf))), Taken::All);
+        pool.give_back(buf);
+    }
+    assert_eq!(left.pending().frames, 16);
+    left.flush().unwrap();
+    let read = read_all(&mut right, &mut pool, 16, 0);
+    let mut ports: Vec<u16> =
+        read.iter().map(|frame| u16::from_be_bytes([frame[34], frame[35]])).collect();
+    for frame in &read {
+        assert_eq!(frame[..14], [2, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 8, 0]);
+        assert_eq!((frame[14], frame[15]), (0x45, 0xb8 | 2), "DSCP and ECN");
+        assert_eq!(usize::from(u16::from_be_bytes([frame[16], frame[17]])), frame.len() - 14);
+        assert_eq!(sluice_wire::checksum::internet(&frame[14..34]), 0);
+        assert_eq!((&frame[26..30], &frame[30..34]), (&LEFT.octets()[..], &RIGHT.octets()[..]));
+        assert_eq!(u16::from_be_bytes([frame[36], frame[37]]), 4789);
+        assert_eq!(usize::from(u16::from_be_bytes([frame[38], frame[39]])), frame.len() - 34);
+        assert_eq!((&frame[42..50], &frame[50..]), (&VXLAN[..], &inner[..]));
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 8, "as many as there are sockets");
+}
+
+#[test]
+fn udp_counts_what_its_full_buffer_drops() {
+    if !can_have_namespaces("udp_counts_what_its_full_buffer_drops") {
+        return;
+    }
+    let cable = Cable::new();
+    let peer = inside(&cable.right, || VtepPeer::new(RIGHT, LEFT));
+    let mac = Mac([2, 0, 0, 0, 0, 9]);
+    let config = UdpConfig { receive_buffer_bytes: 100_000, ..UdpConfig::new(LEFT, mac, 1500) };
+    inside(&cable.left, || {
+        let mut port = UdpPort::open(&config).unwrap();
+        let sent = 200;
+        for nth in 0..sent {
+            peer.socket.send_to(&[&VXLAN[..], &test_frame(nth, 1400)].concat(), peer.to).unwrap();
+        }
+        let mut pool = pool(256);
+        let read = read_all(&mut port, &mut pool, sent, 0).len();
+        let ring = port.ring();
+        eprintln!("read {read} of {sent}; {ring:?}");
+        let rows = port.kernel_counters().unwrap();
+        assert_eq!(rows["socket.drops"], (sent - read) as u64);
+        assert_eq!(rows["udp.rcvbuf_errors"], (sent - read) as u64);
+        assert!(ring.waiting_frames_max.unwrap() > 0);
+        peer.socket.send_to(&[1; 4], peer.to).unwrap();
+        assert_eq!(read_all(&mut port, &mut pool, 1, 0)[0].len(), 46, "it goes on");
+    });
+}
+
+#[test]
+fn a_full_tap_ring_is_counted() {
+    if !can_have_namespaces("a_full_tap_ring_is_counted") {
+        return;
+    }
+    let cable = Cable::new();
+    let mac = Mac([2, 0, 0, 0, 0, 5]);
+    let config = TapConfig {
+        netns: Some(path(&cable.left)),
+        ring_frames: 50,
+        mac: Some(mac),
+        ..TapConfig::new("t0", 1400)
+    };
+    let mut port = TapPort::open(&config).unwrap();
+    let found = inside(&cable.left, || sluice_ports::device::device("t0").unwrap());
+    assert_eq!((found.mac, found.mtu, found.up), (mac, 1400, true));
+    let mut peer = inside(&cable.left, || RawPeer::new("t0"));
+    for nth in 0..80 {
+        peer.send(&test_frame(nth, 1400));
+    }
+    let read = read_all(&mut port, &mut pool(64), 81, 0);
+    let rows = port.kernel_counters().unwrap();
+    assert_eq!(read.len() as u64 + rows["device.tx_dropped"], 80, "{rows:?}");
+    assert!(rows["device.tx_dropped"] > 0);
+    assert!(port.lossless().to_string().starts_with("no, needs"));
+}
+
+/// A persistent device stays, and the second to open it is told why it cannot.
+#[test]
+fn a_persistent_tap_stays() {
+    if !can_have_namespaces("a_persistent_tap_stays") {
+        return;
+    }
+    let cable = Cable::new();
+    run(&format!("ip -n {} tuntap add dev t0 mode tap", cable.left));
+    let config = TapConfig { netns: Some(path(&cable.left)), ..TapConfig::new("t0", 1500) };
+    let mut port = TapPort::open(&config).unwrap();
+    let error = TapPort::open(&config).unwrap_err().to_string();
+    assert!(error.contains("t0") && error.contains("another program"), "{error}");
+    port.close().unwrap();
+    drop(port);
+    run(&format!("ip -n {} link show t0", cable.left));
+    assert!(TapPort::open(&config).is_ok());
+}
+
+/// When the namespace goes, the port says so instead of being silent.
+#[test]
+fn a_tap_whose_namespace_went_is_an_error() {
+    if !can_have_namespaces("a_tap_whose_namespace_went_is_an_error") {
+        return;
+    }
+    let cable = Cable::new();
+    let config = TapConfig { netns: Some(path(&cable.left)), ..TapConfig::new("t0", 1500) };
+    let mut port = TapPort::open(&config).unwrap();
+    run(&format!("ip -n {} link del t0", cable.left));
+    let (mut pool, mut batch) = (pool(1), Batch::with_limit(1));
+    let error = port.read(OPEN, 1, &mut pool, &mut batch).unwrap_err();
+    assert!(support::is_gone(&error), "{error}");
+    assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let no_device = L2Port::open(&L2Config::new("no-such-dev")).unwrap_err();
+    assert!(
+        matches!(&no_device, OpenError::NoSuchDevice { device, .. } if device == "no-such-dev")
+    );
+    let netns = Some("/run/netns/no-such-namespace".into());
+    let no_netns = TapPort::open(&TapConfig { netns, ..TapConfig::new("t0", 1500) }).unwrap_err();
+    assert!(no_netns.to_string().contains("no-such-namespace"), "{no_netns}");
+    let bad = TapPort::open(&TapConfig::new("a/b", 1500)).unwrap_err();
+    assert!(matches!(bad, OpenError::BadName { .. }));
+    let elsewhere = UdpConfig::new(Ipv4Addr::new(192, 0, 2, 1), Mac::default(), 1500);
+    let no_address = UdpPort::open(&elsewhere).unwrap_err().to_string();
+    assert!(no_address.contains("192.0.2.1:4789") && no_address.contains("give the address"));
+}
+
+/// Offloads are off while the port is open, and as before afterwards.
+#[test]
+fn offloads_come_back() {
+    if !can_have_namespaces("offloads_come_back") {
+        return;
+    }
+    let cable = Cable::new();
+    run(&format!("ip netns exec {} ethtool -K l0 tx on tso on gso on gro on", cable.left));
+    let features = || {
+        let arguments = ["netns", "exec", &cable.left, "ethtool", "-k", "l0"];
+        let output = Command::new("ip").args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let before = features();
+    let port = inside(&cable.left, || l2("l0", KernelShare::Nothing));
+    let during = features();
+    for name in [
+        "tx-checksumming: off",
+        "tx-tcp-segmentation: off",
+        "tx-tcp6-segmentation: off",
+        "tx-udp-segmentation: off",
+        "generic-segmentation-offload: off",
+        "generic-receive-offload: off",
+    ] {
+        assert!(during.contains(name), "{name} in {during}");
+    }
+    drop(port);
+    assert_eq!(features(), before);
+}
+
+fn poll_until(
+    neighbours: &mut Neighbours,
+    now: &mut Nanos,
+    mut done: impl FnMut(&NextHop) -> bool,
+) -> Option<Duration> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(4) {
+        for hop in neighbours.poll(*now).unwrap() {
+            if done(&hop) {
+                return Some(start.elapsed());
+            }
+        }
+        let fd =
+            rustix::event::PollFd::from_borrowed_fd(neighbours.fd(), rustix::event::PollFlags::IN);
+        let span = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        let _timed_out = rustix::event::poll(&mut [fd], Some(&span));
+        *now = Nanos(now.0 + 10_000_000);
+    }
+    None
+}
+
+#[test]
+fn next_hops_follow_the_kernel() {
+    if !can_have_namespaces("next_hops_follow_the_kernel") {
+        return;
+    }
+    let cable = Cable::new();
+    let theirs = mac_of(&cable.right, "r0");
+    let far = Ipv4Addr::new(172, 31, 9, 9);
+    let mut neighbours = inside(&cable.left, || Neighbours::open("l0").unwrap());
+    let mut now = Nanos::ZERO;
+    neighbours.watch(RIGHT);
+    neighbours.watch(far);
+    // Without traffic: the kernel is asked to resolve.
+    let known = |to, mac| move |hop: &NextHop| hop.destination == to && hop.mac == mac;
+    let took = poll_until(&mut neighbours, &mut now, known(RIGHT, Some(theirs)));
+    eprintln!("resolved after {took:?}");
+    assert!(took.is_some());
+    // A route by a gateway appears.
+    run(&format!("ip -n {} route add 172.31.9.0/24 via {RIGHT}", cable.left));
+    assert!(poll_until(&mut neighbours, &mut now, known(far, Some(theirs))).is_some());
+    // The neighbour gets another MAC.
+    run(&format!("ip -n {} link set r0 address 02:00:00:00:aa:bb", cable.right));
+    run(&format!("ip -n {} neigh flush dev l0", cable.left));
+    let new = Some(Mac([2, 0, 0, 0, 0xaa, 0xbb]));
+    assert!(poll_until(&mut neighbours, &mut now, known(RIGHT, new)).is_some());
+    // The route goes.
+    run(&format!("ip -n {} route del 172.31.9.0/24", cable.left));
+    assert!(poll_until(&mut neighbours, &mut now, known(far, None)).is_some());
+    // The link goes, and comes back.
+    run(&format!("ip -n {} link set l0 down", cable.left));
+    assert!(poll_until(&mut neighbours, &mut now, known(RIGHT, None)).is_some());
+    run(&format!("ip -n {} link set l0 up", cable.left));
+    assert!(poll_until(&mut neighbours, &mut now, known(RIGHT, new)).is_some());
+    // An entry set by hand is used, and left alone.
+    run(&format!(
+        "ip -n {} neigh replace {RIGHT} lladdr 02:00:00:00:cc:dd dev l0 nud permanent",
+        cable.left
+    ));
+    let fixed = Some(Mac([2, 0, 0, 0, 0xcc, 0xdd]));
+    assert!(poll_until(&mut neighbours, &mut now, known(RIGHT, fixed)).is_some());
+    let later = Nanos(now.0 + 60_000_000_000);
+    assert_eq!(neighbours.poll(later).unwrap(), []);
+    let arguments = ["-n", &cable.left, "neigh", "show", &RIGHT.to_string()];
+    let shown = Command::new("ip").args(arguments).output().unwrap().stdout;
+    assert!(String::from_utf8(shown).unwrap().contains("PERMANENT"));
+}
