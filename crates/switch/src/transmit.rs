@@ -378,7 +378,12 @@ impl<B: Buf> Switch<B> {
             return Err(DropReason::Oversize);
         }
         let t = &self.tunnels[tunnel];
-        let PortRole::Underlay { local, mac } = self.ports[usize::from(t.port)].role else {
+        let port = &self.ports[usize::from(t.port)];
+        // An inner tag counts here: it is payload of the outer packet.
+        if size as usize + tunnel::OUTER_SIZE > port.frame_size_max as usize {
+            return Err(DropReason::Oversize);
+        }
+        let PortRole::Underlay { local, mac } = port.role else {
             unreachable!("checked in `Switch::new`");
         };
         let (Some(next_hop), Some(vni)) = (t.next_hop, vnet.vni) else {
