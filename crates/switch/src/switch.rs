@@ -399,7 +399,7 @@ impl<B: Buf> Switch<B> {
     /// a driver without room keeps from being done is not among them.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        let ports = self.ports.iter().filter_map(|port| {
+        let ports = self.ports.iter().filter(|port| !port.detached).filter_map(|port| {
             let active = PriorityMask(port.active);
             let open = active.without(port.pause_in.paused);
             let rate =

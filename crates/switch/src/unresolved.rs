@@ -256,7 +256,8 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn unresolved_deadline(&self) -> Option<Nanos> {
         let waiting = self.waiting_lanes.iter().map(|&lane| {
             let l = &self.lanes[lane as usize];
-            l.deadline.min(l.punt_at)
+            // Without frames (their port was detached) there is nothing to ask about.
+            if l.parked == NIL { l.deadline } else { l.deadline.min(l.punt_at) }
         });
         let closed = self.tunnels.iter().filter_map(|t| {
             let l = &self.lanes[t.lane as usize];
