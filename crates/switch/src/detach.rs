@@ -3,7 +3,6 @@
 
 use sluice_base::{Buf, DropReason, Nanos, PortId};
 
-use crate::place::Gate;
 use crate::slots::{Home, List, NIL};
 use crate::surface::Detached;
 use crate::switch::Switch;
@@ -61,7 +60,9 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let priority = usize::from(node.priority);
-        if lane.gate == Gate::Open {
+        // A lane that waits for its rate still has queues in the port's ring: each is parked only
+        // when its turn comes.
+        if !self.is_parked(leaf) {
             let at = usize::from(lane.port);
             let ring = &mut self.ports[at].rings[priority];
             self.queues.leaf_out(ring, leaf);

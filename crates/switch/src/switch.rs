@@ -360,7 +360,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    fn is_parked(&self, leaf: u32) -> bool {
+    pub(crate) fn is_parked(&self, leaf: u32) -> bool {
         let tail = self.lanes[self.queues.get(leaf).lane as usize].parked;
         if tail == NIL {
             return false;
