@@ -9,7 +9,7 @@
 //! A queue is only ever served at its head, and a driver that says no ends the walk: an output
 //! that was found full stays full, and nothing overtakes.
 
-use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
+use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask};
 use sluice_wire::mac_control;
 
 use crate::account::row;
@@ -110,7 +110,7 @@ impl<B: Buf> Switch<B> {
         }
         while self.ports[at].shaper.is_ready(now) {
             let Some(priority) = self.next_priority(at) else { break };
-            let node = self.queues.ring_head(self.ports[at].rings[priority]);
+            let node = self.next_node(at, priority);
             let served = if self.lane_is_plain(node) {
                 self.serve_plain(now, at, priority, node, sink, &mut taken)
             } else {
@@ -125,6 +125,23 @@ impl<B: Buf> Switch<B> {
             self.busy[at / 64] &= !(1 << (at % 64));
         }
         taken
+    }
+
+    /// The node whose turn it is in a priority that has frames: the first one without debt. A frame
+    /// larger than a quantum is paid for by as many turns.
+    #[inline]
+    fn next_node(&mut self, at: usize, priority: usize) -> u32 {
+        let ring = &mut self.ports[at].rings[priority];
+        loop {
+            let head = self.queues.ring_head(*ring);
+            let node = self.queues.get_mut(head);
+            if node.deficit > 0 {
+                return head;
+            }
+            // Nobody waits for one who is alone to pay.
+            node.deficit = if head == *ring { QUANTUM_BYTES } else { node.deficit + QUANTUM_BYTES };
+            *ring = head;
+        }
     }
 
     /// Whether a node is a queue of a local port's lane, which needs no questions.
@@ -198,7 +215,7 @@ impl<B: Buf> Switch<B> {
             // One frame at most: see `alone`.
             let size = u32::try_from(run.sent_bytes).expect("one frame");
             port.shaper.charge(now, size);
-            port.charge_class(priority, size);
+            port.charge_class(priority, size, self.strict);
         }
         let node = self.queues.get_mut(leaf);
         node.list = run.list;
@@ -402,7 +419,7 @@ impl<B: Buf> Switch<B> {
         let port = &mut self.ports[turn.port];
         port.shaper.charge(now, size);
         port.sent[turn.priority].add(size);
-        port.charge_class(turn.priority, size);
+        port.charge_class(turn.priority, size, self.strict);
         let lane = &mut self.lanes[turn.lane as usize];
         lane.shaper.charge(now, size);
         if let LaneKind::Tunnel(tunnel) = lane.kind {
@@ -522,10 +539,12 @@ impl Port {
         self.active & self.active.wrapping_sub(1) != 0
     }
 
-    /// Charges a frame to its priority's share. Without rivals nobody is kept waiting by it.
+    /// Charges a frame to its priority's share. Without another weighted priority that could have
+    /// gone instead nobody is kept waiting by it.
     #[inline]
-    fn charge_class(&mut self, priority: usize, size: u32) {
-        if self.has_rivals() {
+    fn charge_class(&mut self, priority: usize, size: u32, strict: PriorityMask) {
+        let rivals = self.active & !self.pause_in.paused.0 & !strict.0;
+        if rivals & rivals.wrapping_sub(1) != 0 {
             let deficit = &mut self.class_deficit[priority];
             *deficit = deficit.saturating_sub(i32::try_from(size).unwrap_or(i32::MAX));
         }
