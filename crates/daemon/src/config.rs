@@ -80,7 +80,7 @@ pub fn plan(name: &str, text: &str, devices: &dyn Devices) -> Result<Plan, Repor
         check::Check::new(&document, config, devices, &mut report).all();
     }
     match config {
-        Some(config) if report.problems.is_empty() => Ok(build::build(config, devices)),
+        Some(config) if report.problems.is_empty() => Ok(build::build(text, config, devices)),
         _ => {
             report.sort();
             Err(report)

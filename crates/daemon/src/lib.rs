@@ -12,5 +12,28 @@
 //! [`config`] turns `host.toml` into a plan. Nothing on the path of a frame logs or allocates.
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod config;
+pub mod control;
+pub mod data;
+mod log;
+pub mod protocol;
 pub mod run_dir;
+mod serve;
+pub mod show_client;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Checks a configuration and says what it comes to.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn check(file: &Path) -> anyhow::Result<ExitCode> {
+    let plan = config::load(file, &config::KernelDevices)?;
+    for note in &plan.notes {
+        println!("{note}");
+    }
+    println!("{}: fine, {} ports", file.display(), plan.ports.len());
+    Ok(ExitCode::SUCCESS)
+}

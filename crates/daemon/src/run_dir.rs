@@ -5,7 +5,7 @@
 //!     control.pid  data.pid    locked by the process for as long as it lives, and holds its number
 //!     data.sock                the data process listens: control and nobody else
 //!     show.sock                control listens: `sluice show`
-//!     host.toml                the configuration that the data process runs
+//!     data.toml                the configuration that the data process runs
 //! ```
 //!
 //! The lock is the truth, not the file: a process that was killed leaves its files behind, and the
@@ -28,7 +28,7 @@ pub const DATA_SOCKET: &str = "data.sock";
 /// The socket that answers questions.
 pub const SHOW_SOCKET: &str = "show.sock";
 /// The configuration that the data process runs.
-pub const CONFIG_FILE: &str = "host.toml";
+pub const CONFIG_FILE: &str = "data.toml";
 /// The longest path that a Unix socket can have, without its final zero.
 const SOCKET_PATH_SIZE_MAX: usize = 107;
 
@@ -90,6 +90,14 @@ impl Role {
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
         Ok(Self { _locked: file })
+    }
+
+    /// Whether a process has the role `name` in `dir`.
+    #[must_use]
+    pub fn is_taken(dir: &Path, name: &str) -> bool {
+        let shared = FlockOperation::NonBlockingLockShared;
+        File::open(dir.join(format!("{name}.pid")))
+            .is_ok_and(|file| rustix::fs::flock(&file, shared).is_err())
     }
 
     /// Listens on a socket of this role; one that a killed process left behind is replaced.

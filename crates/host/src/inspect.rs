@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use sluice_base::{
     Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, SourceId, TunnelId, VnetId,
 };
-use sluice_switch::{Counter, Destination, LaneKind, Marks, PauseState, Switch, TunnelCounters};
+use sluice_switch::{
+    AuditRow, Counter, Destination, LaneKind, Marks, PauseState, Switch, TunnelCounters,
+};
 
 /// What a port has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,24 @@ pub struct Dropped {
     pub reason: DropReason,
     /// How many.
     pub count: Counter,
+}
+
+/// The audit, with ports instead of inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditOfPorts {
+    /// Whether every row closes, in frames and in bytes.
+    pub closed: bool,
+    /// The rows that are not empty; the port is `None` for what control made.
+    pub rows: Vec<(Option<PortId>, AuditRow)>,
+}
+
+/// The audit.
+#[must_use]
+pub fn audit<B: Buf>(switch: &Switch<B>) -> AuditOfPorts {
+    let audit = switch.audit();
+    let closed = audit.is_closed();
+    let rows = audit.rows.into_iter().map(|row| (switch.port_of(row.input), row));
+    AuditOfPorts { closed, rows: rows.collect() }
 }
 
 /// The state of port `port`, over all of its `queues`.

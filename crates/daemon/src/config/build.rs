@@ -59,13 +59,14 @@ pub(super) fn headroom(config: &HostConfig, link: &Link, mtu: u16) -> Headroom {
 }
 
 /// Turns a configuration that passed every check into a plan.
-pub(super) fn build(config: HostConfig, devices: &dyn Devices) -> Plan {
+pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Plan {
     let builder = Builder { config: &config, devices, paused: paused_priorities(&config) };
     let switch = builder.switch();
     let mut ports: Vec<PortPlan> =
         config.ports.iter().map(|port| builder.port_plan(port)).collect();
     ports.extend(config.underlay.as_ref().map(|underlay| builder.underlay_plan(underlay)));
     let plan = Plan {
+        text: text.to_owned(),
         fingerprint: Fingerprint::of(&config),
         run_dir: run_dir(&config.host),
         seed: config.host.seed.unwrap_or(1),

@@ -103,16 +103,16 @@ impl<'a> Document<'a> {
                 Some(_) => None,
             };
             let next = match (step, value) {
-                (Step::Key(name), _) => table.and_then(|table| {
+                (Key(name), _) => table.and_then(|table| {
                     table
                         .iter()
                         .find(|(key, _)| key.get_ref() == name)
                         .map(|(key, value)| (key.span(), value.get_ref()))
                 }),
-                (Step::At(index), Some(DeValue::Array(array))) => {
-                    array.iter().nth(*index).map(|value| (value.span(), value.get_ref()))
+                (At(index), Some(DeValue::Array(array))) => {
+                    array.get(*index).map(|value| (value.span(), value.get_ref()))
                 }
-                (Step::At(_), _) => None,
+                (At(_), _) => None,
             };
             let Some((span, inner)) = next else { break };
             best = Some(span.start);
@@ -132,9 +132,9 @@ pub(super) fn path_text(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
-            Step::Key(name) if text.is_empty() => text.push_str(name),
-            Step::Key(name) => _ = write!(text, ".{name}"),
-            Step::At(index) => _ = write!(text, "[{}]", index + 1),
+            Key(name) if text.is_empty() => text.push_str(name),
+            Key(name) => _ = write!(text, ".{name}"),
+            At(index) => _ = write!(text, "[{}]", index + 1),
         }
     }
     text

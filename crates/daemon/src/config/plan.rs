@@ -13,6 +13,8 @@ use sluice_switch::{Destination, SwitchConfig};
 pub struct Plan {
     /// The configuration as it was written.
     pub config: HostConfig,
+    /// Its text.
+    pub text: String,
     /// Tells configurations apart that mean different things.
     pub fingerprint: Fingerprint,
     /// Where sockets and state lie.

@@ -13,7 +13,9 @@ fn a_role_is_taken_once_and_free_again_when_its_holder_is_gone() {
     let error = Role::take(&dir, "control").unwrap_err().to_string();
     assert!(error.contains(&format!("process {} runs this host", std::process::id())), "{error}");
     assert!(Role::take(&dir, "data").is_ok(), "the other role is free");
+    assert!(Role::is_taken(&dir, "control"));
     drop(first);
+    assert!(!Role::is_taken(&dir, "control") && !Role::is_taken(&dir, "nobody"));
     assert!(Role::take(&dir, "control").is_ok());
     fs::remove_dir_all(&dir).unwrap();
 }

@@ -1,0 +1,25 @@
+//! The clock, and how to wait for it.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use sluice_base::Nanos;
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub(crate) fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).expect("the monotonic clock is never negative");
+    let nanos = u64::try_from(time.tv_nsec).expect("below a second");
+    Nanos(seconds * 1_000_000_000 + nanos)
+}
+
+/// A span as the kernel wants it.
+pub(crate) fn timespec(span: Nanos) -> Timespec {
+    let seconds = i64::try_from(span.0 / 1_000_000_000).expect("at most 2^34");
+    let nanos = i64::try_from(span.0 % 1_000_000_000).expect("below 10^9");
+    Timespec { tv_sec: seconds, tv_nsec: nanos }
+}
+
+/// Sleeps, whatever happens meanwhile.
+pub(crate) fn sleep(span: Nanos) {
+    // A signal may end it early, which no caller minds.
+    _ = rustix::thread::nanosleep(&timespec(span));
+}

@@ -1,0 +1,191 @@
+//! The control process: it starts the data process, watches it, and answers questions.
+//!
+//! ```text
+//!             ┌────────── start: a data process of this configuration runs? ──────────┐
+//!             │ no                          │ of another one                          │ yes
+//!             ▼                             ▼                                         ▼
+//!         start one  ◀── ended ──────── drain it                                  take it over
+//!             │                                                                       │
+//!             └────────────────────────────▶ watch ◀──────────────────────────────────┘
+//!                      ended: wait, start one │ SIGTERM: drain it, end
+//! ```
+//!
+//! Control may be killed at any time: data goes on, and the next control takes it over.
+
+mod child;
+mod show;
+
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use self::child::{Found, Link};
+use crate::config::{self, KernelDevices, Plan};
+use crate::log::{self, say};
+use crate::run_dir::{self, Role};
+
+/// The first pause before data is started again, doubled each time up to the longest.
+const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
+const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
+/// A data process that lived this long starts a new count.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// Events that may wait; each comes from a thread that can wait too.
+const EVENTS_MAX: usize = 16;
+
+/// What control waits for.
+#[derive(Debug)]
+enum Event {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// The data process of this number (of starts) ended.
+    Ended(u64),
+}
+
+/// Runs a control process until it is told to stop.
+///
+/// # Errors
+/// What is wrong with the configuration, or keeps data from starting.
+pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
+    let plan = config::load(config, &KernelDevices)?;
+    log::speak_as(&plan.config.host.name, "control");
+    run_dir::create(&plan.run_dir)?;
+    let role = Role::take(&plan.run_dir, "control")?;
+    let (sender, events) = sync_channel(EVENTS_MAX);
+    stop_on_signals(&sender)?;
+    for note in &plan.notes {
+        say!("{note}");
+    }
+    let mut control = Control { plan: &plan, sender, events, starts: 0 };
+    let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
+    let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
+    show::serve(role.listen(&socket)?, &plan.run_dir)?;
+    let ended = control.watch(link);
+    _ = run_dir::remove(&socket);
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+struct Control<'a> {
+    plan: &'a Plan,
+    sender: SyncSender<Event>,
+    events: Receiver<Event>,
+    starts: u64,
+}
+
+impl Control<'_> {
+    /// The data process that was there, or a new one; `None` if it was told to stop meanwhile.
+    fn begin(&mut self) -> anyhow::Result<Option<Link>> {
+        match child::find(&self.plan.run_dir)? {
+            Found::Nobody => self.start().map(Some),
+            Found::Running(link) if link.hello.fingerprint == self.plan.fingerprint.to_string() => {
+                say!("data process {} runs this configuration: taken over", link.hello.pid);
+                self.watch_end(&link)?;
+                Ok(Some(link))
+            }
+            Found::Running(link) => {
+                say!("data process {} runs another configuration: it is drained", link.hello.pid);
+                child::drain(link);
+                self.start().map(Some)
+            }
+        }
+    }
+
+    fn start(&mut self) -> anyhow::Result<Link> {
+        let link = child::start(self.plan)?;
+        say!("data process {} started", link.hello.pid);
+        self.watch_end(&link)?;
+        Ok(link)
+    }
+
+    /// Watches the connection in a thread: it ends when the process does.
+    fn watch_end(&mut self, link: &Link) -> anyhow::Result<()> {
+        self.starts += 1;
+        let (number, sender) = (self.starts, self.sender.clone());
+        let mut stream = link.stream.try_clone()?;
+        stream.set_read_timeout(None)?;
+        spawn("link", move || {
+            while stream.read(&mut [0; 64]).is_ok_and(|size| size > 0) {}
+            _ = sender.send(Event::Ended(number));
+        })
+    }
+
+    /// Keeps a data process running until it is told to stop.
+    fn watch(&mut self, first: Link) -> anyhow::Result<()> {
+        let mut link = first;
+        let mut wait = RESTART_WAIT_MIN;
+        loop {
+            let since = Instant::now();
+            loop {
+                match self.events.recv()? {
+                    Event::Stop => {
+                        say!("stopping: data process {} is drained", link.hello.pid);
+                        child::drain(link);
+                        return Ok(());
+                    }
+                    Event::Ended(number) if number == self.starts => break,
+                    Event::Ended(_) => {}
+                }
+            }
+            if since.elapsed() >= STEADY {
+                wait = RESTART_WAIT_MIN;
+            }
+            say!("data process {} ended: {}", link.hello.pid, link.how_it_ended());
+            match self.restart(&mut wait)? {
+                Some(next) => link = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Starts data again, however often it takes; `None` if it was told to stop meanwhile.
+    fn restart(&mut self, wait: &mut Duration) -> anyhow::Result<Option<Link>> {
+        loop {
+            say!("starting it again in {} ms", wait.as_millis());
+            let until = Instant::now() + *wait;
+            *wait = (*wait * 2).min(RESTART_WAIT_MAX);
+            loop {
+                let left = until.saturating_duration_since(Instant::now());
+                match self.events.recv_timeout(left) {
+                    Ok(Event::Stop) => return Ok(None),
+                    Ok(Event::Ended(_)) => {}
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            match self.start() {
+                Ok(link) => return Ok(Some(link)),
+                Err(error) => say!("{error:#}"),
+            }
+        }
+    }
+}
+
+fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])?;
+    let sender = sender.clone();
+    spawn("signals", move || {
+        for _ in &mut signals {
+            _ = sender.send(Event::Stop);
+        }
+    })
+}
+
+/// A thread that lasts as long as the process.
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .with_context(|| format!("cannot start the thread `{name}`"))?;
+    Ok(())
+}
+
+/// Connects to the data process of a directory.
+fn connect(run_dir: &Path) -> std::io::Result<UnixStream> {
+    UnixStream::connect(run_dir.join(run_dir::DATA_SOCKET))
+}

@@ -1,0 +1,164 @@
+//! The data process as control sees it: found or started, known by its connection, drained or, if
+//! it does not listen any more, killed.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sluice_base::Nanos;
+
+use super::connect;
+use crate::clock::timespec;
+use crate::config::Plan;
+use crate::log::say;
+use crate::protocol::{self, Hello, Request};
+use crate::run_dir::{self, Role};
+
+/// How long a data process may take to open its ports.
+const START_MAX: Duration = Duration::from_secs(20);
+/// How long it may take to answer a greeting.
+const HELLO_MAX: Duration = Duration::from_secs(5);
+/// How long it may take to drain, of which one second is for frames.
+const DRAIN_MAX: Nanos = Nanos::from_millis(5000);
+
+/// A running data process.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) hello: Hello,
+    /// Stays open: it ends when the process does.
+    pub(super) stream: UnixStream,
+    /// Names the process even if its number is given to another one.
+    process: OwnedFd,
+    /// If it was started here.
+    child: Option<RefCell<Child>>,
+}
+
+impl Link {
+    fn new(stream: UnixStream, child: Option<Child>) -> anyhow::Result<Self> {
+        stream.set_read_timeout(Some(HELLO_MAX))?;
+        let line = protocol::ask(stream.try_clone()?, &Request::Hello)?;
+        let hello: Hello = protocol::expect(&line)?;
+        let pid = i32::try_from(hello.pid).ok().and_then(Pid::from_raw);
+        let process = pidfd_open(pid.context("a process has a number")?, PidfdFlags::empty())?;
+        Ok(Self { hello, stream, process, child: child.map(RefCell::new) })
+    }
+
+    /// How it ended, if that can be known.
+    pub(super) fn how_it_ended(&self) -> String {
+        match self.child.as_ref().map(|child| child.borrow_mut().wait()) {
+            Some(Ok(status)) => describe(status),
+            _ => "how is not known, for it was started by an earlier control process".to_owned(),
+        }
+    }
+
+    /// Waits until it ended; false if it did not within `span`.
+    fn wait(&self, span: Nanos) -> bool {
+        let mut fds = [PollFd::new(&self.process, PollFlags::IN)];
+        let ended = poll(&mut fds, Some(&timespec(span))).is_ok_and(|count| count > 0);
+        if ended && let Some(child) = &self.child {
+            // Nothing is left to learn from its status.
+            _ = child.borrow_mut().wait();
+        }
+        ended
+    }
+}
+
+/// What was found in the directory of a host.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// No data process.
+    Nobody,
+    /// One that answers.
+    Running(Link),
+}
+
+/// Looks for a data process. One that is just being started, or is about to end, is waited for.
+pub(super) fn find(run_dir: &Path) -> anyhow::Result<Found> {
+    let until = Instant::now() + START_MAX;
+    let silent = || {
+        let pid = run_dir.join("data.pid");
+        let (dir, pid) = (run_dir.display(), pid.display());
+        format!("the data process of {dir} does not answer; `kill -9 $(cat {pid})` ends it")
+    };
+    loop {
+        if let Ok(stream) = connect(run_dir) {
+            return Link::new(stream, None).map(Found::Running).with_context(silent);
+        }
+        if !Role::is_taken(run_dir, "data") {
+            return Ok(Found::Nobody);
+        }
+        if Instant::now() > until {
+            bail!(silent());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a data process and waits until it forwards.
+pub(super) fn start(plan: &Plan) -> anyhow::Result<Link> {
+    // The file of the operator may change; this is what was checked.
+    let config = plan.run_dir.join(run_dir::CONFIG_FILE);
+    run_dir::replace(&config, &plan.text)
+        .with_context(|| format!("cannot write {}", config.display()))?;
+    let mut child = Command::new(program()?)
+        .args(["daemon", "--role", "data", "--config"])
+        .arg(&config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("cannot start the data process")?;
+    let until = Instant::now() + START_MAX;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            bail!("the data process did not start ({}); it said why above", describe(status));
+        }
+        // A socket that a killed process left refuses; it is replaced when the new one is ready.
+        if let Ok(stream) = connect(&plan.run_dir) {
+            return Link::new(stream, Some(child));
+        }
+        if Instant::now() > until {
+            _ = child.kill();
+            _ = child.wait();
+            bail!("the data process did not start within {} s", START_MAX.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Lets a data process send what it holds and end. One that does not is killed.
+pub(super) fn drain(link: Link) {
+    // The worker is told; the connection must not be in use by the thread that watches it.
+    let asked = pidfd_send_signal(&link.process, Signal::TERM);
+    if asked.is_err() || link.wait(DRAIN_MAX) {
+        return;
+    }
+    say!("data process {} did not end in {DRAIN_MAX}: it is killed", link.hello.pid);
+    _ = pidfd_send_signal(&link.process, Signal::KILL);
+    link.wait(DRAIN_MAX);
+}
+
+/// This program, also if its file was replaced by a newer one since.
+fn program() -> anyhow::Result<PathBuf> {
+    let path = std::env::current_exe().context("cannot find this program's file")?;
+    if path.exists() {
+        return Ok(path);
+    }
+    let text = path.to_string_lossy();
+    let replaced = text.strip_suffix(" (deleted)").map(PathBuf::from).filter(|path| path.exists());
+    Ok(replaced.unwrap_or_else(|| PathBuf::from("/proc/self/exe")))
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}

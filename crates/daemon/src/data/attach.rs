@@ -1,0 +1,47 @@
+//! Opening the ports of a plan.
+
+use sluice_ports::l2::{KernelShare, L2Config, L2Port};
+use sluice_ports::tap::{TapConfig, TapPort};
+use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::{OpenError, Port};
+
+use crate::config::{Attachment, PortPlan};
+
+/// The most memory of one receive ring. A headroom in bytes is many frames if they are small, and
+/// the kernel gives each a slot of full size: 1 Gbit/s for 50 ms of the smallest takes 114 MB.
+const RING_MEMORY_BYTES_MAX: u64 = 256 << 20;
+
+/// A port that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("port {port}: {source}")]
+pub(super) struct AttachError {
+    port: String,
+    source: OpenError,
+}
+
+/// Opens one port.
+pub(super) fn open(plan: &PortPlan) -> Result<Box<dyn Port>, AttachError> {
+    let opened: Result<Box<dyn Port>, OpenError> = match &plan.attachment {
+        Attachment::Tap { device, netns, mac, ring_frames, mtu } => {
+            let mut config = TapConfig::new(device, *mtu);
+            config.netns.clone_from(netns);
+            config.mac = *mac;
+            config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
+            TapPort::open(&config).map(|port| Box::new(port) as _)
+        }
+        Attachment::L2 { device, ring_bytes, mtu, vtep } => {
+            let mut config = L2Config::new(device);
+            config.mtu = Some(*mtu);
+            config.ring_bytes = *ring_bytes;
+            config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
+            config.kernel = vtep.map_or(KernelShare::Nothing, KernelShare::NoVxlan);
+            L2Port::open(&config).map(|port| Box::new(port) as _)
+        }
+        Attachment::Udp { local, mac, receive_bytes, mtu } => {
+            let mut config = UdpConfig::new(*local, *mac, *mtu);
+            config.receive_buffer_bytes = usize::try_from(*receive_bytes).unwrap_or(usize::MAX);
+            UdpPort::open(&config).map(|port| Box::new(port) as _)
+        }
+    };
+    opened.map_err(|source| AttachError { port: plan.name.clone(), source })
+}

@@ -1,0 +1,109 @@
+//! The next hops of the tunnels over an `l2` underlay: a thread follows what the kernel knows and
+//! tells the worker of changes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use sluice_base::{Mac, Nanos, TunnelId};
+use sluice_ports::neigh::Neighbours;
+
+use super::worker::Ask;
+use super::{Asker, spawn};
+use crate::clock;
+use crate::config::{Attachment, Plan};
+use crate::log::say;
+
+/// How long to wait before netlink is tried again.
+const RETRY: Nanos = Nanos::from_millis(1000);
+
+/// What is known, for `show tunnels`.
+#[derive(Clone, Debug)]
+pub(super) enum NextHops {
+    /// The kernel finds the way by itself.
+    Kernel,
+    /// Followed here.
+    Followed(Arc<Mutex<BTreeMap<TunnelId, Mac>>>),
+}
+
+impl NextHops {
+    /// The MAC of a tunnel's next hop, in words.
+    pub(super) fn text(&self, tunnel: TunnelId) -> String {
+        match self {
+            Self::Kernel => "by the kernel".to_owned(),
+            Self::Followed(known) => {
+                let known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                known.get(&tunnel).map_or_else(|| "unresolved".to_owned(), Mac::to_string)
+            }
+        }
+    }
+}
+
+/// Begins to follow, if there is something to follow.
+pub(super) fn follow(plan: &Plan, asker: Asker) -> anyhow::Result<NextHops> {
+    let underlay = plan.ports.last().map(|port| &port.attachment);
+    let device = match underlay {
+        Some(Attachment::L2 { device, vtep: Some(_), .. }) => device.clone(),
+        _ => return Ok(NextHops::Kernel),
+    };
+    let peers = plan.config.peers.iter().enumerate();
+    let tunnels: BTreeMap<Ipv4Addr, TunnelId> =
+        peers.map(|(index, peer)| (peer.vtep, TunnelId::from_index(index))).collect();
+    let neighbours = open(&device, &tunnels)?;
+    let known = Arc::new(Mutex::new(BTreeMap::new()));
+    let next_hops = NextHops::Followed(Arc::clone(&known));
+    spawn("next-hops", move || {
+        let mut neighbours = neighbours;
+        loop {
+            let error = tell(&mut neighbours, &tunnels, &known, &asker);
+            say!("next hops: {error}; netlink is opened again");
+            neighbours = loop {
+                clock::sleep(RETRY);
+                match open(&device, &tunnels) {
+                    Ok(neighbours) => break neighbours,
+                    Err(error) => say!("next hops: {error}"),
+                }
+            };
+        }
+    })?;
+    Ok(next_hops)
+}
+
+fn open(device: &str, tunnels: &BTreeMap<Ipv4Addr, TunnelId>) -> anyhow::Result<Neighbours> {
+    let mut neighbours = Neighbours::open(device)?;
+    for vtep in tunnels.keys() {
+        neighbours.watch(*vtep);
+    }
+    Ok(neighbours)
+}
+
+/// Tells every change until netlink fails.
+fn tell(
+    neighbours: &mut Neighbours,
+    tunnels: &BTreeMap<Ipv4Addr, TunnelId>,
+    known: &Mutex<BTreeMap<TunnelId, Mac>>,
+    asker: &Asker,
+) -> io::Error {
+    loop {
+        let changes = match neighbours.poll(clock::now()) {
+            Ok(changes) => changes,
+            Err(error) => return error,
+        };
+        for change in changes {
+            let Some(&tunnel) = tunnels.get(&change.destination) else { continue };
+            let mut known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match change.mac {
+                Some(mac) => known.insert(tunnel, mac),
+                None => known.remove(&tunnel),
+            };
+            drop(known);
+            asker.ask(Ask::NextHop(tunnel, change.mac));
+        }
+        let span = neighbours.deadline().since(clock::now()).min(Nanos::from_millis(60_000));
+        let fd = neighbours.fd();
+        // A signal or an error shows when netlink is read.
+        _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&clock::timespec(span)));
+    }
+}

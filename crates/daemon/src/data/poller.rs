@@ -1,0 +1,120 @@
+//! Sleeping until something happens: epoll, edge-triggered.
+//!
+//! The kernel remembers an edge until it is collected. A frame that comes after a port said "no
+//! more" and before the thread sleeps is such an edge, and [`Poller::wait`] returns at once; so is
+//! a question from another thread. Nothing has to be armed and nothing can be missed, as long as a
+//! flag is only cleared by the driver that found nothing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use sluice_base::Nanos;
+
+use crate::clock::timespec;
+
+const EVENTS_MAX: usize = 64;
+/// The longest single sleep: an hour. An idle host wakes no more often.
+const SLEEP_MAX: Nanos = Nanos::from_millis(3_600_000);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Frames may have come to the port of this index.
+    Readable(usize),
+    /// The port of this index may have room again.
+    Writable(usize),
+    /// Somebody called [`Waker::wake`].
+    Woken,
+}
+
+/// Wakes the worker from another thread.
+#[derive(Clone, Debug)]
+pub(super) struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    pub(super) fn wake(&self) {
+        // A counter that is full is readable already.
+        _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The descriptors of all ports and of the waker.
+pub(super) struct Poller {
+    epoll: OwnedFd,
+    waker: Waker,
+    events: Vec<epoll::Event>,
+}
+
+impl Poller {
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &waker, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
+        let events = Vec::with_capacity(EVENTS_MAX);
+        Ok(Self { epoll, waker: Waker(Arc::new(waker)), events })
+    }
+
+    pub(super) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Watches a descriptor of port `index`. `write` is whether to tell of room; it costs a wake-up
+    /// for every frame that leaves, so it is asked for only while frames wait for it.
+    pub(super) fn add(&self, index: usize, fd: BorrowedFd<'_>, read: bool) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, data(index), flags(read, false))?)
+    }
+
+    /// Changes what is told of a descriptor. If it is ready now, that is told again.
+    pub(super) fn set(
+        &self,
+        index: usize,
+        fd: BorrowedFd<'_>,
+        read: bool,
+        write: bool,
+    ) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, fd, data(index), flags(read, write))?)
+    }
+
+    /// Waits until something happens or `timeout` is over, and tells what did.
+    pub(super) fn wait(&mut self, timeout: Nanos, mut each: impl FnMut(Event)) -> io::Result<()> {
+        let timeout = timespec(timeout.min(SLEEP_MAX));
+        self.events.clear();
+        let spare = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(self.epoll.as_fd(), spare, Some(&timeout)) {
+            Err(Errno::INTR) => return Ok(()),
+            other => _ = other?,
+        }
+        for event in &self.events {
+            let Some(index) = usize::try_from(event.data.u64()).ok().and_then(|n| n.checked_sub(1))
+            else {
+                each(Event::Woken);
+                continue;
+            };
+            // A copy: the kernel's struct is packed.
+            let flags = event.flags;
+            let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+            if failed || flags.contains(EventFlags::IN) {
+                each(Event::Readable(index));
+            }
+            if failed || flags.contains(EventFlags::OUT) {
+                each(Event::Writable(index));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn data(index: usize) -> EventData {
+    EventData::new_u64(index as u64 + 1)
+}
+
+fn flags(read: bool, write: bool) -> EventFlags {
+    let mut flags = EventFlags::ET;
+    flags.set(EventFlags::IN, read);
+    flags.set(EventFlags::OUT, write);
+    flags
+}

@@ -1,0 +1,78 @@
+//! A look at the host between two turns of the worker, so that all its numbers belong together.
+//! Words are made of it in the thread that asked ([`super::answer`]).
+
+use std::io;
+
+use sluice_api::show::Question;
+use sluice_base::{Mac, Nanos, PortId, Priority, VnetId};
+use sluice_host::{Host, inspect};
+use sluice_ports::{Amount, Counters, Lossless, PoolBuf, Ring};
+use sluice_switch::{Destination, PauseState, TunnelCounters};
+
+use super::worker::Attached;
+
+/// What was asked for, and when it was so.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) at: Nanos,
+    pub(super) body: Body,
+}
+
+#[derive(Debug)]
+pub(super) enum Body {
+    Ports(Vec<PortShot>),
+    Queues(Vec<inspect::Queue>),
+    Drops(Vec<inspect::Dropped>),
+    Audit(inspect::AuditOfPorts),
+    Pauses(Vec<(PortId, Priority, PauseState)>),
+    Tunnels(Vec<TunnelCounters>),
+    Macs(Vec<(VnetId, Mac, Destination)>),
+}
+
+/// A port.
+#[derive(Debug)]
+pub(super) struct PortShot {
+    pub(super) kind: &'static str,
+    pub(super) state: inspect::PortState,
+    pub(super) pending: Amount,
+    pub(super) lost: Amount,
+    pub(super) ring: Ring,
+    pub(super) lossless: Lossless,
+    pub(super) kernel: io::Result<Counters>,
+    pub(super) gone: Option<String>,
+}
+
+/// Takes it.
+pub(super) fn take(
+    host: &Host<PoolBuf>,
+    ports: &[Attached],
+    tunnels: usize,
+    question: Question,
+    now: Nanos,
+) -> Snapshot {
+    let switch = host.switch();
+    let body = match question {
+        Question::Ports => Body::Ports(ports.iter().map(|port| port_shot(host, port)).collect()),
+        Question::Queues => Body::Queues(inspect::queues(switch)),
+        Question::Drops => Body::Drops(inspect::drops(switch)),
+        Question::Audit => Body::Audit(inspect::audit(switch)),
+        Question::Pauses => Body::Pauses(inspect::pauses(switch, now, ports.len())),
+        Question::Tunnels => Body::Tunnels(inspect::tunnels(switch, tunnels)),
+        Question::Mac => Body::Macs(inspect::macs(switch)),
+    };
+    Snapshot { at: now, body }
+}
+
+fn port_shot(host: &Host<PoolBuf>, attached: &Attached) -> PortShot {
+    let port = &attached.port;
+    PortShot {
+        kind: port.kind(),
+        state: inspect::port(host.switch(), attached.id, 1),
+        pending: port.pending(),
+        lost: port.lost().total(),
+        ring: port.ring(),
+        lossless: port.lossless(),
+        kernel: port.kernel_counters(),
+        gone: attached.gone.as_ref().map(ToString::to_string),
+    }
+}

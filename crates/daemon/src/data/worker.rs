@@ -1,0 +1,371 @@
+//! The data worker: one thread that owns the switch and every port of this host.
+//!
+//! [`Worker::run`] is the whole loop. A turn goes once over the ports: what the switch promises to
+//! take is read and received, what waits is offered to the drivers, and what ended goes back to
+//! the pool. Nothing in it blocks, logs or allocates.
+//!
+//! **Held back** means that the window of an input is closed and its port is simply not read. No
+//! descriptor has to be watched for that: a window opens only when a frame ends, and a turn in
+//! which one ended is followed by another turn.
+//!
+//! **Sleeping.** After a turn that moved something the worker sleeps for `pace`, whatever happens,
+//! so that frames come in batches and a busy host is not woken for each. After a turn that moved
+//! nothing it sleeps until a descriptor or a deadline wakes it, so that the first frame after a
+//! lull is served at once. A port whose frames were cut off by the batch, and by nothing else, is
+//! read on without a sleep.
+//!
+//! **No wake-up is lost**, because there is nothing to re-arm: descriptors are edge-triggered, a
+//! port's flag is cleared only by a driver that found nothing, and an edge after that is kept by
+//! the kernel until [`Poller::wait`] collects it. The thread that asks a question puts it into the
+//! channel first and makes the edge afterwards.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
+use sluice_host::Host;
+use sluice_ports::{Pool, PoolBuf, Port};
+use sluice_switch::Command;
+
+use super::poller::{Event, Poller};
+use super::snapshot::{self, Snapshot};
+use crate::clock;
+use crate::log::say;
+use sluice_api::show::Question;
+
+/// The largest batch that the switch takes.
+pub(super) const BATCH: usize = 64;
+/// Frames read from a TAP at a time: each is a system call, and other ports wait meanwhile.
+const TAP_BATCH: usize = 16;
+/// The shortest sleep for a deadline, so that a driver without room cannot make the worker spin.
+const SLEEP_MIN: Nanos = Nanos::from_micros(50);
+/// How long held frames may take to leave when the host is stopped.
+const DRAIN_MAX: Nanos = Nanos::from_millis(1000);
+
+/// What other threads want of the worker.
+#[derive(Debug)]
+pub(super) enum Ask {
+    /// A snapshot.
+    Show(Question, SyncSender<Snapshot>),
+    /// The next hop of a tunnel became known, or is not known any more.
+    NextHop(TunnelId, Option<sluice_base::Mac>),
+    /// Read nothing more, send what is held, and end.
+    Drain,
+}
+
+/// How the worker sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pacing {
+    /// The shortest sleep while busy.
+    pub(super) pace: Nanos,
+    /// How long to poll before sleeping.
+    pub(super) spin: Nanos,
+}
+
+/// A port and what the worker remembers of it.
+pub(super) struct Attached {
+    pub(super) port: Box<dyn Port>,
+    pub(super) id: PortId,
+    input: InputId,
+    batch: usize,
+    /// Whether the kernel may have frames.
+    readable: bool,
+    /// The driver had no room; until it is told otherwise, or this moment.
+    blocked: Option<Nanos>,
+    /// Whether the poller tells of room.
+    watched: bool,
+    /// Why the port is closed, if the device went away.
+    pub(super) gone: Option<io::Error>,
+}
+
+/// What is left when the worker ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Frames in the switch.
+    pub(super) resident: u64,
+    /// Frames in drivers.
+    pub(super) pending: u64,
+}
+
+/// The worker.
+pub(super) struct Worker {
+    host: Host<PoolBuf>,
+    ports: Vec<Attached>,
+    tunnels: usize,
+    pool: Pool,
+    batch: Batch<PoolBuf>,
+    poller: Poller,
+    asks: Receiver<Ask>,
+    pacing: Pacing,
+    /// The port that is served first in this turn. It rotates, or the first one would starve the
+    /// others of a full output.
+    first: usize,
+    asked: bool,
+    drain_until: Option<Nanos>,
+    last_work: Nanos,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// Something moved.
+    worked: bool,
+    /// A port has more, and only the batch was full.
+    backlog: bool,
+}
+
+impl Worker {
+    pub(super) fn new(
+        host: Host<PoolBuf>,
+        ports: Vec<Box<dyn Port>>,
+        tunnels: usize,
+        pool: Pool,
+        poller: Poller,
+        asks: Receiver<Ask>,
+        pacing: Pacing,
+    ) -> io::Result<Self> {
+        let attach = |(index, port): (usize, Box<dyn Port>)| {
+            for poll in port.poll_fds() {
+                poller.add(index, poll.fd, poll.read)?;
+            }
+            let id = PortId::from_index(index);
+            let input = host.switch().input(id, 0);
+            let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
+            Ok(Attached {
+                port,
+                id,
+                input,
+                batch,
+                readable: true,
+                blocked: None,
+                watched: false,
+                gone: None,
+            })
+        };
+        let ports: io::Result<Vec<Attached>> = ports.into_iter().enumerate().map(attach).collect();
+        Ok(Self {
+            ports: ports?,
+            host,
+            tunnels,
+            pool,
+            batch: Batch::with_limit(BATCH),
+            poller,
+            asks,
+            pacing,
+            first: 0,
+            asked: false,
+            drain_until: None,
+            last_work: Nanos::ZERO,
+        })
+    }
+
+    /// Runs until it is told to drain. The clock is read once per turn.
+    pub(super) fn run(&mut self) -> io::Result<Left> {
+        loop {
+            let now = clock::now();
+            let mut turn = Turn::default();
+            let count = self.ports.len();
+            for index in (self.first..count).chain(0..self.first) {
+                self.take_in(now, index, &mut turn);
+            }
+            turn.worked |= self.host.resolve(now) > 0;
+            for index in (self.first..count).chain(0..self.first) {
+                turn.worked |= self.send_out(now, index);
+            }
+            turn.worked |= self.give_back();
+            self.host.switch_mut().advance(now);
+            self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
+
+            if self.asked {
+                self.answer(now);
+            }
+            if let Some(until) = self.drain_until
+                && !turn.worked
+            {
+                let left = self.left();
+                if now >= until || left == Left::default() {
+                    return Ok(left);
+                }
+            }
+            self.sleep(now, turn)?;
+        }
+    }
+
+    /// Window, spill, read, receive.
+    fn take_in(&mut self, now: Nanos, index: usize, turn: &mut Turn) {
+        let attached = &mut self.ports[index];
+        let (switch, input) = (self.host.switch_mut(), attached.input);
+        let mut window = switch.window(input);
+        if window.spill {
+            // Every port reads into one pool, so a handle moves without a copy.
+            switch.spill(input, Ok);
+            window = switch.window(input);
+        }
+        if !attached.readable || window.frames == 0 || self.drain_until.is_some() {
+            return;
+        }
+        let limit = attached.batch;
+        match attached.port.read(window, limit, &mut self.pool, &mut self.batch) {
+            Ok(read) => {
+                attached.readable = read.more;
+                turn.worked |= read.frames > 0;
+                turn.backlog |= read.more && read.frames == limit;
+            }
+            Err(error) => self.lose(now, index, error),
+        }
+        let switch = self.host.switch_mut();
+        if !self.batch.is_empty() {
+            switch.receive(now, input, &mut self.batch);
+            if switch.window(input).spill {
+                switch.spill(input, Ok);
+            }
+        }
+    }
+
+    /// Transmit, flush. Returns whether a frame left.
+    fn send_out(&mut self, now: Nanos, index: usize) -> bool {
+        let attached = &mut self.ports[index];
+        let was_blocked = attached.blocked.is_some();
+        if attached.blocked.is_some_and(|until| now < until) {
+            return false;
+        }
+        let mut flushed = if was_blocked { attached.port.flush() } else { Ok(()) };
+        let switch = self.host.switch_mut();
+        let mut taken = 0;
+        if flushed.is_ok() && switch.has_work(now, attached.id) {
+            taken = switch.transmit(now, attached.id, &mut attached.port);
+            if attached.port.pending().frames > 0 {
+                flushed = attached.port.flush();
+            }
+        }
+        if was_blocked || attached.port.wants_write() || attached.port.retry_after().is_some() {
+            flushed = flushed.and_then(|()| self.wait_for_room(now, index));
+        }
+        if let Err(error) = flushed {
+            self.lose(now, index, error);
+        }
+        taken > 0
+    }
+
+    /// Notes what a port without room waits for.
+    #[cold]
+    fn wait_for_room(&mut self, now: Nanos, index: usize) -> io::Result<()> {
+        let attached = &mut self.ports[index];
+        let wanted = attached.port.wants_write();
+        attached.blocked = match attached.port.retry_after() {
+            Some(span) => Some(now.after(span)),
+            None => wanted.then_some(Nanos::MAX),
+        };
+        if attached.watched != wanted {
+            attached.watched = wanted;
+            for poll in attached.port.poll_fds().into_iter().filter(|poll| poll.write) {
+                self.poller.set(index, poll.fd, poll.read, wanted)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles of frames that ended go back to the pool. Returns whether there were any.
+    fn give_back(&mut self) -> bool {
+        let mut any = false;
+        let switch = self.host.switch_mut();
+        let inputs = self.ports.iter().map(|attached| attached.input);
+        for input in inputs.chain([switch.pool_input()]) {
+            loop {
+                switch.reclaim(input, &mut self.batch);
+                if self.batch.is_empty() {
+                    break;
+                }
+                any = true;
+                for buf in self.batch.drain() {
+                    self.pool.give_back(buf);
+                }
+            }
+        }
+        any
+    }
+
+    fn sleep(&mut self, now: Nanos, turn: Turn) -> io::Result<()> {
+        let timeout = if turn.worked {
+            self.last_work = now;
+            if !turn.backlog && self.pacing.pace > Nanos::ZERO {
+                clock::sleep(self.pacing.pace);
+            }
+            Nanos::ZERO
+        } else if now.since(self.last_work) < self.pacing.spin {
+            Nanos::ZERO
+        } else {
+            self.next(now).since(now).max(SLEEP_MIN)
+        };
+        let (ports, asked) = (&mut self.ports, &mut self.asked);
+        self.poller.wait(timeout, |event| match event {
+            Event::Readable(index) => ports[index].readable = true,
+            Event::Writable(index) if ports[index].blocked.is_some() => {
+                ports[index].blocked = Some(Nanos::ZERO);
+            }
+            Event::Writable(_) => {}
+            Event::Woken => *asked = true,
+        })
+    }
+
+    /// When the next turn is due if nothing happens.
+    fn next(&self, now: Nanos) -> Nanos {
+        let switch = self.host.switch().deadline();
+        let retries = self.ports.iter().filter_map(|attached| attached.blocked);
+        let drain = self.drain_until.map(|until| until.min(now.after(self.pacing.pace)));
+        switch.into_iter().chain(retries).chain(drain).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// The device of a port went away: what waits for it or came from it ends under `stopped`.
+    #[cold]
+    fn lose(&mut self, now: Nanos, index: usize, error: io::Error) {
+        let attached = &mut self.ports[index];
+        if attached.gone.is_some() {
+            return;
+        }
+        let detached = self.host.switch_mut().detach(now, attached.id);
+        say!("port {index}: {error}; it is closed, {} frames ended with it", detached.dropped);
+        _ = attached.port.close();
+        attached.readable = false;
+        attached.gone = Some(error);
+    }
+
+    #[cold]
+    fn answer(&mut self, now: Nanos) {
+        self.asked = false;
+        while let Ok(ask) = self.asks.try_recv() {
+            match ask {
+                Ask::Show(question, reply) => {
+                    let shot = snapshot::take(&self.host, &self.ports, self.tunnels, question, now);
+                    // Whoever asked may have gone away.
+                    _ = reply.send(shot);
+                }
+                Ask::NextHop(tunnel, mac) => {
+                    let command = Command::NextHop { tunnel, mac };
+                    if let Err(error) = self.host.switch_mut().command(now, command) {
+                        say!("tunnel {tunnel}: {error:?}");
+                    }
+                }
+                Ask::Drain => {
+                    self.drain_until.get_or_insert(now.after(DRAIN_MAX));
+                }
+            }
+        }
+    }
+
+    fn left(&self) -> Left {
+        Left {
+            resident: self.host.switch().audit().total(|row| row.frames.resident),
+            pending: self.ports.iter().map(|attached| attached.port.pending().frames).sum(),
+        }
+    }
+
+    /// Closes every port, and says what the kernel had against it.
+    pub(super) fn close(&mut self) {
+        for (index, attached) in self.ports.iter_mut().enumerate() {
+            if let Err(error) = attached.port.close() {
+                say!("port {index}: while closing: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is spoken on the sockets of a host: one line of JSON each way.
+//!
+//! | request | reply | by |
+//! |---|---|---|
+//! | `"hello"` | `{"pid":7,"fingerprint":"…","version":"0.1.0"}` | data |
+//! | `{"show":"ports"}` | an answer of `sluice_api::show` | control, who asks data |
+//!
+//! Whatever cannot be answered gets `{"error":"…"}`.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sluice_api::show::Question;
+
+/// The longest line; an answer of a large host is below it.
+const LINE_SIZE_MAX: u64 = 64 << 20;
+/// The longest request.
+const REQUEST_SIZE_MAX: u64 = 4096;
+
+/// What may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// Who is there?
+    Hello,
+    /// A question of `sluice show`.
+    Show(Question),
+}
+
+/// Who is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The process.
+    pub pid: u32,
+    /// Of the configuration that it runs.
+    pub fingerprint: String,
+    /// Of the program.
+    pub version: String,
+}
+
+/// A question that cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Why, and what to do.
+    pub error: String,
+}
+
+/// Reads one request; `None` at the end of the stream.
+///
+/// # Errors
+/// If the stream fails, or the line is no request.
+pub fn read_request(stream: &mut BufReader<UnixStream>) -> io::Result<Option<Request>> {
+    let Some(line) = read_line(stream, REQUEST_SIZE_MAX)? else { return Ok(None) };
+    serde_json::from_str(&line).map(Some).map_err(io::Error::from)
+}
+
+/// Reads one line without its end; `None` at the end of the stream.
+///
+/// # Errors
+/// If the stream fails, or the line is longer than `size_max`.
+fn read_line(stream: &mut BufReader<UnixStream>, size_max: u64) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    if stream.take(size_max).read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.pop() != Some('\n') {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line that does not end"));
+    }
+    Ok(Some(line))
+}
+
+/// Writes one reply, or one request.
+///
+/// # Errors
+/// If the stream fails.
+pub fn write(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Sends a request and returns the line that answers it.
+///
+/// # Errors
+/// If the stream fails or ends.
+pub fn ask(stream: UnixStream, request: &Request) -> io::Result<String> {
+    write(&stream, request)?;
+    let reply = read_line(&mut BufReader::new(stream), LINE_SIZE_MAX)?;
+    reply.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without an answer"))
+}
+
+/// Reads a reply of the expected kind.
+///
+/// # Errors
+/// The failure that came instead, or that it is neither.
+pub fn expect<T: DeserializeOwned>(line: &str) -> anyhow::Result<T> {
+    if let Ok(Failure { error }) = serde_json::from_str(line) {
+        anyhow::bail!(error);
+    }
+    Ok(serde_json::from_str(line)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+use super::*;
+
+#[test]
+fn requests_are_written_as_the_table_says() {
+    for (request, text) in
+        [(Request::Hello, r#""hello""#), (Request::Show(Question::Ports), r#"{"show":"ports"}"#)]
+    {
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
+    }
+}
+
+#[test]
+fn a_request_without_end_and_one_that_is_none_are_errors() {
+    for text in ["\"hel", "\"bye\"\n", "\n", "{\"show\":\"weather\"}\n"] {
+        let (client, server) = UnixStream::pair().unwrap();
+        (&client).write_all(text.as_bytes()).unwrap();
+        drop(client);
+        assert!(read_request(&mut BufReader::new(server)).is_err(), "{text:?}");
+    }
+    let (client, server) = UnixStream::pair().unwrap();
+    drop(client);
+    assert_eq!(read_request(&mut BufReader::new(server)).unwrap(), None);
+}
+
+#[test]
+fn a_failure_is_told_in_its_own_words() {
+    let error = expect::<Hello>(r#"{"error":"no"}"#).unwrap_err();
+    assert_eq!(error.to_string(), "no");
+    let hello = Hello { pid: 7, fingerprint: "f".into(), version: "v".into() };
+    let line = serde_json::to_string(&hello).unwrap();
+    assert_eq!(expect::<Hello>(&line).unwrap(), hello);
+}

@@ -1,0 +1,121 @@
+//! `sluice show`: asks a running host and draws tables.
+
+mod tables;
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use sluice_api::show::{Answer, Question};
+
+use crate::protocol::{self, Request};
+use crate::run_dir::{self, ROOT, SHOW_SOCKET};
+
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How often `--watch` asks.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Which host is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// The one that listens on this socket.
+    Socket(PathBuf),
+    /// The one with this directory.
+    RunDir(PathBuf),
+    /// The one of this name.
+    Host(String),
+    /// The only one on this machine.
+    TheOnlyOne,
+}
+
+/// How the answer is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// As the line of JSON that came.
+    pub json: bool,
+    /// Again every second, until interrupted.
+    pub watch: bool,
+}
+
+/// Asks and prints.
+///
+/// # Errors
+/// If no host answers, with what to do.
+pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()> {
+    let socket = socket(whom)?;
+    loop {
+        let line = ask(&socket, question)?;
+        let text = if style.json {
+            line + "\n"
+        } else {
+            tables::render(&protocol::expect::<Answer>(&line)?)
+        };
+        let mut out = std::io::stdout().lock();
+        if style.watch && !style.json {
+            // Home, and clear to the end of the screen.
+            out.write_all(b"\x1b[H\x1b[J")?;
+        }
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // Whoever read has seen enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+        if !style.watch {
+            return Ok(());
+        }
+        std::thread::sleep(WATCH);
+    }
+}
+
+/// One question to one socket; the answer as it came.
+///
+/// # Errors
+/// If nobody answers.
+pub fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
+    let stream = UnixStream::connect(socket).with_context(|| {
+        let socket = socket.display();
+        format!("no host answers on {socket}; start it with `sluice daemon --config FILE`")
+    })?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    let line = protocol::ask(stream, &Request::Show(question))
+        .with_context(|| format!("{} did not answer", socket.display()))?;
+    if let Ok(protocol::Failure { error }) = serde_json::from_str(&line) {
+        bail!(error);
+    }
+    Ok(line)
+}
+
+fn socket(whom: &Whom) -> anyhow::Result<PathBuf> {
+    match whom {
+        Whom::Socket(path) => Ok(path.clone()),
+        Whom::RunDir(dir) => Ok(dir.join(SHOW_SOCKET)),
+        Whom::Host(name) => Ok(run_dir::of_host(name).join(SHOW_SOCKET)),
+        Whom::TheOnlyOne => the_only_one(Path::new(ROOT)),
+    }
+}
+
+fn the_only_one(root: &Path) -> anyhow::Result<PathBuf> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let sockets = entries.map(|entry| entry.path().join(SHOW_SOCKET));
+    let mut sockets: Vec<PathBuf> = sockets.filter(|socket| socket.exists()).collect();
+    sockets.sort();
+    match &sockets[..] {
+        [socket] => Ok(socket.clone()),
+        [] => bail!(
+            "no host runs under {}; name one with `--run-dir DIR`, or start one with \
+             `sluice daemon --config FILE`",
+            root.display()
+        ),
+        several => {
+            let names = several.iter().filter_map(|socket| socket.parent()?.file_name());
+            let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+            bail!("several hosts run here: {}; name one with `--host NAME`", names.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

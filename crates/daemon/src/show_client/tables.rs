@@ -1,0 +1,215 @@
+//! Answers as tables.
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use sluice_api::show::{
+    Answer, Audit, AuditRow, Body, DropRow, MacRow, PauseRow, PortRow, QueueRow, TunnelRow,
+};
+
+/// Columns up to here hold names; the ones behind hold numbers.
+type Names = usize;
+
+/// The answer for a terminal.
+pub(super) fn render(answer: &Answer) -> String {
+    let head = format!(
+        "{}  policy {}  {:.1} s\n",
+        answer.host,
+        answer.policy.name(),
+        std::time::Duration::from_nanos(answer.at_ns).as_secs_f64()
+    );
+    head + &match &answer.body {
+        Body::Ports(rows) => ports(rows),
+        Body::Queues(rows) => queues(rows),
+        Body::Drops(rows) => drops(rows),
+        Body::Audit(audit) => audit_text(audit),
+        Body::Pauses(rows) => pauses(rows),
+        Body::Tunnels(rows) => tunnels(rows),
+        Body::Mac(rows) => macs(rows),
+    }
+}
+
+fn table(header: &[&str], names: Names, rows: Vec<Vec<String>>, none: &str) -> String {
+    if rows.is_empty() {
+        return format!("{none}\n");
+    }
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(names) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
+}
+
+fn ports(rows: &[PortRow]) -> String {
+    let header = [
+        "port",
+        "kind",
+        "vnet",
+        "rx frames",
+        "tx frames",
+        "held",
+        "most",
+        "queued",
+        "most",
+        "pending",
+        "lost",
+    ];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.port.clone(),
+            row.kind.clone(),
+            row.vnet.clone(),
+            row.rx_frames.to_string(),
+            row.tx_frames.to_string(),
+            row.held_frames.to_string(),
+            row.held_frames_max.to_string(),
+            row.queued_frames.to_string(),
+            row.queued_frames_max.to_string(),
+            row.driver_pending.to_string(),
+            row.driver_lost.to_string(),
+        ]
+    });
+    let mut text = table(&header, 3, cells.collect(), "no ports");
+    text += &table(&["port", "lossless"], 2, lossless(rows), "");
+    let mut kernel = Vec::new();
+    for row in rows {
+        for (name, count) in row.kernel.iter().filter(|(_, count)| **count > 0) {
+            kernel.push(vec![row.port.clone(), name.clone(), count.to_string()]);
+        }
+    }
+    text += &table(
+        &["port", "kernel counter", "frames"],
+        2,
+        kernel,
+        "every kernel counter of these ports is zero",
+    );
+    text
+}
+
+/// Ports that say the same are one row.
+fn lossless(rows: &[PortRow]) -> Vec<Vec<String>> {
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in rows {
+        match said.iter_mut().find(|(text, _)| *text == row.lossless) {
+            Some((_, ports)) => ports.push(&row.port),
+            None => said.push((&row.lossless, vec![&row.port])),
+        }
+    }
+    said.into_iter().map(|(text, ports)| vec![ports.join(" "), text.to_owned()]).collect()
+}
+
+fn queues(rows: &[QueueRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.source.clone(),
+            row.lane.clone(),
+            row.priority.to_string(),
+            row.frames.to_string(),
+            row.bytes.to_string(),
+        ]
+    });
+    let header = ["source", "lane", "priority", "frames", "bytes"];
+    table(&header, 2, cells.collect(), "no frame waits")
+}
+
+fn drops(rows: &[DropRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.port.clone(),
+            row.reason.clone(),
+            row.class.clone(),
+            row.priority.to_string(),
+            row.frames.to_string(),
+            row.bytes.to_string(),
+        ]
+    });
+    let header = ["port", "reason", "class", "priority", "frames", "bytes"];
+    table(&header, 3, cells.collect(), "nothing was dropped")
+}
+
+fn audit_text(audit: &Audit) -> String {
+    let header = [
+        "port",
+        "priority",
+        "",
+        "received",
+        "injected",
+        "copied",
+        "delivered",
+        "consumed",
+        "resident",
+        "dropped",
+        "congestion",
+    ];
+    let mut cells = Vec::new();
+    for AuditRow { port, priority, frames, bytes } in &audit.rows {
+        for (unit, sum) in [("frames", frames), ("bytes", bytes)] {
+            let numbers = [
+                sum.received,
+                sum.injected,
+                sum.copied,
+                sum.delivered,
+                sum.consumed,
+                sum.resident,
+                sum.dropped,
+                sum.dropped_congestion,
+            ];
+            let names = [port.clone(), priority.to_string(), unit.to_owned()];
+            cells.push(names.into_iter().chain(numbers.map(|n| n.to_string())).collect());
+        }
+    }
+    let text = table(&header, 3, cells, "no frame was seen");
+    let verdict = if audit.closed {
+        "closed: received + injected + copied = delivered + consumed + resident + dropped"
+    } else {
+        "NOT CLOSED: frames were lost or counted twice; please report this"
+    };
+    format!("{text}{verdict}\n")
+}
+
+fn pauses(rows: &[PauseRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        let now = match (row.paused, row.pausing) {
+            (true, true) => "paused, pausing",
+            (true, false) => "paused",
+            (false, true) => "pausing",
+            (false, false) => "",
+        };
+        vec![
+            row.port.clone(),
+            now.to_owned(),
+            row.priority.to_string(),
+            row.xoff_sent.to_string(),
+            row.xon_sent.to_string(),
+            row.received.to_string(),
+            format!("{}.{:03}", row.paused_ns / 1_000_000, row.paused_ns / 1000 % 1000),
+        ]
+    });
+    let header = ["port", "now", "priority", "XOFF sent", "XON sent", "received", "paused ms"];
+    table(&header, 2, cells.collect(), "no pause was sent or received")
+}
+
+fn tunnels(rows: &[TunnelRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.peer.clone(),
+            row.vtep.to_string(),
+            row.next_hop.clone(),
+            row.tx_frames.to_string(),
+            row.rx_frames.to_string(),
+            row.queued_frames.to_string(),
+        ]
+    });
+    let header = ["peer", "VTEP", "next hop", "tx frames", "rx frames", "queued"];
+    table(&header, 3, cells.collect(), "no tunnels")
+}
+
+fn macs(rows: &[MacRow]) -> String {
+    let cells = rows.iter().map(|row| vec![row.vnet.clone(), row.mac.clone(), row.to.clone()]);
+    table(&["vnet", "MAC", "to"], 3, cells.collect(), "no address is in use")
+}

@@ -1,0 +1,72 @@
+use std::os::unix::net::UnixListener;
+
+use sluice_api::config::Policy;
+use sluice_api::show::{Audit, AuditRow, Balance, Body, DropRow, PortRow, VERSION};
+
+use super::*;
+
+fn answer(body: Body) -> Answer {
+    let host = "h1".to_owned();
+    Answer { version: VERSION, host, policy: Policy::ZZ, at_ns: 1_500_000_000, body }
+}
+
+#[test]
+fn the_only_host_needs_no_name_and_several_do() {
+    let root = std::env::temp_dir().join(format!("sluice-{}-show", std::process::id()));
+    let error = the_only_one(&root).unwrap_err().to_string();
+    assert!(error.starts_with("no host runs under "), "{error}");
+    let mut listeners = Vec::new();
+    for name in ["h1", "h2"] {
+        std::fs::create_dir_all(root.join(name)).unwrap();
+        listeners.push(UnixListener::bind(root.join(name).join(SHOW_SOCKET)).unwrap());
+        if name == "h1" {
+            assert_eq!(the_only_one(&root).unwrap(), root.join("h1").join(SHOW_SOCKET));
+        }
+    }
+    let error = the_only_one(&root).unwrap_err().to_string();
+    assert_eq!(error, "several hosts run here: h1, h2; name one with `--host NAME`");
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn drops_are_a_row_each() {
+    let row = DropRow {
+        port: "c1".into(),
+        priority: 3,
+        reason: "output_full".into(),
+        class: "congestion".into(),
+        frames: 12,
+        bytes: 3400,
+    };
+    let text = tables::render(&answer(Body::Drops(vec![row])));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "h1  policy ZZ  1.5 s");
+    let words: Vec<&str> = lines[4].split_whitespace().collect();
+    assert_eq!(words, ["c1", "output_full", "congestion", "3", "12", "3400"]);
+    let text = tables::render(&answer(Body::Drops(Vec::new())));
+    assert_eq!(text, "h1  policy ZZ  1.5 s\nnothing was dropped\n");
+}
+
+#[test]
+fn ports_that_say_the_same_about_losslessness_share_a_row() {
+    let port = |name: &str, lossless: &str| PortRow {
+        port: name.into(),
+        lossless: lossless.into(),
+        kernel: [("device.tx_dropped".to_owned(), u64::from(name == "c"))].into(),
+        ..PortRow::default()
+    };
+    let rows = vec![port("a", "yes"), port("b", "no, needs rest"), port("c", "yes")];
+    let text = tables::render(&answer(Body::Ports(rows)));
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["a", "c", "yes"])), "{text}");
+    let counter = ["c", "device.tx_dropped", "1"];
+    assert!(text.lines().any(|line| line.split_whitespace().eq(counter)), "{text}");
+    assert!(!text.lines().any(|line| line.contains("device.tx_dropped") && line.contains('0')));
+}
+
+#[test]
+fn an_audit_that_does_not_close_says_so() {
+    let frames = Balance { received: 2, delivered: 1, ..Balance::default() };
+    let rows = vec![AuditRow { port: "c1".into(), priority: 0, frames, bytes: Balance::default() }];
+    let text = tables::render(&answer(Body::Audit(Audit { closed: false, rows })));
+    assert!(text.contains("NOT CLOSED"), "{text}");
+}
