@@ -48,7 +48,7 @@ impl L2Config {
     /// The headroom by default: 1 Gbit/s for 50 ms.
     pub const RING_BYTES: u64 = 6_250_000;
     /// The most memory of a ring by default.
-    pub const RING_MEMORY_BYTES_MAX: u64 = 64 << 20;
+    pub const RING_MEMORY_BYTES_MAX: u64 = 128 << 20;
 
     /// A device with default settings.
     #[must_use]

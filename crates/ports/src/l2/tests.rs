@@ -14,6 +14,14 @@ fn a_ring_holds_its_headroom_in_the_smallest_frames() {
 }
 
 #[test]
+fn the_default_ring_holds_the_default_headroom() {
+    let config = L2Config::new("any");
+    let memory = config.ring_memory_bytes_max;
+    let plan = RingPlan::new(config.ring_bytes, config.wire_bytes_min, 1500, memory);
+    assert!(plan.covered_bytes >= config.ring_bytes, "{plan:?}");
+}
+
+#[test]
 fn a_ring_that_may_not_be_so_large_says_what_it_covers() {
     let plan = RingPlan::new(1_000_000_000, 84, 1500, 1 << 20);
     assert_eq!(plan.memory_bytes, 1 << 20);
