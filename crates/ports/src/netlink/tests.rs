@@ -34,7 +34,10 @@ fn without_changes_there_are_none() {
 proptest! {
     /// Whatever comes, reading it ends and reads nothing past its end.
     #[test]
-    fn garbage_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0..40usize) {
+    fn garbage_is_survived(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        cut in 0..40usize,
+    ) {
         Messages(&bytes).for_each(drop);
         let mut mixed = acknowledgement(7);
         mixed.extend(&bytes);
