@@ -72,7 +72,7 @@ impl<B> Switch<B> {
                 self.end_at_input(index, input);
             }
             Home::Output => self.end_at_input(index, input),
-            Home::Pool => self.end_in_pool(index, input, bytes),
+            Home::Pool => self.slots.stack_push(&mut self.pool_ended, index),
             Home::Copy => self.end_copy(index),
         }
     }
@@ -84,14 +84,19 @@ impl<B> Switch<B> {
         self.slots.stack_push(&mut input.ended, index);
     }
 
-    #[cold]
-    fn end_in_pool(&mut self, index: u32, input: u16, bytes: u32) {
-        let input = &mut self.inputs[usize::from(input)];
+    /// A handle of the host pool goes back: only now is its memory free.
+    pub(crate) fn leave_pool(&mut self, index: u32) {
+        let slot = self.slots.get(index);
+        if slot.home != Home::Pool {
+            // It was the body of copies.
+            self.bodies -= 1;
+            return;
+        }
+        let input = &mut self.inputs[usize::from(slot.input)];
         input.pooled_frames -= 1;
         let partition = &mut self.pool[usize::from(input.from_underlay)];
         partition.frames -= 1;
-        partition.bytes -= u64::from(bytes);
-        self.slots.stack_push(&mut self.pool_ended, index);
+        partition.bytes -= u64::from(slot.bytes);
     }
 
     #[cold]
@@ -100,7 +105,6 @@ impl<B> Switch<B> {
         self.slots.give_back(index);
         self.slots.get_mut(body).shared -= 1;
         if self.slots.get(body).shared == 0 {
-            self.bodies -= 1;
             self.slots.stack_push(&mut self.pool_ended, body);
         }
     }

@@ -89,7 +89,6 @@ impl<B: Buf> Switch<B> {
             }
         }
         if self.slots.get(body).shared == 0 {
-            self.bodies -= 1;
             self.slots.stack_push(&mut self.pool_ended, body);
         }
     }

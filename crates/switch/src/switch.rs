@@ -225,6 +225,9 @@ impl<B: Buf> Switch<B> {
         while out.room() > 0 {
             let Some(index) = self.slots.stack_pop(&mut ended) else { break };
             let buf = self.slots.get_mut(index).buf.take().expect("an ended frame has its handle");
+            if pool {
+                self.leave_pool(index);
+            }
             self.slots.give_back(index);
             let pushed = out.push(buf);
             debug_assert!(pushed.is_ok(), "there was room");
