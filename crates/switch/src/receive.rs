@@ -1,7 +1,7 @@
 //! The way in: one frame at a time is classified, charged to the place where it will wait, and
 //! put into its queue.
 
-use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority};
+use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority, PriorityMask};
 use sluice_wire::ethernet;
 
 use crate::account;
@@ -9,7 +9,7 @@ use crate::classify::{self, Marking, OuterVerdict, Verdict};
 use crate::config::PortRole;
 use crate::inspect::Counter;
 use crate::mac_table;
-use crate::place::{Full, Gate};
+use crate::place::{Full, Gate, Held};
 use crate::queues::Key;
 use crate::slots::{Home, NIL};
 use crate::surface::LaneKind;
@@ -58,7 +58,7 @@ impl<B: Buf> Switch<B> {
         debug_assert!(batch.len() <= self.window(input).frames as usize, "beyond the window");
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
-            PortRole::Access { vnet } if self.inputs[at].full == Full::Drop => {
+            PortRole::Access { vnet } if self.may_be_full(at) => {
                 for buf in batch.drain() {
                     self.receive_access(now, input.0, port, vnet.0, buf);
                 }
@@ -307,15 +307,43 @@ impl<B: Buf> Switch<B> {
         self.route(now, slot, dst);
     }
 
+    /// Whether a lossless frame may find its input full: it reads on, and nobody pauses the sender.
+    #[inline]
+    fn may_be_full(&self, input: usize) -> bool {
+        match self.inputs[input].full {
+            Full::Wait => false,
+            Full::Drop => true,
+            Full::Pause(priorities) => !self.lossless.without(priorities).is_empty(),
+        }
+    }
+
     /// Whether a frame finds the buffer of its input full and must be dropped there. Only inputs
     /// that read on can be found full; the others were never read beyond their window.
     #[inline]
-    fn input_is_full(&self, slot: u32) -> bool {
+    pub(crate) fn input_is_full(&self, slot: u32) -> bool {
         let s = self.slots.get(slot);
         let input = &self.inputs[usize::from(s.input)];
-        input.full == Full::Drop
-            && (input.held_frames >= input.limit.frames
-                || input.held_bytes + u64::from(s.bytes) > input.limit.bytes.0)
+        let held = match input.full {
+            Full::Wait => return false,
+            Full::Drop => Held { frames: input.held_frames, bytes: input.held_bytes },
+            Full::Pause(paused) if paused.contains(Priority::from_low_bits(s.priority)) => {
+                return false;
+            }
+            Full::Pause(paused) => self.held_unpaused(s.input, paused),
+        };
+        held.frames >= input.limit.frames || held.bytes + u64::from(s.bytes) > input.limit.bytes.0
+    }
+
+    /// What the priorities without flow control hold together at an input that pauses others.
+    #[cold]
+    fn held_unpaused(&self, input: u16, paused: PriorityMask) -> Held {
+        let mut sum = Held::default();
+        for priority in Priority::all().filter(|p| !paused.contains(*p)) {
+            let held = self.rows[account::row(input, priority.get())].held;
+            sum.frames += held.frames;
+            sum.bytes += held.bytes;
+        }
+        sum
     }
 
     /// Finds the lane of a frame and queues it there.

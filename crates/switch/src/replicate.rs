@@ -12,6 +12,7 @@
 use sluice_base::{Buf, DropReason};
 
 use crate::account::row;
+use crate::place::Full;
 use crate::receive::NO_PORT;
 use crate::slots::{Home, List};
 use crate::switch::Switch;
@@ -20,6 +21,11 @@ impl<B: Buf> Switch<B> {
     /// Lets a frame wait for its copy. It counts against its input until then.
     #[cold]
     pub(crate) fn hold_for_replication(&mut self, slot: u32) {
+        let from = usize::from(self.slots.get(slot).input);
+        if self.inputs[from].full != Full::Drop && self.input_is_full(slot) {
+            self.drop_frame(slot, DropReason::InputFull);
+            return;
+        }
         self.slots.get_mut(slot).home = Home::Ring;
         self.charge_input(slot);
         let input = usize::from(self.slots.get(slot).input);

@@ -198,6 +198,10 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn defer(&mut self, slot: u32) {
         let input = usize::from(self.slots.get(slot).input);
         if self.slots.get(slot).home == Home::Output {
+            if self.input_is_full(slot) {
+                self.drop_frame(slot, DropReason::InputFull);
+                return;
+            }
             // What waits at its input counts there, whatever its class.
             self.slots.get_mut(slot).home = Home::Ring;
             self.charge_input(slot);
