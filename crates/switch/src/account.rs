@@ -35,8 +35,9 @@ impl<B> Switch<B> {
         held.frames += frames;
         held.bytes += sum.bytes;
         if let Full::Pause(_) = i.full {
-            let (port, bytes) = (i.port, held.bytes);
+            let (port, held) = (i.port, *held);
             if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
+                let bytes = pause.weight(held.frames, held.bytes);
                 pause.rose(Priority::from_low_bits(priority), bytes);
                 self.note_pause_due(port);
             }
@@ -53,8 +54,9 @@ impl<B> Switch<B> {
         held.frames -= 1;
         held.bytes -= u64::from(bytes);
         if let Full::Pause(_) = i.full {
-            let (port, bytes) = (i.port, held.bytes);
+            let (port, held) = (i.port, *held);
             if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
+                let bytes = pause.weight(held.frames, held.bytes);
                 pause.fell(Priority::from_low_bits(priority), bytes);
                 self.note_pause_due(port);
             }

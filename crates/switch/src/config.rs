@@ -100,7 +100,8 @@ pub enum InputFull {
     Pause(PauseConfig),
 }
 
-/// When to pause a sender. Thresholds are bytes that wait at this input in one priority.
+/// When to pause a sender. Thresholds are bytes that wait at this input in one priority, as a part
+/// of its limit; the same part of the limit in frames counts as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseConfig {
     /// The priorities that are paused.

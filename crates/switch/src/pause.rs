@@ -14,7 +14,7 @@
 use sluice_base::{BitRate, Nanos, Priority, PriorityMask};
 use sluice_wire::mac_control::{FRAME_SIZE, Message, QUANTUM_BITS};
 
-use crate::config::PauseConfig;
+use crate::config::{Limit, PauseConfig};
 
 /// The longest pause that a frame can ask for.
 const QUANTA_MAX: u16 = u16::MAX;
@@ -27,6 +27,9 @@ pub(crate) struct PauseSender {
     pub(crate) pausing: PriorityMask,
     due: PriorityMask,
     refresh_at: Nanos,
+    /// What a frame counts at least: the bytes of the input's limit by its frames, so that small
+    /// frames cause XOFF in time as well.
+    frame_bytes_min: u64,
     pub(crate) xoff_sent: [u64; 8],
     pub(crate) xon_sent: [u64; 8],
 }
@@ -39,15 +42,22 @@ fn pause_time(quanta: u16, link: BitRate) -> Nanos {
 }
 
 impl PauseSender {
-    pub(crate) const fn new(config: PauseConfig) -> Self {
+    pub(crate) const fn new(config: PauseConfig, limit: Limit) -> Self {
         Self {
             config,
+            frame_bytes_min: limit.bytes.0 / limit.frames as u64,
             pausing: PriorityMask::NONE,
             due: PriorityMask::NONE,
             refresh_at: Nanos::MAX,
             xoff_sent: [0; 8],
             xon_sent: [0; 8],
         }
+    }
+
+    /// How much of the input's limit frames and bytes fill, in bytes.
+    #[inline]
+    pub(crate) fn weight(&self, frames: u32, bytes: u64) -> u64 {
+        bytes.max(u64::from(frames) * self.frame_bytes_min)
     }
 
     /// A priority now holds `bytes` at this input, after more came.

@@ -514,7 +514,7 @@ fn make_ports(config: &SwitchConfig) -> Vec<Port> {
             shaper: Shaper::new(port.rate),
             timed_lanes: 0,
             pause_in: PauseReceiver::new(port.obey_pause, link),
-            pause_out: pause.map(PauseSender::new),
+            pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
             trust: port.trust,
             default_priority: port.default_priority,
             frame_size_max: u32::from(port.mtu) + 14,

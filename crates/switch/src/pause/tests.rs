@@ -3,13 +3,20 @@ use sluice_base::ByteCount;
 use sluice_base::Mac;
 
 fn sender() -> PauseSender {
-    PauseSender::new(PauseConfig {
+    let config = PauseConfig {
         priorities: PriorityMask(0b1000_1000),
         xoff: ByteCount(1000),
         xon: ByteCount(400),
         link: BitRate::from_gbps(1),
         source: Mac([2, 0, 0, 0, 0, 1]),
-    })
+    };
+    PauseSender::new(config, Limit { frames: 20, bytes: ByteCount(2_000) })
+}
+
+#[test]
+fn frames_count_as_much_of_their_limit_as_bytes_do() {
+    let s = sender();
+    assert_eq!((s.weight(3, 4_500), s.weight(10, 600), s.weight(0, 0)), (4_500, 1_000, 0));
 }
 
 fn p(n: u8) -> Priority {
