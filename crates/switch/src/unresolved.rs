@@ -111,10 +111,11 @@ impl<B: Buf> Switch<B> {
             self.charge_lane(to, bytes, home);
             at = next;
         }
-        match self.queues.find(Key::leaf(to, node.source, node.priority)) {
+        let ring_frames = match self.queues.find(Key::leaf(to, node.source, node.priority)) {
             None => {
                 self.queues.rebind(leaf, to);
                 self.place_leaf(leaf);
+                node.ring_frames
             }
             Some(there) => {
                 let n = self.queues.get_mut(there);
@@ -123,10 +124,15 @@ impl<B: Buf> Switch<B> {
                 n.ring_frames += node.ring_frames;
                 let mut list = n.list;
                 self.slots.splice(&mut list, node.list);
-                self.queues.get_mut(there).list = list;
+                let n = self.queues.get_mut(there);
+                n.list = list;
+                let ring_frames = n.ring_frames;
                 self.clear_leaf(leaf);
+                ring_frames
             }
-        }
+        };
+        // It may have outgrown its share under its old name.
+        self.note_share(first, to, ring_frames);
     }
 
     fn refused_by_lane(&self, slot: u32, to: u32) -> bool {
