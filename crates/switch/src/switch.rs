@@ -264,6 +264,14 @@ impl<B: Buf> Switch<B> {
                 Ok(())
             }
             Target::Address(vnet, mac) if vnet.index() < self.vnets.len() => {
+                // It may not be what its header says, so it cannot be deferred and read again.
+                let key = mac_table::key(vnet.0, mac);
+                let known = mac.is_group()
+                    || self.chip.lookup(key).is_some()
+                    || self.pending.lookup(key).is_some();
+                if !known && self.free_lanes.is_empty() {
+                    return Err(buf);
+                }
                 let slot = self.injected_slot(vnet.0, priority, buf);
                 self.forward(now, slot, mac);
                 Ok(())
