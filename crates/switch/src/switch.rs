@@ -92,7 +92,7 @@ impl<B: Buf> Switch<B> {
         let inputs = make_inputs(config);
         let lanes = make_lanes(config, now);
         let first_unresolved = config.ports.len() + config.tunnels.len();
-        let slots = slot_count(config, lossless);
+        let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
         let nodes = node_count(config, slots, inputs.len());
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
         let rows = inputs.len() * Priority::COUNT;
@@ -607,24 +607,37 @@ fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Vec<Tunnel> {
 }
 
 /// How many frames can be in the switch at the same time.
-fn slot_count(config: &SwitchConfig, lossless: PriorityMask) -> u32 {
-    let mut count = CONTROL_FRAMES * 2 + config.unresolved.frames + config.pool.replicated_frames;
-    count += config.pool.from_local.frames + config.pool.from_underlay.frames;
+pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
+    let pool = &config.pool;
+    let mut count = u64::from(CONTROL_FRAMES) * 2 + buffer_count(config);
+    for frames in [pool.replicated_frames, pool.from_local.frames, pool.from_underlay.frames] {
+        count += u64::from(frames);
+    }
     for port in &config.ports {
         let priorities = match port.input_full {
             // Each paused priority may fill the buffer, and so may the others together.
             InputFull::Pause(pause) => pause.priorities.0.count_ones() + 1,
             InputFull::Wait | InputFull::Drop => 1,
         };
-        count += (port.input.frames * priorities + BATCH_MAX) * u32::from(port.queues);
+        let frames = u64::from(port.input.frames) * u64::from(priorities) + u64::from(BATCH_MAX);
+        count += frames * u64::from(port.queues);
     }
-    let lossy = lossless != PriorityMask::ALL;
+    let lanes = config.ports.len() as u64 + config.tunnels.len() as u64;
+    count + lanes * u64::from(pool.copies_per_lane)
+}
+
+/// How many of them are lossy frames that wait for an output or to be resolved.
+fn buffer_count(config: &SwitchConfig) -> u64 {
+    let mut count = u64::from(config.unresolved.frames);
+    if config.classes.iter().all(|class| class.lossless) {
+        return count;
+    }
     let lanes = config
         .ports
         .iter()
-        .chain(config.tunnels.iter().map(|tunnel| &config.ports[tunnel.port.index()]));
+        .chain(config.tunnels.iter().filter_map(|tunnel| config.ports.get(tunnel.port.index())));
     for port in lanes {
-        count += config.pool.copies_per_lane + if lossy { port.output.frames } else { 0 };
+        count += u64::from(port.output.frames);
     }
     count
 }
