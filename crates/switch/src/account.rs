@@ -73,7 +73,10 @@ impl<B> Switch<B> {
                 self.uncharge_input(input, bytes, priority);
                 self.end_at_input(index, input);
             }
-            Home::Output => self.end_at_input(index, input),
+            Home::Output => {
+                self.end_at_input(index, input);
+                self.note_excess(input);
+            }
             Home::Pool => self.slots.stack_push(&mut self.pool_ended, index),
             Home::Copy => self.end_copy(index),
         }
@@ -84,6 +87,24 @@ impl<B> Switch<B> {
         let input = &mut self.inputs[usize::from(input)];
         input.unreclaimed += 1;
         self.slots.stack_push(&mut input.ended, index);
+    }
+
+    /// Sees how many slots an input uses beyond its own.
+    #[inline]
+    pub(crate) fn note_excess(&mut self, input: u16) {
+        let i = &mut self.inputs[usize::from(input)];
+        let excess = (i.held_frames + i.unreclaimed).saturating_sub(i.slots_max);
+        if excess != i.excess {
+            self.excess = self.excess - i.excess + excess;
+            i.excess = excess;
+        }
+    }
+
+    /// Whether slots that were promised to inputs would be used up by one more lossy frame in a
+    /// buffer. Without excess the limits of the buffers see to that.
+    #[inline]
+    pub(crate) fn slots_are_short(&self) -> bool {
+        self.excess > 0 && self.slots.free_count() < self.slots_reserved
     }
 
     /// A handle of the host pool goes back: only now is its memory free.

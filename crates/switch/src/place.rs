@@ -22,6 +22,10 @@ pub(crate) struct Input {
     pub(crate) held_bytes: u64,
     /// Handles that ended and were not reclaimed yet: how many, and the stack of their slots.
     pub(crate) unreclaimed: u32,
+    /// How many slots are its own, and how many it uses beyond them: lossy frames that waited in
+    /// an output's share of the slots, ended, and were not reclaimed yet.
+    pub(crate) slots_max: u32,
+    pub(crate) excess: u32,
     pub(crate) ended: u32,
     pub(crate) port: u16,
     pub(crate) from_underlay: bool,

@@ -398,7 +398,9 @@ impl<B: Buf> Switch<B> {
     #[inline]
     fn output_is_full(&self, lane: u32, bytes: u32) -> bool {
         let l = &self.lanes[lane as usize];
-        l.buffered.frames >= l.limit.frames || l.buffered.bytes + u64::from(bytes) > l.limit.bytes.0
+        l.buffered.frames >= l.limit.frames
+            || l.buffered.bytes + u64::from(bytes) > l.limit.bytes.0
+            || self.slots_are_short()
     }
 
     /// Puts a frame at the end of its (source, lane, priority) queue.

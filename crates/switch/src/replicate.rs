@@ -73,6 +73,7 @@ impl<B: Buf> Switch<B> {
         let s = self.slots.get(body);
         let (input, vnet, bytes, priority) = (s.input, usize::from(s.vnet), s.bytes, s.priority);
         self.uncharge_input(input, bytes, priority);
+        self.note_excess(input);
         let from = &self.inputs[usize::from(input)];
         let (from_port, from_underlay) = (from.port, from.from_underlay);
         for _ in 1..receivers {

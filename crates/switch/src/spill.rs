@@ -57,6 +57,7 @@ impl<B: Buf> Switch<B> {
         slot.home = Home::Pool;
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
         self.uncharge_input(input, bytes, priority);
+        self.note_excess(input);
         let input = &mut self.inputs[usize::from(input)];
         input.pooled_frames += 1;
         let at = usize::from(input.from_underlay);

@@ -67,6 +67,9 @@ pub struct Switch<B> {
     pub(crate) pool_ended: u32,
     pub(crate) bodies: u32,
     pub(crate) unresolved_buffered: u32,
+    /// Slots that inputs use beyond their own, and slots that are not for lossy frames in buffers.
+    pub(crate) excess: u32,
+    pub(crate) slots_reserved: u32,
     pub(crate) lossless: PriorityMask,
     pub(crate) strict: PriorityMask,
     pub(crate) weights: [u8; Priority::COUNT],
@@ -125,6 +128,8 @@ impl<B: Buf> Switch<B> {
             pool_ended: NIL,
             bodies: 0,
             unresolved_buffered: 0,
+            excess: 0,
+            slots_reserved: slots - u32::try_from(buffer_count(config)).expect("a part of them"),
             lossless,
             strict: mask_of(|p| config.classes[p].service == Service::Strict),
             weights: core::array::from_fn(|p| weight_of(config.classes[p].service)),
@@ -236,9 +241,11 @@ impl<B: Buf> Switch<B> {
         if pool {
             self.pool_ended = ended;
         } else {
-            let input = &mut self.inputs[input.index()];
+            let at = input.0;
+            let input = &mut self.inputs[usize::from(at)];
             input.ended = ended;
             input.unreclaimed -= count;
+            self.note_excess(at);
         }
     }
 
@@ -541,6 +548,8 @@ fn make_inputs(config: &SwitchConfig) -> Vec<Input> {
         held_frames: 0,
         held_bytes: 0,
         unreclaimed: 0,
+        slots_max: own_slots(limit.frames, full),
+        excess: 0,
         ended: NIL,
         awaiting: List::EMPTY,
         deferred: List::EMPTY,
@@ -624,6 +633,16 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     }
     let lanes = config.ports.len() as u64 + config.tunnels.len() as u64;
     count + lanes * u64::from(pool.copies_per_lane)
+}
+
+/// How many slots an input has for itself. Each paused priority may fill the buffer, and so may the
+/// others together.
+fn own_slots(frames: u32, full: InputFull) -> u32 {
+    let priorities = match full {
+        InputFull::Pause(pause) => pause.priorities.0.count_ones() + 1,
+        InputFull::Wait | InputFull::Drop => 1,
+    };
+    frames * priorities + BATCH_MAX
 }
 
 /// How many of them are lossy frames that wait for an output or to be resolved.

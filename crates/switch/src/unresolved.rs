@@ -26,7 +26,8 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) {
         let vnet = self.slots.get(slot).vnet;
         let lossy = self.slots.get(slot).home == Home::Output;
-        if lossy && self.unresolved_buffered >= self.unresolved.frames {
+        let full = self.unresolved_buffered >= self.unresolved.frames || self.slots_are_short();
+        if lossy && full {
             self.drop_frame(slot, DropReason::UnresolvedFull);
             return;
         }
