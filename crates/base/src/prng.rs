@@ -52,7 +52,6 @@ impl Prng {
     /// A number below `bound`, which must not be zero. The bias is below `bound / 2^64`.
     pub const fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0);
-        #[expect(clippy::cast_possible_truncation, reason = "the high half of a 128-bit product")]
         let high = ((self.next_u64() as u128 * bound as u128) >> 64) as u64;
         high
     }

@@ -28,14 +28,15 @@ impl<B> Switch<B> {
         #[expect(clippy::cast_possible_truncation, reason = "at most a batch")]
         let frames = sum.frames as u32;
         let i = &mut self.inputs[usize::from(input)];
-        i.held_frames += frames;
-        i.held_bytes += sum.bytes;
-        i.marks.rise(i.held_frames, i.held_bytes);
-        let held = &mut self.rows[row(input, priority)].held;
-        held.frames += frames;
-        held.bytes += sum.bytes;
+        i.held.frames += frames;
+        i.held.bytes += sum.bytes;
+        i.marks.rise(i.held.frames, i.held.bytes);
         if let Full::Pause(_) = i.full {
-            let (port, held) = (i.port, *held);
+            let port = i.port;
+            let held = &mut self.rows[row(input, priority)].held;
+            held.frames += frames;
+            held.bytes += sum.bytes;
+            let held = *held;
             if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
                 let bytes = pause.weight(held.frames, held.bytes);
                 pause.rose(Priority::from_low_bits(priority), bytes);
@@ -48,18 +49,23 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn uncharge_input(&mut self, input: u16, bytes: u32, priority: u8) {
         let i = &mut self.inputs[usize::from(input)];
-        i.held_frames -= 1;
-        i.held_bytes -= u64::from(bytes);
+        i.held.frames -= 1;
+        i.held.bytes -= u64::from(bytes);
+        if let Full::Pause(_) = i.full {
+            self.uncharge_paused(input, bytes, priority);
+        }
+    }
+
+    fn uncharge_paused(&mut self, input: u16, bytes: u32, priority: u8) {
+        let port = self.inputs[usize::from(input)].port;
         let held = &mut self.rows[row(input, priority)].held;
         held.frames -= 1;
         held.bytes -= u64::from(bytes);
-        if let Full::Pause(_) = i.full {
-            let (port, held) = (i.port, *held);
-            if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
-                let bytes = pause.weight(held.frames, held.bytes);
-                pause.fell(Priority::from_low_bits(priority), bytes);
-                self.note_pause_due(port);
-            }
+        let held = *held;
+        if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
+            let bytes = pause.weight(held.frames, held.bytes);
+            pause.fell(Priority::from_low_bits(priority), bytes);
+            self.note_pause_due(port);
         }
     }
 
@@ -93,7 +99,7 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn note_excess(&mut self, input: u16) {
         let i = &mut self.inputs[usize::from(input)];
-        let excess = (i.held_frames + i.unreclaimed).saturating_sub(i.slots_max);
+        let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max);
         if excess != i.excess {
             self.excess = self.excess - i.excess + excess;
             i.excess = excess;

@@ -91,6 +91,9 @@ impl<B> Switch<B> {
         for leaf in self.queues.leaves() {
             count(self.queues.get(leaf).list);
         }
+        for port in &self.ports {
+            port.classes.iter().for_each(|class| count(class.common.list));
+        }
         for input in &self.inputs {
             count(input.awaiting);
             count(input.deferred);

@@ -68,21 +68,23 @@ fn malformed_pause(payload: &[u8]) -> Result<mac_control::Message, DropReason> {
     }
 }
 
-/// The common case in few instructions: an untagged unicast IPv4 frame. `None` says nothing but
-/// that [`access`] must look.
+/// The common case in few instructions: an untagged unicast IPv4 frame; its destination as a
+/// number, and its priority. `None` says nothing but that [`access`] must look.
 #[inline]
-pub(crate) fn plain(head: &[u8], marking: Marking<'_>) -> Option<(Mac, Priority)> {
+pub(crate) fn plain(head: &[u8], marking: Marking<'_>) -> Option<(u64, u8)> {
     let head: &[u8; 34] = head.first_chunk()?;
+    // Destination in the top 48 bits, then the first two octets of the source.
+    let addresses = u64::from_be_bytes(*head.first_chunk()?);
+    const GROUP_BITS: u64 = (1 << 56) | (1 << 8);
     let is_ipv4 = head[12] == 0x08 && head[13] == 0x00;
-    if !is_ipv4 || (head[0] | head[6]) & 1 == 1 {
+    if !is_ipv4 || addresses & GROUP_BITS != 0 {
         return None;
     }
-    let dst = Mac([head[0], head[1], head[2], head[3], head[4], head[5]]);
     let priority = match marking.trust {
         Trust::PcpThenDscp => marking.dscp_to_priority[usize::from(head[15] >> 2)],
         Trust::Nothing => marking.default,
     };
-    Some((dst, priority))
+    Some((addresses >> 16, priority.get()))
 }
 
 /// Classifies a frame of an access port: a container's, a VM's, or a cable's.

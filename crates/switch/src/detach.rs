@@ -3,6 +3,7 @@
 
 use sluice_base::{Buf, DropReason, Nanos, PortId};
 
+use crate::place::Common;
 use crate::slots::{Home, List, NIL};
 use crate::surface::Detached;
 use crate::switch::Switch;
@@ -29,6 +30,9 @@ impl<B: Buf> Switch<B> {
                 }
             }
         }
+        for at in 0..self.ports.len() {
+            self.detach_common(at, port.0);
+        }
         for at in 0..self.queues.len() {
             if self.queues.is_live_leaf(at) {
                 let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
@@ -52,6 +56,28 @@ impl<B: Buf> Switch<B> {
                 && matches!(s.home, Home::Ring | Home::Output))
     }
 
+    fn detach_common(&mut self, at: usize, port: u16) {
+        let to_port = at == usize::from(port);
+        let lane = self.ports[at].lane;
+        for priority in 0..self.ports[at].classes.len() {
+            let mut list = self.ports[at].classes[priority].common.list;
+            self.ports[at].classes[priority].common = Common::EMPTY;
+            while let Some(slot) = self.slots.pop(&mut list) {
+                if self.goes_with(slot, to_port, port) {
+                    let s = self.slots.get(slot);
+                    let (bytes, home) = (s.bytes, s.home);
+                    self.uncharge_lane(lane, bytes, home);
+                    self.drop_frame(slot, DropReason::Stopped);
+                } else {
+                    let common = &mut self.ports[at].classes[priority].common;
+                    common.frames += 1;
+                    self.slots.push(&mut common.list, slot);
+                }
+            }
+            self.mark_idle(at, priority);
+        }
+    }
+
     fn detach_leaf(&mut self, leaf: u32, port: u16) {
         let node = *self.queues.get(leaf);
         let lane = &self.lanes[node.lane as usize];
@@ -64,7 +90,7 @@ impl<B: Buf> Switch<B> {
         // when its turn comes.
         if !self.is_parked(leaf) {
             let at = usize::from(lane.port);
-            let ring = &mut self.ports[at].rings[priority];
+            let ring = &mut self.ports[at].classes[priority].ring;
             self.queues.leaf_out(ring, leaf);
             if *ring == NIL {
                 self.mark_idle(at, priority);

@@ -1,9 +1,12 @@
 //! What can be read of a switch at any time: counters, high-water marks, queues, tables. Reading
 //! changes nothing.
 
+use alloc::vec::Vec;
+
 use sluice_base::{DropReason, InputId, LaneId, Nanos, PortId, Priority, SourceId, TunnelId};
 
 use crate::account::row;
+use crate::place::Port;
 use crate::surface::{Destination, LaneKind, QueueState};
 use crate::switch::Switch;
 
@@ -95,8 +98,8 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn sent(&self, port: PortId) -> Counter {
         let mut sum = Counter::default();
-        for counter in &self.ports[port.index()].sent {
-            sum.add_all(*counter);
+        for class in &self.ports[port.index()].classes {
+            sum.add_all(class.sent);
         }
         sum
     }
@@ -104,7 +107,7 @@ impl<B> Switch<B> {
     /// What the driver of a port took in one priority.
     #[must_use]
     pub fn sent_priority(&self, port: PortId, priority: Priority) -> Counter {
-        self.ports[port.index()].sent[priority.index()]
+        self.ports[port.index()].classes[priority.index()].sent
     }
 
     /// Frames of one (input, priority) that ended under a reason.
@@ -117,7 +120,7 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn held(&self, input: InputId) -> Counter {
         let input = &self.inputs[input.index()];
-        Counter { frames: u64::from(input.held_frames), bytes: input.held_bytes }
+        Counter { frames: u64::from(input.held.frames), bytes: input.held.bytes }
     }
 
     /// Frames that wait for a port now, over all its lanes, with their bytes.
@@ -192,9 +195,9 @@ impl<B> Switch<B> {
         })
     }
 
-    /// The queues that hold frames.
+    /// The queues that hold frames; those of a common queue by source.
     pub fn queues(&self) -> impl Iterator<Item = QueueState> + '_ {
-        self.queues.leaves().map(|leaf| {
+        let leaves = self.queues.leaves().map(|leaf| {
             let node = self.queues.get(leaf);
             QueueState {
                 lane: LaneId(node.lane),
@@ -204,7 +207,32 @@ impl<B> Switch<B> {
                 frames: node.frames,
                 bytes: node.bytes,
             }
-        })
+        });
+        leaves.chain(self.ports.iter().flat_map(|port| self.common_queues(port)))
+    }
+
+    fn common_queues(&self, port: &Port) -> Vec<QueueState> {
+        let mut rows: Vec<QueueState> = Vec::new();
+        for slot in port.classes.iter().flat_map(|class| self.slots.walk(class.common.list)) {
+            let s = self.slots.get(slot);
+            let (source, priority) = (SourceId(s.source), Priority::from_low_bits(s.priority));
+            let bytes = u64::from(s.bytes);
+            match rows.iter_mut().find(|r| r.source == source && r.priority == priority) {
+                Some(row) => {
+                    row.frames += 1;
+                    row.bytes += bytes;
+                }
+                None => rows.push(QueueState {
+                    lane: LaneId(port.lane),
+                    to: self.lanes[port.lane as usize].kind,
+                    source,
+                    priority,
+                    frames: 1,
+                    bytes,
+                }),
+            }
+        }
+        rows
     }
 
     /// The tunnel whose remote host a source is; `None` for a local input, whose number the

@@ -36,7 +36,13 @@ pub(crate) struct MacTable {
 /// (network, MAC) as one number.
 #[inline]
 pub(crate) fn key(vnet: u16, mac: Mac) -> u64 {
-    (u64::from(vnet) << 48) | mac.to_u64()
+    key_of(vnet, mac.to_u64())
+}
+
+/// (network, MAC as a number) as one number.
+#[inline]
+pub(crate) fn key_of(vnet: u16, mac: u64) -> u64 {
+    (u64::from(vnet) << 48) | mac
 }
 
 fn unkey(key: u64) -> (VnetId, Mac) {

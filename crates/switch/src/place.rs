@@ -18,8 +18,7 @@ use crate::surface::LaneKind;
 #[repr(align(64))]
 pub(crate) struct Input {
     /// Frames that wait in this input's own memory and count against its window.
-    pub(crate) held_frames: u32,
-    pub(crate) held_bytes: u64,
+    pub(crate) held: Held,
     /// Handles that ended and were not reclaimed yet: how many, and the stack of their slots.
     pub(crate) unreclaimed: u32,
     /// How many slots are its own, and how many it uses beyond them: lossy frames that waited in
@@ -71,6 +70,7 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Row {
+    /// What waits at the input in this priority; kept for inputs that pause only.
     pub(crate) held: Held,
     pub(crate) received: Counter,
     pub(crate) delivered: Counter,
@@ -84,24 +84,24 @@ pub(crate) struct RareRow {
     pub(crate) consumed: Counter,
 }
 
-/// Where frames leave.
+/// Where frames leave. What every frame touches comes first.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Port {
-    /// Tails of the rings of queues (or bundles) with frames, by priority.
-    pub(crate) rings: [u32; Priority::COUNT],
-    /// Priorities whose ring is not empty.
+    /// Priorities with frames that may be sent.
     pub(crate) active: u8,
+    /// Whether it has a rate or flow control, which have to be asked before each frame.
+    pub(crate) restrained: bool,
     /// Whether its queues stand in bundles: it has a lane per tunnel.
     pub(crate) has_bundles: bool,
     pub(crate) detached: bool,
-    pub(crate) role: PortRole,
     /// Its own lane.
     pub(crate) lane: u32,
     pub(crate) first_input: u16,
     pub(crate) queues: u8,
-    pub(crate) class_deficit: [i32; Priority::COUNT],
     pub(crate) class_turn: u8,
+    pub(crate) classes: [Class; Priority::COUNT],
+    pub(crate) role: PortRole,
     pub(crate) shaper: Shaper,
     /// How many of its lanes wait for their rate.
     pub(crate) timed_lanes: u32,
@@ -111,8 +111,43 @@ pub(crate) struct Port {
     pub(crate) default_priority: Priority,
     /// The largest frame without tag that may leave, Ethernet header included.
     pub(crate) frame_size_max: u32,
-    pub(crate) sent: [Counter; Priority::COUNT],
 }
+
+/// One priority of a port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Class {
+    /// Tail of the ring of queues (or bundles) with frames.
+    pub(crate) ring: u32,
+    pub(crate) common: Common,
+    pub(crate) deficit: i32,
+    pub(crate) sent: Counter,
+}
+
+impl Class {
+    pub(crate) const EMPTY: Self = Self {
+        ring: NIL,
+        common: Common::EMPTY,
+        deficit: 0,
+        sent: Counter { frames: 0, bytes: 0 },
+    };
+}
+
+/// While few frames wait for a local port they stand in one queue, in order of arrival; beyond
+/// [`COMMON_FRAMES_MAX`] every source gets a queue of its own, until all of those are empty again.
+/// What stands in the common queue is older than what stands in a source's, and is sent first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Common {
+    pub(crate) list: List,
+    pub(crate) frames: u32,
+}
+
+impl Common {
+    pub(crate) const EMPTY: Self = Self { list: List::EMPTY, frames: 0 };
+}
+
+/// How many frames may wait in a common queue: the most by which a source can be ahead of its
+/// share when an output becomes congested.
+pub(crate) const COMMON_FRAMES_MAX: u32 = 16;
 
 /// Why a lane's queues stand in no port's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,12 +169,14 @@ pub(crate) struct Lane {
     /// Whether a frame may be queued and sent without further questions: a local port that is
     /// not detached, and no rate of its own.
     pub(crate) plain: bool,
+    /// Plain lanes: the largest frame without tag that may leave, Ethernet header included.
+    pub(crate) frame_size_max: u32,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
+    pub(crate) marks: Marks,
     /// Of these, frames that wait in the output's own buffer (lossy priorities).
     pub(crate) buffered: Held,
     pub(crate) limit: Limit,
-    pub(crate) marks: Marks,
     pub(crate) kind: LaneKind,
     /// Tail of the ring of its parked queues.
     pub(crate) parked: u32,
@@ -157,6 +194,7 @@ impl Lane {
             port,
             gate: Gate::Open,
             plain: matches!(kind, LaneKind::Port(_)) && !shaper.is_limited(),
+            frame_size_max: 0,
             frames: 0,
             bytes: 0,
             buffered: Held::default(),

@@ -38,6 +38,8 @@ struct Outlook {
 }
 
 const BATCH: usize = BATCH_MAX as usize;
+/// The key of a frame that takes the long way.
+const NO_KEY: u64 = u64::MAX;
 
 /// Frames of one batch and priority, summed up before they are booked.
 #[derive(Default)]
@@ -131,19 +133,19 @@ impl<B: Buf> Switch<B> {
     }
 
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
-        let mut outlook = Outlook { keys: [0; BATCH], priorities: [0; BATCH], lanes: [NIL; BATCH] };
+        let mut outlook =
+            Outlook { keys: [NO_KEY; BATCH], priorities: [0; BATCH], lanes: [NIL; BATCH] };
         let count = frames.len().min(BATCH);
         let marking = self.marking(port);
         for (at, buf) in frames[..count].iter().enumerate() {
             if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
-                outlook.keys[at] = mac_table::key(vnet, dst);
-                outlook.priorities[at] = priority.get();
-                outlook.lanes[at] = 0;
+                outlook.keys[at] = mac_table::key_of(vnet, dst);
+                outlook.priorities[at] = priority;
             }
         }
-        for at in 0..count {
-            if outlook.lanes[at] != NIL {
-                outlook.lanes[at] = self.chip.lookup(outlook.keys[at]).unwrap_or(NIL);
+        for (lane, key) in outlook.lanes.iter_mut().zip(&outlook.keys[..count]) {
+            if *key != NO_KEY {
+                *lane = self.chip.lookup(*key).unwrap_or(NIL);
             }
         }
         outlook
@@ -325,7 +327,7 @@ impl<B: Buf> Switch<B> {
         let input = &self.inputs[usize::from(s.input)];
         let held = match input.full {
             Full::Wait => return false,
-            Full::Drop => Held { frames: input.held_frames, bytes: input.held_bytes },
+            Full::Drop => input.held,
             Full::Pause(paused) if paused.contains(Priority::from_low_bits(s.priority)) => {
                 return false;
             }
@@ -403,12 +405,25 @@ impl<B: Buf> Switch<B> {
             || self.slots_are_short()
     }
 
-    /// Puts a frame at the end of its (source, lane, priority) queue.
+    /// Puts a frame at the end of its lane's common queue or of its (source, lane, priority) queue.
     #[inline]
     pub(crate) fn enqueue(&mut self, slot: u32, lane: u32) {
         let s = self.slots.get(slot);
         let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
+        let simple = home != Home::Copy && s.ecn.is_none();
         self.charge_lane(lane, bytes, home);
+        let l = &self.lanes[lane as usize];
+        if l.plain && simple && bytes <= l.frame_size_max {
+            let at = usize::from(l.port);
+            let port = &mut self.ports[at];
+            let common = &mut port.classes[usize::from(priority)].common;
+            if port.classes[usize::from(priority)].ring == NIL && common.frames < self.common_max {
+                common.frames += 1;
+                self.slots.push(&mut common.list, slot);
+                self.mark_active(at, usize::from(priority));
+                return;
+            }
+        }
         let leaf = match self.queues.find(Key::leaf(lane, source, priority)) {
             Some(leaf) => leaf,
             None => {
@@ -439,7 +454,7 @@ impl<B: Buf> Switch<B> {
         }
         let number = l.port;
         let port = &mut self.ports[usize::from(number)];
-        let ring = &mut port.rings[usize::from(priority)];
+        let ring = &mut port.classes[usize::from(priority)].ring;
         if port.has_bundles {
             self.queues.bundle_push(ring, number, leaf);
         } else {

@@ -17,7 +17,10 @@ use crate::config::{
 use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
+use crate::place::{
+    COMMON_FRAMES_MAX, Class, Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel,
+    Vnet,
+};
 use crate::queues::{LANES_MAX, NODES_MAX, Queues};
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
@@ -79,6 +82,8 @@ pub struct Switch<B> {
     pub(crate) replicated_frames: u32,
     pub(crate) copies_per_lane: u32,
     pub(crate) pair_share: u16,
+    /// How many frames may wait in a common queue: few against what any input may hold.
+    pub(crate) common_max: u32,
     /// No input has a smaller share than this.
     pub(crate) share_min: u32,
 }
@@ -99,8 +104,8 @@ impl<B: Buf> Switch<B> {
         let nodes = node_count(config, slots, inputs.len());
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
         let rows = inputs.len() * Priority::COUNT;
-        let share_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
-        let share_min = u64::from(share_min) * u64::from(config.pool.pair_share) / 256;
+        let frames_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
+        let share_min = u64::from(frames_min) * u64::from(config.pool.pair_share) / 256;
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
@@ -139,6 +144,7 @@ impl<B: Buf> Switch<B> {
             replicated_frames: config.pool.replicated_frames,
             copies_per_lane: config.pool.copies_per_lane,
             pair_share: config.pool.pair_share,
+            common_max: COMMON_FRAMES_MAX.min(frames_min / 4),
             share_min: u32::try_from(share_min).unwrap_or(u32::MAX),
             inputs,
             ports,
@@ -196,10 +202,10 @@ impl<B: Buf> Switch<B> {
             return Window { frames: 0, bytes: ByteCount::ZERO, spill };
         }
         let (frames, bytes) = match i.full {
-            Full::Drop => ((i.limit.frames + BATCH_MAX).saturating_sub(i.held_frames), u64::MAX),
+            Full::Drop => ((i.limit.frames + BATCH_MAX).saturating_sub(i.held.frames), u64::MAX),
             Full::Wait => {
-                let frames = i.limit.frames.saturating_sub(i.held_frames);
-                (frames, i.limit.bytes.0.saturating_sub(i.held_bytes))
+                let frames = i.limit.frames.saturating_sub(i.held.frames);
+                (frames, i.limit.bytes.0.saturating_sub(i.held.bytes))
             }
             Full::Pause(priorities) => self.pause_window(at, priorities),
         };
@@ -256,7 +262,7 @@ impl<B: Buf> Switch<B> {
     pub fn inject(&mut self, now: Nanos, buf: B, to: Target) -> Result<(), B> {
         let control = usize::from(self.control_input().0);
         let i = &self.inputs[control];
-        if i.held_frames + i.unreclaimed >= CONTROL_FRAMES || self.slots.free_count() == 0 {
+        if i.held.frames + i.unreclaimed >= CONTROL_FRAMES || self.slots.free_count() == 0 {
             return Err(buf);
         }
         // What control sends (ARP, keep-alives) must not wait behind data.
@@ -467,9 +473,13 @@ impl<B> Switch<B> {
         self.busy[port / 64] |= 1 << (port % 64);
     }
 
+    /// Some frame of a priority left; perhaps it was the last.
     #[inline]
     pub(crate) fn mark_idle(&mut self, port: usize, priority: usize) {
-        self.ports[port].active &= !(1 << priority);
+        let p = &mut self.ports[port];
+        if p.classes[priority].ring == NIL && p.classes[priority].common.list.is_empty() {
+            p.active &= !(1 << priority);
+        }
     }
 
     /// A port whose flow control may have something to say.
@@ -522,9 +532,12 @@ fn make_ports(config: &SwitchConfig) -> Vec<Port> {
             lane: u32::try_from(at).expect("fewer than 2^16 ports"),
             first_input: first,
             queues: port.queues,
-            rings: [NIL; Priority::COUNT],
+            classes: [Class::EMPTY; Priority::COUNT],
+            restrained: pause.is_some()
+                || port.obey_pause
+                || port.rate.is_some()
+                || port.lane_rate.is_some(),
             active: 0,
-            class_deficit: [0; Priority::COUNT],
             class_turn: 0,
             shaper: Shaper::new(port.rate),
             timed_lanes: 0,
@@ -533,7 +546,6 @@ fn make_ports(config: &SwitchConfig) -> Vec<Port> {
             trust: port.trust,
             default_priority: port.default_priority,
             frame_size_max: u32::from(port.mtu) + 14,
-            sent: [Counter::default(); Priority::COUNT],
         }
     });
     ports.collect()
@@ -545,8 +557,7 @@ fn make_inputs(config: &SwitchConfig) -> Vec<Input> {
         limit,
         full: full.into(),
         from_underlay,
-        held_frames: 0,
-        held_bytes: 0,
+        held: Held::default(),
         unreclaimed: 0,
         slots_max: own_slots(limit.frames, full),
         excess: 0,
@@ -574,7 +585,10 @@ fn make_lanes(config: &SwitchConfig, _now: Nanos) -> Vec<Lane> {
     let mut lanes = Vec::new();
     for (at, port) in config.ports.iter().enumerate() {
         let id = PortId::from_index(at);
-        lanes.push(Lane::new(LaneKind::Port(id), id.0, port.output, shaper(port)));
+        let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper(port));
+        lane.plain &= matches!(port.role, PortRole::Access { .. });
+        lane.frame_size_max = u32::from(port.mtu) + 14;
+        lanes.push(lane);
     }
     for (at, tunnel) in config.tunnels.iter().enumerate() {
         let port = &config.ports[tunnel.port.index()];

@@ -98,40 +98,60 @@ impl<B: Buf> Switch<B> {
     pub fn transmit(&mut self, now: Nanos, port: PortId, sink: &mut impl Sink<B>) -> u32 {
         let at = port.index();
         let mut taken = 0;
-        if self.ports[at].pause_out.as_ref().is_some_and(|p| p.is_due(now)) {
-            if !self.transmit_pause(now, at, sink) {
-                return 0;
-            }
-            taken += 1;
+        if self.ports[at].restrained && !self.ask_restraints(now, at, sink, &mut taken) {
+            return 0;
         }
-        self.ports[at].pause_in.expire(now);
-        if self.ports[at].timed_lanes > 0 {
-            self.open_timed_lanes(now);
-        }
-        while self.ports[at].shaper.is_ready(now) {
+        while !self.ports[at].restrained || self.ports[at].shaper.is_ready(now) {
             let Some(priority) = self.next_priority(at) else { break };
-            let node = self.next_node(at, priority);
-            let served = if self.lane_is_plain(node) {
-                self.serve_plain(now, at, priority, node, sink, &mut taken)
+            let served = if self.ports[at].classes[priority].common.list.is_empty() {
+                let node = self.next_node(at, priority);
+                if self.lane_is_plain(node) {
+                    self.serve_plain(now, at, priority, Some(node), sink, &mut taken)
+                } else {
+                    self.serve(now, at, priority, sink, &mut taken)
+                }
             } else {
-                self.serve(now, at, priority, sink, &mut taken)
+                self.serve_plain(now, at, priority, None, sink, &mut taken)
             };
             if let Served::Refused = served {
                 break;
             }
         }
         let port = &self.ports[at];
-        if port.active == 0 && !port.pause_out.as_ref().is_some_and(|p| p.is_due(now)) {
+        let silent = || !port.pause_out.as_ref().is_some_and(|p| p.is_due(now));
+        if port.active == 0 && (!port.restrained || silent()) {
             self.busy[at / 64] &= !(1 << (at % 64));
         }
         taken
+    }
+
+    /// What comes before data on a port with flow control or rates. False if the driver has no
+    /// room even for a pause frame.
+    fn ask_restraints(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        sink: &mut impl Sink<B>,
+        taken: &mut u32,
+    ) -> bool {
+        if self.ports[at].pause_out.as_ref().is_some_and(|p| p.is_due(now)) {
+            if !self.transmit_pause(now, at, sink) {
+                return false;
+            }
+            *taken += 1;
+        }
+        self.ports[at].pause_in.expire(now);
+        if self.ports[at].timed_lanes > 0 {
+            self.open_timed_lanes(now);
+        }
+        true
     }
 
     /// The node whose turn it is in a priority that has frames: the first one without debt. A frame
     /// larger than a quantum is paid for by as many turns.
     #[inline]
     fn next_node(&mut self, at: usize, priority: usize) -> u32 {
-        let ring = &mut self.ports[at].rings[priority];
+        let ring = &mut self.ports[at].classes[priority].ring;
         loop {
             let head = self.queues.ring_head(*ring);
             let node = self.queues.get_mut(head);
@@ -151,23 +171,27 @@ impl<B: Buf> Switch<B> {
         lane != NIL && self.lanes[lane as usize].plain
     }
 
-    /// Serves a queue of a local port until its quantum is used up: as [`Self::serve`], for frames
-    /// that leave as they are, with the sums booked once.
+    /// Serves a queue of a local port until its quantum is used up, or its common queue (`None`)
+    /// until it is empty: as [`Self::serve`], for frames that leave as they are, with the sums
+    /// booked once.
     fn serve_plain(
         &mut self,
         now: Nanos,
         at: usize,
         priority: usize,
-        leaf: u32,
+        leaf: Option<u32>,
         sink: &mut impl Sink<B>,
         taken: &mut u32,
     ) -> Served {
-        let node = self.queues.get(leaf);
-        let mut run = Run { list: node.list, deficit: node.deficit, ..Run::default() };
-        // With a rate, or another priority waiting, one frame may change whose turn it is.
         let port = &self.ports[at];
-        let size_max = port.frame_size_max;
-        let alone = !port.shaper.is_limited() && !port.has_rivals();
+        let (list, deficit) = match leaf {
+            Some(leaf) => (self.queues.get(leaf).list, self.queues.get(leaf).deficit),
+            None => (port.classes[priority].common.list, i32::MAX),
+        };
+        let mut run = Run { list, deficit, ..Run::default() };
+        // With a rate, or another priority waiting, one frame may change whose turn it is.
+        let size_max = self.lanes[port.lane as usize].frame_size_max;
+        let alone = !port.restrained && !port.has_rivals();
         let mut served = Served::Taken;
         while run.list.head != NIL {
             let slot = self.slots.get(run.list.head);
@@ -206,38 +230,42 @@ impl<B: Buf> Switch<B> {
 
     /// Books what a queue of a local port sent, and gives the turn on.
     #[inline]
-    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, leaf: u32, run: &Run) {
+    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, leaf: Option<u32>, run: &Run) {
         let port = &mut self.ports[at];
-        let sent = &mut port.sent[priority];
+        let sent = &mut port.classes[priority].sent;
         sent.frames += u64::from(run.frames);
         sent.bytes += run.sent_bytes;
-        if run.frames > 0 && (port.shaper.is_limited() || port.has_rivals()) {
+        if run.frames > 0 && (port.restrained || port.has_rivals()) {
             // One frame at most: see `alone`.
             let size = u32::try_from(run.sent_bytes).expect("one frame");
             port.shaper.charge(now, size);
             port.charge_class(priority, size, self.strict);
         }
+        let lane = &mut self.lanes[port.lane as usize];
+        lane.frames -= run.frames;
+        lane.bytes -= run.bytes;
+        lane.buffered.frames -= run.output.frames;
+        lane.buffered.bytes -= run.output.bytes;
+        let Some(leaf) = leaf else {
+            let common = &mut port.classes[priority].common;
+            common.list = run.list;
+            common.frames -= run.frames;
+            self.mark_idle(at, priority);
+            return;
+        };
         let node = self.queues.get_mut(leaf);
         node.list = run.list;
         node.frames -= run.frames;
         node.bytes -= run.bytes;
         node.ring_frames -= run.ring_frames;
         node.deficit = run.deficit;
-        let (lane, empty) = (node.lane, node.frames == 0);
-        let lane = &mut self.lanes[lane as usize];
-        lane.frames -= run.frames;
-        lane.bytes -= run.bytes;
-        lane.buffered.frames -= run.output.frames;
-        lane.buffered.bytes -= run.output.bytes;
-        let ring = &mut port.rings[priority];
-        if empty {
+        let ring = &mut port.classes[priority].ring;
+        if node.frames == 0 {
             self.queues.ring_pop(ring);
             self.queues.unbind(leaf);
-            if *ring == NIL {
-                self.mark_idle(at, priority);
-            }
+            self.mark_idle(at, priority);
         } else if run.deficit <= 0 {
-            self.queues.get_mut(leaf).deficit += QUANTUM_BYTES;
+            node.deficit += QUANTUM_BYTES;
             *ring = self.queues.ring_head(*ring);
         }
     }
@@ -285,7 +313,7 @@ impl<B: Buf> Switch<B> {
         pause.sent(now);
         // Flow control takes wire time, but never waits for it.
         port.shaper.charge(now, size);
-        port.sent[7].add(size);
+        port.classes[7].sent.add(size);
         self.rare_rows[control].injected.add(size);
         self.rows[control].delivered.add(size);
         true
@@ -295,7 +323,8 @@ impl<B: Buf> Switch<B> {
     #[inline]
     fn next_priority(&mut self, at: usize) -> Option<usize> {
         let port = &mut self.ports[at];
-        let eligible = port.active & !port.pause_in.paused.0;
+        let paused = if port.restrained { port.pause_in.paused.0 } else { 0 };
+        let eligible = port.active & !paused;
         if eligible == 0 {
             return None;
         }
@@ -317,7 +346,7 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl Sink<B>,
         taken: &mut u32,
     ) -> Served {
-        let node = self.queues.ring_head(self.ports[port].rings[priority]);
+        let node = self.queues.ring_head(self.ports[port].classes[priority].ring);
         let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
         let queue = self.queues.get(leaf);
         let turn = Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head };
@@ -418,7 +447,7 @@ impl<B: Buf> Switch<B> {
         let charge = i32::try_from(size).unwrap_or(i32::MAX);
         let port = &mut self.ports[turn.port];
         port.shaper.charge(now, size);
-        port.sent[turn.priority].add(size);
+        port.classes[turn.priority].sent.add(size);
         port.charge_class(turn.priority, size, self.strict);
         let lane = &mut self.lanes[turn.lane as usize];
         lane.shaper.charge(now, size);
@@ -449,7 +478,7 @@ impl<B: Buf> Switch<B> {
         let empty = leaf.frames == 0;
         self.uncharge_lane(turn.lane, bytes, home);
         let port = &mut self.ports[turn.port];
-        let ring = &mut port.rings[turn.priority];
+        let ring = &mut port.classes[turn.priority].ring;
         if empty {
             if turn.node == turn.leaf {
                 self.queues.ring_pop(ring);
@@ -495,7 +524,7 @@ impl<B: Buf> Switch<B> {
         let node = self.queues.get(leaf);
         let (lane, priority) = (node.lane, usize::from(node.priority));
         let at = usize::from(self.lanes[lane as usize].port);
-        let ring = &mut self.ports[at].rings[priority];
+        let ring = &mut self.ports[at].classes[priority].ring;
         self.queues.leaf_out(ring, leaf);
         if *ring == NIL {
             self.mark_idle(at, priority);
@@ -545,7 +574,7 @@ impl Port {
     fn charge_class(&mut self, priority: usize, size: u32, strict: PriorityMask) {
         let rivals = self.active & !self.pause_in.paused.0 & !strict.0;
         if rivals & rivals.wrapping_sub(1) != 0 {
-            let deficit = &mut self.class_deficit[priority];
+            let deficit = &mut self.classes[priority].deficit;
             *deficit = deficit.saturating_sub(i32::try_from(size).unwrap_or(i32::MAX));
         }
     }
@@ -563,11 +592,11 @@ fn next_weighted(port: &mut Port, eligible: u8, weights: &[u8; Priority::COUNT])
     loop {
         let turn = usize::from(port.class_turn);
         if eligible >> turn & 1 == 1 {
-            if port.class_deficit[turn] > 0 {
+            if port.classes[turn].deficit > 0 {
                 return turn;
             }
             let share = i32::from(weights[turn]) * QUANTUM_BYTES;
-            port.class_deficit[turn] = port.class_deficit[turn].saturating_add(share);
+            port.classes[turn].deficit = port.classes[turn].deficit.saturating_add(share);
         }
         port.class_turn = (port.class_turn + 1) & 7;
     }
