@@ -1,0 +1,137 @@
+//! Frames made by hand.
+
+use std::net::Ipv4Addr;
+
+use sluice_base::{Mac, PriorityMask};
+use sluice_switch::Egress;
+use sluice_wire::mac_control::Message;
+use sluice_wire::{EtherType, ethernet, ipv4, udp, vlan, vxlan};
+
+use super::{KEPT, TestBuf};
+
+/// A tenant's IPv4/UDP frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Tenant {
+    pub dst: Mac,
+    pub src: Mac,
+    pub dscp: u8,
+    pub ecn: u8,
+    /// The priority of an 802.1Q tag with VID 0, if it has one.
+    pub pcp: Option<u8>,
+    pub src_port: u16,
+    /// The size of the whole frame.
+    pub size: u32,
+}
+
+impl Tenant {
+    pub fn new(dst: Mac, src: Mac, dscp: u8, size: u32) -> Self {
+        Self { dst, src, dscp, ecn: 0, pcp: None, src_port: 1000, size }
+    }
+
+    /// The smallest size that holds its headers.
+    pub const SIZE_MIN: u32 = 50;
+
+    pub fn bytes(&self) -> Vec<u8> {
+        assert!(self.size >= Self::SIZE_MIN);
+        let mut out = vec![0; self.size as usize];
+        let mut at = 14;
+        let mut ethertype = EtherType::IPV4;
+        if let Some(pcp) = self.pcp {
+            let tag = vlan::Repr {
+                priority: sluice_base::Priority::from_low_bits(pcp),
+                drop_eligible: false,
+                vid: 0,
+                ethertype,
+            };
+            tag.emit(&mut out[14..]);
+            ethertype = EtherType::VLAN;
+            at = 18;
+        }
+        ethernet::Repr { dst: self.dst, src: self.src, ethertype }.emit(&mut out);
+        let rest = u16::try_from(self.size as usize - at - 28).unwrap();
+        ipv4::Repr {
+            src: Ipv4Addr::new(192, 168, 0, 1),
+            dst: Ipv4Addr::new(192, 168, 0, 2),
+            protocol: ipv4::PROTOCOL_UDP,
+            dscp: self.dscp,
+            ecn: self.ecn,
+            ttl: 64,
+            ident: 7,
+            dont_fragment: false,
+            payload_size: rest + 8,
+        }
+        .emit(&mut out[at..]);
+        udp::Repr { src_port: self.src_port, dst_port: 9, payload_size: rest }
+            .emit(&mut out[at + 20..]);
+        out
+    }
+}
+
+/// The outer headers of a tunnel.
+#[derive(Clone, Copy, Debug)]
+pub struct Outer {
+    pub dst: Mac,
+    pub remote: Ipv4Addr,
+    pub local: Ipv4Addr,
+    pub vni: u32,
+    pub dscp: u8,
+    pub ecn: u8,
+    /// The priority of an outer tag, if it has one.
+    pub pcp: Option<u8>,
+}
+
+/// A tenant's frame in VXLAN.
+pub fn in_vxlan(outer: &Outer, inner: &[u8]) -> Vec<u8> {
+    let mut head = vec![0; 14];
+    let mut ethertype = EtherType::IPV4;
+    if let Some(pcp) = outer.pcp {
+        head.extend([pcp << 5, 0, 0x08, 0x00]);
+        ethertype = EtherType::VLAN;
+    }
+    let src = Mac([2, 9, 9, 9, 9, 9]);
+    ethernet::Repr { dst: outer.dst, src, ethertype }.emit(&mut head);
+    let at = head.len();
+    head.resize(at + 36, 0);
+    let udp_payload = u16::try_from(inner.len() + 8).unwrap();
+    ipv4::Repr {
+        src: outer.remote,
+        dst: outer.local,
+        protocol: ipv4::PROTOCOL_UDP,
+        dscp: outer.dscp,
+        ecn: outer.ecn,
+        ttl: 64,
+        ident: 0,
+        dont_fragment: true,
+        payload_size: udp_payload + 8,
+    }
+    .emit(&mut head[at..]);
+    udp::Repr { src_port: 50_000, dst_port: vxlan::PORT, payload_size: udp_payload }
+        .emit(&mut head[at + 20..]);
+    vxlan::Repr { vni: sluice_base::Vni::new(outer.vni).unwrap() }.emit(&mut head[at + 28..]);
+    head.extend(inner);
+    head
+}
+
+/// A PFC frame.
+pub fn pfc(enabled: u8, quanta: [u16; 8]) -> Vec<u8> {
+    let mut out = [0; sluice_wire::mac_control::FRAME_SIZE];
+    Message::Pfc { enabled: PriorityMask(enabled), quanta }.emit(Mac([2, 8, 8, 8, 8, 8]), &mut out);
+    out.to_vec()
+}
+
+/// A PAUSE frame of 802.3.
+pub fn pause(quanta: u16) -> Vec<u8> {
+    let mut out = [0; sluice_wire::mac_control::FRAME_SIZE];
+    Message::Pause { quanta }.emit(Mac([2, 8, 8, 8, 8, 8]), &mut out);
+    out.to_vec()
+}
+
+/// What a driver puts on the wire, as far as a [`TestBuf`] keeps it.
+pub fn on_wire(egress: &Egress<'_, TestBuf>) -> Vec<u8> {
+    let mut out = egress.header.to_vec();
+    if let Some(buf) = egress.buf {
+        out.extend(&buf.bytes[usize::from(egress.strip)..]);
+    }
+    out.resize(KEPT.min(egress.size as usize), 0);
+    out
+}

@@ -1,0 +1,128 @@
+//! What the tests of the switch share: a handle that cannot be lost unseen, frames made by hand,
+//! configurations, and a world that checks the promises after every step.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
+
+pub mod config;
+pub mod frames;
+pub mod ops;
+pub mod world;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use sluice_base::{Buf, Mac, Priority};
+
+/// What the test knows of a frame that it made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Unique in a world.
+    pub id: u64,
+    /// Who sent it: the input, or 1000 and the tunnel.
+    pub from: u16,
+    /// The port it came in by; `u16::MAX` for control.
+    pub port: u16,
+    /// Its network.
+    pub vnet: u16,
+    /// Where it wants to go.
+    pub dst: Mac,
+    /// The priority that it must get.
+    pub priority: Priority,
+    /// Whether it is well formed, so that the rest of this is right.
+    pub valid: bool,
+}
+
+/// Counts handles that vanish.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    lost: Cell<u32>,
+    live: Cell<u32>,
+    closing: Cell<bool>,
+}
+
+impl Ledger {
+    /// How many handles were dropped instead of handed back.
+    pub fn lost(&self) -> u32 {
+        self.lost.get()
+    }
+
+    /// How many handles are out.
+    pub fn live(&self) -> u32 {
+        self.live.get()
+    }
+
+    /// From now on handles may go: the switch ends.
+    pub fn close(&self) {
+        self.closing.set(true);
+    }
+}
+
+/// Whose handle it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The driver of an input.
+    Input(u16),
+    /// The host pool.
+    Pool,
+}
+
+/// A handle. It has no `Clone`, so it cannot be in two places; and if it is dropped instead of
+/// handed back, the ledger knows.
+#[derive(Debug)]
+pub struct TestBuf {
+    pub info: Info,
+    pub owner: Owner,
+    /// The first bytes; the rest of the frame is never looked at.
+    pub bytes: Vec<u8>,
+    size: u32,
+    back: bool,
+    ledger: Rc<Ledger>,
+}
+
+/// How many bytes of a frame a [`TestBuf`] keeps.
+pub const KEPT: usize = 256;
+
+impl TestBuf {
+    pub fn new(
+        ledger: &Rc<Ledger>,
+        info: Info,
+        owner: Owner,
+        mut bytes: Vec<u8>,
+        size: u32,
+    ) -> Self {
+        bytes.truncate(KEPT);
+        assert!(bytes.len() <= size as usize && (bytes.len() == KEPT.min(size as usize)));
+        ledger.live.set(ledger.live.get() + 1);
+        Self { info, owner, bytes, size, back: false, ledger: Rc::clone(ledger) }
+    }
+
+    /// The driver has it again.
+    pub fn hand_back(mut self) {
+        self.back = true;
+        self.ledger.live.set(self.ledger.live.get() - 1);
+    }
+
+    /// A copy of the frame in the host pool; the handle itself is the driver's again.
+    pub fn into_pool(self) -> Self {
+        let copy = Self::new(&self.ledger, self.info, Owner::Pool, self.bytes.clone(), self.size);
+        self.hand_back();
+        copy
+    }
+}
+
+impl Drop for TestBuf {
+    fn drop(&mut self) {
+        if !self.back && !self.ledger.closing.get() {
+            self.ledger.lost.set(self.ledger.lost.get() + 1);
+        }
+    }
+}
+
+impl Buf for TestBuf {
+    fn head(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len().min(Self::HEAD_SIZE_MAX)]
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+}

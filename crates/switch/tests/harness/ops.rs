@@ -1,0 +1,374 @@
+//! Steps for a world, drawn from numbers, so that a shorter list of numbers is a smaller case.
+
+use sluice_base::{Buf, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId};
+use sluice_switch::{Command, Destination, InputFull, PortRole, Target, Trust};
+
+use super::config::{MTU, few_or_many, next_hop, pick, random, underlay_mac, vtep};
+use super::frames::{Outer, Tenant, in_vxlan, pause, pfc};
+use super::world::{CONTROL, TUNNELS, World};
+use super::{Info, TestBuf};
+
+/// What happens next, and the seed of its details.
+pub type Op = (u8, u32);
+
+/// The address `n` of a network.
+pub fn address(vnet: u16, n: u8) -> Mac {
+    Mac([2, 0, 0, 0, u8::try_from(vnet).unwrap(), n])
+}
+
+const ADDRESSES: u64 = 8;
+
+/// A world of a random configuration.
+pub fn random_world(seed: u64) -> World {
+    let mut rng = Prng::new(seed);
+    let config = random(&mut rng);
+    let mut world = World::new(&config, seed);
+    if rng.chance(3, 4) {
+        let pool = &config.pool;
+        let frames = pool.from_local.frames + pool.from_underlay.frames + pool.replicated_frames;
+        world.pool_size = frames as usize;
+    }
+    for vnet in 0..u16::try_from(config.vnets.len()).unwrap() {
+        for n in 0..u8::try_from(ADDRESSES).unwrap() {
+            if rng.chance(1, 2) {
+                install(&mut world, &mut rng, VnetId(vnet), address(vnet, n));
+            }
+        }
+    }
+    world
+}
+
+/// Runs steps, checks after every one, and drains the switch in the end.
+pub fn run(seed: u64, ops: &[Op]) -> World {
+    let mut world = random_world(seed);
+    // Some drivers never take anything back while they run.
+    let lazy = seed.is_multiple_of(4);
+    for &op in ops {
+        if lazy && matches!(op.0 % 32, 16..=18 | 29 | 31) {
+            continue;
+        }
+        step(&mut world, op);
+        world.check();
+    }
+    let mut rng = Prng::new(seed ^ 99);
+    for tunnel in 0..world.config.tunnels.len() {
+        if rng.chance(1, 2) {
+            set_next_hop(&mut world, tunnel, true);
+        }
+    }
+    world.drain(|world| {
+        while let Some((vnet, mac)) = world.misses.pop() {
+            match rng.below(4) {
+                0 => world.switch.command(world.now, Command::Reject { vnet, mac }).unwrap(),
+                // No answer at all: the time ends it.
+                1 => {}
+                _ => install(world, &mut rng, vnet, mac),
+            }
+        }
+    });
+    world
+}
+
+fn step(world: &mut World, (kind, seed): Op) {
+    let mut rng = Prng::new(u64::from(seed));
+    match kind % 32 {
+        0..=8 => {
+            let input = any_input(world, &mut rng);
+            receive(world, &mut rng, input);
+        }
+        9 => receive_everywhere(world, &mut rng),
+        10..=15 => transmit(world, &mut rng),
+        16..=18 => {
+            let input = pick(&mut rng, u64::from(world.switch.pool_input().0) + 1);
+            let count = 1 + few_or_many(&mut rng, 4, 100);
+            world.reclaim(InputId(input), count as usize);
+        }
+        19 | 20 => {
+            let input = pick(&mut rng, world.inputs.len() as u64 + 1);
+            let room = pick(&mut rng, 6);
+            world.spill(InputId(input), room);
+        }
+        21..=24 => control(world, &mut rng),
+        25 => inject(world, &mut rng),
+        26 => {
+            if rng.chance(1, 8) {
+                detach(world, &mut rng);
+            }
+        }
+        27 | 28 => {
+            let span = [100, 10_000, 300_000][pick::<usize>(&mut rng, 3)];
+            let jump = rng.chance(1, 3).then(|| world.switch.deadline()).flatten();
+            let later = world.now.after(Nanos(rng.below(span)));
+            world.now = jump.unwrap_or(later).max(world.now);
+            world.advance();
+        }
+        29 => world.service(),
+        30 => world.notices(),
+        _ => world.reclaim_all(),
+    }
+}
+
+fn any_input(world: &World, rng: &mut Prng) -> InputId {
+    InputId(pick(rng, world.inputs.len() as u64))
+}
+
+/// Frames up to the window, or a few.
+fn receive(world: &mut World, rng: &mut Prng, input: InputId) {
+    let window = world.switch.window(input);
+    let most = if rng.chance(1, 4) { window.frames } else { window.frames.min(pick(rng, 5)) };
+    receive_window(world, rng, input, most, window.bytes.0);
+}
+
+fn receive_window(world: &mut World, rng: &mut Prng, input: InputId, frames: u32, bytes: u64) {
+    let mut bufs = Vec::new();
+    let mut sum = 0;
+    while bufs.len() < frames as usize && sum < bytes {
+        let buf = frame(world, rng, input);
+        sum += u64::from(buf.size());
+        bufs.push(buf);
+    }
+    world.receive(input, bufs);
+}
+
+/// What was promised to all inputs at the same time must hold for all of them.
+fn receive_everywhere(world: &mut World, rng: &mut Prng) {
+    let windows: Vec<_> = (0..world.inputs.len())
+        .map(|at| (InputId::from_index(at), world.switch.window(InputId::from_index(at))))
+        .collect();
+    for (input, window) in windows {
+        receive_window(world, rng, input, window.frames, window.bytes.0);
+    }
+}
+
+fn transmit(world: &mut World, rng: &mut Prng) {
+    let Some(port) = any_port(world, rng) else { return };
+    let mut room = match rng.below(4) {
+        0 => u64::MAX,
+        1 => 0,
+        _ => rng.below(6),
+    };
+    world.transmit(port, || {
+        room = room.saturating_sub(1);
+        room > 0
+    });
+}
+
+fn any_port(world: &World, rng: &mut Prng) -> Option<PortId> {
+    let ports: Vec<PortId> = world.ports().collect();
+    (!ports.is_empty()).then(|| ports[pick::<usize>(rng, ports.len() as u64)])
+}
+
+/// Whatever a port can get.
+fn frame(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
+    let port = world.inputs[input.index()];
+    let role = world.config.ports[port.index()].role;
+    match (rng.below(24), role) {
+        (0, _) => garbage(world, rng, input),
+        (1, _) => flow_control(world, rng, input),
+        (_, PortRole::Access { vnet }) => from_tenant(world, rng, input, vnet.0),
+        (_, PortRole::Underlay { .. }) => from_underlay(world, rng, input),
+    }
+}
+
+fn info(world: &mut World, port: PortId) -> Info {
+    Info {
+        id: world.next_id(),
+        from: 0,
+        port: port.0,
+        vnet: 0,
+        dst: Mac::BROADCAST,
+        priority: Priority::ZERO,
+        valid: false,
+    }
+}
+
+fn garbage(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
+    let info = info(world, world.inputs[input.index()]);
+    let size = rng.below(120);
+    let mut bytes: Vec<u8> = (0..size).map(|_| pick(rng, 256)).collect();
+    if let Some(first) = bytes.first_mut().filter(|_| rng.chance(1, 2)) {
+        *first = 2;
+    }
+    world.buf(input, info, bytes)
+}
+
+fn flow_control(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
+    let port = world.inputs[input.index()];
+    let info = info(world, port);
+    let quanta: u16 = if rng.chance(1, 3) { 0 } else { pick(rng, 2_000) };
+    let enabled: u8 = if rng.chance(1, 2) { 1 << rng.below(8) } else { pick(rng, 256) };
+    let bytes = if rng.chance(1, 3) {
+        world.oracle.paused(world.now, port.index(), 0xff, [quanta; 8]);
+        pause(quanta)
+    } else {
+        world.oracle.paused(world.now, port.index(), enabled, [quanta; 8]);
+        pfc(enabled, [quanta; 8])
+    };
+    world.buf(input, info, bytes)
+}
+
+fn destination(rng: &mut Prng, vnet: u16) -> Mac {
+    match rng.below(16) {
+        0 => Mac::BROADCAST,
+        1 => Mac([0x33, 0x33, 0, 0, 0, 1]),
+        // Seldom known.
+        2 => address(vnet, 100 + pick::<u8>(rng, 100)),
+        _ => address(vnet, pick(rng, ADDRESSES)),
+    }
+}
+
+fn tenant(rng: &mut Prng, vnet: u16) -> Tenant {
+    let size = match rng.below(6) {
+        0 => u32::from(MTU) + 14,
+        // Too large for every port.
+        1 if rng.chance(1, 8) => u32::from(MTU) + 15,
+        2 => 60 + pick::<u32>(rng, 1_400),
+        _ => 60,
+    };
+    let dscp: u8 = if rng.chance(1, 2) { 0 } else { pick(rng, 64) };
+    let mut tenant = Tenant::new(destination(rng, vnet), Mac([2, 1, 0, 0, 0, 1]), dscp, size);
+    if rng.chance(1, 8) {
+        tenant.pcp = Some(pick(rng, 8));
+        tenant.size += 4;
+    }
+    tenant.ecn = pick(rng, 4);
+    tenant
+}
+
+fn from_tenant(world: &mut World, rng: &mut Prng, input: InputId, vnet: u16) -> TestBuf {
+    let port = world.inputs[input.index()];
+    let config = &world.config.ports[port.index()];
+    let tenant = tenant(rng, vnet);
+    let priority = match (config.trust, tenant.pcp) {
+        (Trust::Nothing, _) => config.default_priority,
+        (Trust::PcpThenDscp, Some(pcp)) => Priority::new(pcp).unwrap(),
+        (Trust::PcpThenDscp, None) => Priority::new(tenant.dscp >> 3).unwrap(),
+    };
+    let info =
+        Info { from: input.0, vnet, dst: tenant.dst, priority, valid: true, ..info(world, port) };
+    world.buf(input, info, tenant.bytes())
+}
+
+fn from_underlay(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
+    let port = world.inputs[input.index()];
+    let vnet: u16 = pick(rng, world.config.vnets.len() as u64);
+    let tunnel: u16 = pick(rng, world.config.tunnels.len() as u64 + 1);
+    let tenant = tenant(rng, vnet);
+    let outer = Outer {
+        dst: underlay_mac(if rng.chance(1, 30) { 9 } else { 1 }),
+        remote: vtep(2 + u8::try_from(tunnel).unwrap()),
+        local: vtep(1),
+        vni: if rng.chance(1, 30) { 7 } else { 100 + u32::from(vnet) },
+        dscp: pick(rng, 64),
+        ecn: pick(rng, 4),
+        pcp: None,
+    };
+    let config = &world.config.ports[port.index()];
+    let priority = match config.trust {
+        Trust::Nothing => config.default_priority,
+        Trust::PcpThenDscp => Priority::new(outer.dscp >> 3).unwrap(),
+    };
+    let queue = input.0 - world.switch.input(port, 0).0;
+    let from = TUNNELS + tunnel * 8 + queue;
+    let info = Info { from, vnet, dst: tenant.dst, priority, valid: true, ..info(world, port) };
+    world.buf(input, info, in_vxlan(&outer, &tenant.bytes()))
+}
+
+/// Puts an address somewhere in its network.
+pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
+    let mut places: Vec<Destination> = world
+        .ports()
+        .filter(|p| world.config.ports[p.index()].role == PortRole::Access { vnet })
+        .map(Destination::Port)
+        .collect();
+    places.extend(world.config.vnets[vnet.index()].tunnels.iter().map(|t| Destination::Tunnel(*t)));
+    if places.is_empty() {
+        return;
+    }
+    let to = places[pick::<usize>(rng, places.len() as u64)];
+    world.switch.command(world.now, Command::Install { vnet, mac, to }).unwrap();
+}
+
+fn set_next_hop(world: &mut World, tunnel: usize, up: bool) {
+    let mac = up.then(|| next_hop(tunnel));
+    let command = Command::NextHop { tunnel: TunnelId::from_index(tunnel), mac };
+    world.switch.command(world.now, command).unwrap();
+}
+
+fn control(world: &mut World, rng: &mut Prng) {
+    let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
+    let mut mac = address(vnet.0, pick(rng, ADDRESSES));
+    match rng.below(8) {
+        0 => world.switch.command(world.now, Command::Remove { vnet, mac }).unwrap(),
+        1 => {
+            let mut at = vnet;
+            if let Some((vnet, waiting)) = world.misses.pop() {
+                (at, mac) = (vnet, waiting);
+            }
+            world.switch.command(world.now, Command::Reject { vnet: at, mac }).unwrap();
+        }
+        2 if !world.config.tunnels.is_empty() => {
+            let tunnel = pick(rng, world.config.tunnels.len() as u64);
+            set_next_hop(world, tunnel, rng.chance(1, 2));
+        }
+        3 => install(world, rng, vnet, mac),
+        _ => {
+            if let Some((vnet, mac)) = world.misses.pop() {
+                install(world, rng, vnet, mac);
+            }
+        }
+    }
+}
+
+fn inject(world: &mut World, rng: &mut Prng) {
+    let vnet: u16 = pick(rng, world.config.vnets.len() as u64);
+    let tenant = Tenant { pcp: None, size: 60, ..tenant(rng, vnet) };
+    let input = world.switch.control_input();
+    let mut info = Info {
+        from: CONTROL,
+        vnet,
+        dst: tenant.dst,
+        priority: Priority::new(7).unwrap(),
+        ..info(world, PortId(u16::MAX))
+    };
+    let target = match any_port(world, rng).filter(|_| rng.chance(1, 3)) {
+        Some(port) => Target::Port(port),
+        None => {
+            info.valid = true;
+            Target::Address(VnetId(vnet), tenant.dst)
+        }
+    };
+    let bytes = tenant.bytes();
+    let buf = world.buf(input, info, bytes);
+    if let Err(buf) = world.switch.inject(world.now, buf, target) {
+        buf.hand_back();
+    }
+}
+
+fn detach(world: &mut World, rng: &mut Prng) {
+    let Some(port) = any_port(world, rng) else { return };
+    let detached = world.switch.detach(world.now, port);
+    world.detached[port.index()] = true;
+    let mut handles = 0;
+    for queue in 0..world.config.ports[port.index()].queues {
+        let input = world.switch.input(port, queue);
+        while let count @ 1.. = world.reclaim(input, 7) {
+            handles += count;
+        }
+    }
+    assert_eq!(handles, detached.handles as usize, "handles of a detached port");
+}
+
+/// How often an input is paused by its switch, for tests that ask whether it was at all.
+pub fn pauses(world: &World) -> u64 {
+    let mut count = 0;
+    for port in 0..world.config.ports.len() {
+        if matches!(world.config.ports[port].input_full, InputFull::Pause(_)) {
+            for priority in Priority::all() {
+                let state = world.switch.pause_state(world.now, PortId::from_index(port), priority);
+                count += state.xoff_sent;
+            }
+        }
+    }
+    count
+}

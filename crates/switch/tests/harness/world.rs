@@ -1,0 +1,596 @@
+//! A switch with its drivers, its control plane and an oracle. The oracle knows only what a
+//! switch promises: nothing in it follows how the switch works.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use sluice_base::{
+    Batch, BitRate, Buf, DropClass, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId,
+    VnetId,
+};
+use sluice_switch::{
+    Command, Destination, Egress, InputFull, Notice, PortRole, RateLimit, Switch, SwitchConfig,
+    Taken,
+};
+use sluice_wire::{ethernet, ipv4, vxlan};
+
+use super::frames::{Outer, Tenant, in_vxlan, on_wire};
+use super::{Info, Ledger, Owner, TestBuf};
+
+/// A token bucket in bits times nanoseconds, kept exactly.
+#[derive(Debug)]
+struct Meter {
+    limit: RateLimit,
+    level: i128,
+    at: Nanos,
+    sent: i128,
+}
+
+impl Meter {
+    fn new(limit: RateLimit, now: Nanos) -> Self {
+        // Unused time before the start may have been earned.
+        let level = i128::from(limit.rate.0) * i128::from(limit.catch_up.0);
+        Self { limit, level, at: now, sent: 0 }
+    }
+
+    /// A frame goes. It may overdraw by itself, but must not start overdrawn.
+    fn send(&mut self, now: Nanos, size: u32, waits: bool) {
+        let rate = i128::from(self.limit.rate.0);
+        let earned = rate * i128::from(now.since(self.at).0);
+        self.level = (self.level + earned).min(rate * i128::from(self.limit.catch_up.0));
+        self.at = now;
+        // Two nanoseconds, and a few parts in a million of rounding.
+        let slack = 2 * rate + self.sent / 300_000;
+        assert!(!waits || self.level >= -slack, "the rate is exceeded: {self:?}");
+        let bits = i128::from(size + u32::from(self.limit.overhead)) * 8 * 1_000_000_000;
+        self.level -= bits;
+        self.sent += bits;
+    }
+}
+
+/// (sender, network, destination, priority, port, tunnel)
+type Flow = (u16, u16, Mac, Priority, u16, Option<u16>);
+
+/// What a driver took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub port: usize,
+    /// `None`: a pause frame.
+    pub info: Option<Info>,
+    pub bytes: Vec<u8>,
+    pub size: u32,
+    pub priority: Priority,
+    pub tunnel: Option<u16>,
+}
+
+/// Checks what comes out.
+#[derive(Debug)]
+pub struct Oracle {
+    /// What came out, while it is wanted.
+    pub log: Option<Vec<Sent>>,
+    config: SwitchConfig,
+    last: BTreeMap<Flow, u64>,
+    delivered: BTreeSet<u64>,
+    paused_until: Vec<[Nanos; 8]>,
+    meters: Vec<Option<Meter>>,
+    lanes: BTreeMap<(u16, Option<u16>), Meter>,
+    /// Frames taken, tenants' and flow control.
+    pub taken: u64,
+    /// Frames offered.
+    pub offered: u64,
+}
+
+impl Oracle {
+    fn new(config: &SwitchConfig, now: Nanos) -> Self {
+        Self {
+            log: None,
+            config: config.clone(),
+            last: BTreeMap::new(),
+            delivered: BTreeSet::new(),
+            paused_until: vec![[Nanos::ZERO; 8]; config.ports.len()],
+            meters: config.ports.iter().map(|p| p.rate.map(|r| Meter::new(r, now))).collect(),
+            lanes: BTreeMap::new(),
+            taken: 0,
+            offered: 0,
+        }
+    }
+
+    /// A pause frame came in at a port.
+    pub fn paused(&mut self, now: Nanos, port: usize, enabled: u8, quanta: [u16; 8]) {
+        let config = &self.config.ports[port];
+        if !config.obey_pause {
+            return;
+        }
+        let link = match (config.input_full, config.rate) {
+            (InputFull::Pause(pause), _) => pause.link,
+            (_, Some(rate)) => rate.rate,
+            _ => BitRate::from_gbps(10),
+        };
+        for p in (0..8).filter(|p| enabled >> p & 1 == 1) {
+            let nanos = u128::from(quanta[p]) * 512 * 1_000_000_000 / u128::from(link.0);
+            self.paused_until[port][p] = now.after(Nanos(u64::try_from(nanos).unwrap()));
+        }
+    }
+
+    /// Ends what is paused, as if the link had come up again.
+    pub fn is_paused(&self, now: Nanos, port: usize, priority: Priority) -> bool {
+        now < self.paused_until[port][priority.index()]
+    }
+
+    /// A frame is offered to the driver of `port`.
+    pub fn offer(&mut self, now: Nanos, port: usize, egress: &Egress<'_, TestBuf>, takes: bool) {
+        self.offered += 1;
+        if let Some(buf) = egress.buf {
+            assert!(!self.is_paused(now, port, egress.priority), "sent while paused");
+            self.check_frame(port, egress, buf);
+        } else {
+            assert_eq!((egress.header.len(), egress.size, egress.strip), (60, 60, 0));
+        }
+        if takes {
+            self.take(now, port, egress);
+        }
+    }
+
+    fn check_frame(&self, port: usize, egress: &Egress<'_, TestBuf>, buf: &TestBuf) {
+        let bytes = on_wire(egress);
+        let size = egress.header.len() + buf.size() as usize - usize::from(egress.strip);
+        assert_eq!(size, egress.size as usize, "the size on the wire");
+        assert!(bytes.len() <= egress.size as usize);
+        let role = self.config.ports[port].role;
+        assert_eq!(
+            egress.tunnel.is_some() || buf.info.from == CONTROL,
+            matches!(role, PortRole::Underlay { .. }) || buf.info.from == CONTROL
+        );
+        if !buf.info.valid {
+            return;
+        }
+        let info = &buf.info;
+        assert_eq!(egress.priority, info.priority, "{info:?}");
+        assert_ne!(usize::from(info.port), port, "back to where it came from: {info:?}");
+        let from_tunnel = (TUNNELS..CONTROL).contains(&info.from);
+        let inner = match (egress.tunnel, role) {
+            (None, PortRole::Access { vnet }) => {
+                assert_eq!(vnet, VnetId(info.vnet), "into another network: {info:?}");
+                assert_eq!(egress.size, buf.size() - if from_tunnel { 50 } else { 0 });
+                &bytes[..]
+            }
+            (Some(tunnel), PortRole::Underlay { local, mac }) => {
+                assert!(!from_tunnel, "split horizon: {info:?}");
+                assert_eq!((egress.header.len(), egress.strip), (50, 0));
+                let tunnel = &self.config.tunnels[tunnel.index()];
+                assert_eq!(tunnel.port.index(), port);
+                let outer = ethernet::Frame::new_checked(&bytes).unwrap();
+                assert_eq!(outer.src(), mac);
+                let ip = ipv4::Packet::new_checked(outer.payload()).unwrap();
+                assert_eq!((ip.src(), ip.dst()), (local, tunnel.remote));
+                assert_eq!(usize::from(ip.total_size()), egress.size as usize - 14);
+                assert!(ip.total_size() <= self.config.ports[port].mtu, "over the underlay's MTU");
+                assert!(ip.header_checksum_ok());
+                let vni = vxlan::Header::new_checked(&bytes[42..]).unwrap().vni();
+                assert_eq!(Some(vni), self.config.vnets[usize::from(info.vnet)].vni);
+                &bytes[50..]
+            }
+            _ => panic!("{info:?} left by {role:?} with tunnel {:?}", egress.tunnel),
+        };
+        assert_eq!(ethernet::Frame::new_checked(inner).unwrap().dst(), info.dst);
+        assert!(!self.delivered.contains(&info.id), "twice: {info:?}");
+    }
+
+    fn take(&mut self, now: Nanos, port: usize, egress: &Egress<'_, TestBuf>) {
+        self.taken += 1;
+        if let Some(log) = &mut self.log {
+            log.push(Sent {
+                port,
+                info: egress.buf.map(|buf| buf.info),
+                bytes: on_wire(egress),
+                size: egress.size,
+                priority: egress.priority,
+                tunnel: egress.tunnel.map(|t| t.0),
+            });
+        }
+        let out = u16::try_from(port).unwrap();
+        let tunnel = egress.tunnel.map(|t| t.0);
+        if let Some(meter) = &mut self.meters[port] {
+            meter.send(now, egress.size, egress.buf.is_some());
+        }
+        let Some(buf) = egress.buf else { return };
+        if let Some(rate) = self.config.ports[port].lane_rate {
+            let meter = self.lanes.entry((out, tunnel)).or_insert_with(|| Meter::new(rate, now));
+            meter.send(now, egress.size, true);
+        }
+        let info = buf.info;
+        if !info.valid {
+            return;
+        }
+        if !info.dst.is_group() {
+            self.delivered.insert(info.id);
+        }
+        let flow = (info.from, info.vnet, info.dst, info.priority, out, tunnel);
+        if let Some(last) = self.last.insert(flow, info.id) {
+            assert!(last < info.id, "{} went before {}: {flow:?}", last, info.id);
+        }
+    }
+
+    /// How many unicast frames came out.
+    pub fn delivered(&self) -> usize {
+        self.delivered.len()
+    }
+}
+
+/// `Info::from` of the first tunnel.
+pub const TUNNELS: u16 = 1000;
+/// `Info::from` of control.
+pub const CONTROL: u16 = 60_000;
+
+/// A switch and everything around it.
+#[derive(Debug)]
+pub struct World {
+    pub switch: Switch<TestBuf>,
+    pub config: SwitchConfig,
+    pub now: Nanos,
+    pub ledger: Rc<Ledger>,
+    pub oracle: Oracle,
+    /// The port of each input.
+    pub inputs: Vec<PortId>,
+    pub detached: Vec<bool>,
+    /// Misses that were not answered.
+    pub misses: Vec<(VnetId, Mac)>,
+    /// How many handles the host pool gives out.
+    pub pool_size: usize,
+    pub pooled: usize,
+    next_id: u64,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.ledger.close();
+    }
+}
+
+impl World {
+    pub fn new(config: &SwitchConfig, seed: u64) -> Self {
+        let now = Nanos::from_millis(1);
+        let switch = Switch::new(config, seed, now).unwrap();
+        let mut inputs = Vec::new();
+        for (at, port) in config.ports.iter().enumerate() {
+            for queue in 0..port.queues {
+                assert_eq!(switch.input(PortId::from_index(at), queue).index(), inputs.len());
+                inputs.push(PortId::from_index(at));
+            }
+        }
+        Self {
+            oracle: Oracle::new(config, now),
+            switch,
+            config: config.clone(),
+            now,
+            ledger: Rc::default(),
+            detached: vec![false; config.ports.len()],
+            inputs,
+            misses: Vec::new(),
+            pool_size: usize::MAX,
+            pooled: 0,
+            next_id: seed << 40,
+        }
+    }
+
+    /// Starts to remember what comes out, and returns what was remembered.
+    pub fn log(&mut self) -> Vec<Sent> {
+        self.oracle.log.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Puts an address behind a port.
+    pub fn at_port(&mut self, mac: Mac, port: usize) {
+        let PortRole::Access { vnet } = self.config.ports[port].role else {
+            panic!("no access port")
+        };
+        let to = Destination::Port(PortId::from_index(port));
+        self.command(Command::Install { vnet, mac, to });
+    }
+
+    /// Puts an address of network 0 behind a tunnel.
+    pub fn at_tunnel(&mut self, mac: Mac, tunnel: u16) {
+        let to = Destination::Tunnel(TunnelId(tunnel));
+        self.command(Command::Install { vnet: VnetId(0), mac, to });
+    }
+
+    pub fn command(&mut self, command: Command) {
+        self.switch.command(self.now, command).unwrap();
+    }
+
+    /// A tenant's frame at the first queue of an access port.
+    pub fn tenant(&mut self, port: usize, tenant: &Tenant) -> TestBuf {
+        let input = self.switch.input(PortId::from_index(port), 0);
+        let PortRole::Access { vnet } = self.config.ports[port].role else {
+            panic!("no access port")
+        };
+        let info = Info {
+            id: self.next_id(),
+            from: input.0,
+            port: u16::try_from(port).unwrap(),
+            vnet: vnet.0,
+            dst: tenant.dst,
+            priority: Priority::from_low_bits(tenant.pcp.unwrap_or(tenant.dscp >> 3)),
+            valid: true,
+        };
+        self.buf(input, info, tenant.bytes())
+    }
+
+    /// A frame of network 0 from a tunnel (its number in this switch) at an underlay port.
+    pub fn tunnel_frame(&mut self, port: usize, tunnel: u16, tenant: &Tenant) -> TestBuf {
+        let input = self.switch.input(PortId::from_index(port), 0);
+        let PortRole::Underlay { local, mac } = self.config.ports[port].role else {
+            panic!("no underlay port")
+        };
+        let outer = Outer {
+            dst: mac,
+            remote: self.config.tunnels[usize::from(tunnel)].remote,
+            local,
+            vni: self.config.vnets[0].vni.unwrap().get(),
+            dscp: tenant.dscp,
+            ecn: tenant.ecn,
+            pcp: None,
+        };
+        let info = Info {
+            id: self.next_id(),
+            from: TUNNELS + tunnel * 8,
+            port: u16::try_from(port).unwrap(),
+            vnet: 0,
+            dst: tenant.dst,
+            priority: Priority::from_low_bits(tenant.dscp >> 3),
+            valid: true,
+        };
+        self.buf(input, info, in_vxlan(&outer, &tenant.bytes()))
+    }
+
+    /// Fills the window of a port's first input with frames that `make` makes. Returns how many.
+    pub fn fill(&mut self, port: usize, mut make: impl FnMut(&mut Self) -> TestBuf) -> usize {
+        let input = self.switch.input(PortId::from_index(port), 0);
+        let window = self.switch.window(input);
+        let (mut bufs, mut bytes) = (Vec::new(), 0);
+        while bufs.len() < window.frames as usize && bytes < window.bytes.0 {
+            let buf = make(self);
+            bytes += u64::from(buf.size());
+            bufs.push(buf);
+        }
+        self.receive(input, bufs)
+    }
+
+    /// The next frame's identity.
+    pub fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// A handle of an input's driver.
+    pub fn buf(&mut self, input: InputId, info: Info, bytes: Vec<u8>) -> TestBuf {
+        let size = u32::try_from(bytes.len()).unwrap();
+        TestBuf::new(&self.ledger, info, Owner::Input(input.0), bytes, size)
+    }
+
+    /// Gives frames to an input, not more than its window. Returns how many.
+    pub fn receive(&mut self, input: InputId, bufs: Vec<TestBuf>) -> usize {
+        let mut batch = Batch::with_limit(bufs.len());
+        let count = bufs.len();
+        for buf in bufs {
+            batch.push(buf).unwrap();
+        }
+        self.switch.receive(self.now, input, &mut batch);
+        assert!(batch.is_empty(), "receive takes all");
+        count
+    }
+
+    /// Lets a port send. `takes` says of every frame offered whether the driver has room.
+    pub fn transmit(&mut self, port: PortId, mut takes: impl FnMut() -> bool) -> u32 {
+        let (now, oracle) = (self.now, &mut self.oracle);
+        let had_work = self.switch.has_work(now, port);
+        let before = (oracle.offered, oracle.taken);
+        let mut refused = false;
+        let taken = self.switch.transmit(now, port, &mut |egress: &Egress<'_, TestBuf>| {
+            assert!(!refused, "a frame was offered after the driver had no room");
+            let takes = takes();
+            oracle.offer(now, port.index(), egress, takes);
+            refused = !takes;
+            if takes { Taken::All } else { Taken::No }
+        });
+        assert_eq!(u64::from(taken), oracle.taken - before.1, "what it returns");
+        assert!(had_work || oracle.offered == before.0, "has_work said that there was none");
+        taken
+    }
+
+    /// Hands back up to `count` handles of an input, or of the pool.
+    pub fn reclaim(&mut self, input: InputId, count: usize) -> usize {
+        let mut out = Batch::with_limit(count);
+        self.switch.reclaim(input, &mut out);
+        let owner = if input == self.switch.pool_input() {
+            self.pooled -= out.len();
+            Owner::Pool
+        } else {
+            Owner::Input(input.0)
+        };
+        let count = out.len();
+        for buf in out.drain() {
+            assert_eq!(buf.owner, owner, "a handle came back to another driver: {:?}", buf.info);
+            buf.hand_back();
+        }
+        count
+    }
+
+    /// Hands back everything that ended.
+    pub fn reclaim_all(&mut self) {
+        for input in 0..=self.switch.pool_input().0 {
+            while self.reclaim(InputId(input), 64) > 0 {}
+        }
+    }
+
+    /// Moves handles of an input into the pool, of which `room` places may be used.
+    pub fn spill(&mut self, input: InputId, mut room: usize) {
+        let (pooled, size) = (&mut self.pooled, self.pool_size);
+        self.switch.spill(input, |buf| {
+            if room == 0 || *pooled >= size {
+                return Err(buf);
+            }
+            assert_eq!(buf.owner, Owner::Input(input.0), "spilled by another input");
+            room -= 1;
+            *pooled += 1;
+            Ok(buf.into_pool())
+        });
+    }
+
+    /// Reads the notices.
+    pub fn notices(&mut self) {
+        while let Some(notice) = self.switch.notice() {
+            let Notice::Miss { vnet, mac, head, .. } = notice else { continue };
+            assert_eq!(&head.as_slice()[..6], &mac.0, "the head of a frame for another address");
+            if !self.misses.contains(&(vnet, mac)) {
+                self.misses.push((vnet, mac));
+            }
+        }
+    }
+
+    /// All ports in use.
+    pub fn ports(&self) -> impl Iterator<Item = PortId> + use<> {
+        let open: Vec<usize> =
+            (0..self.config.ports.len()).filter(|&p| !self.detached[p]).collect();
+        open.into_iter().map(PortId::from_index)
+    }
+
+    /// Lets time pass up to now.
+    pub fn advance(&mut self) {
+        self.switch.advance(self.now);
+        let mut busy = BTreeSet::new();
+        let mut from = PortId(0);
+        while let Some(port) = self.switch.busy_port(from) {
+            busy.insert(port);
+            from = PortId(port.0 + 1);
+        }
+        for port in self.ports() {
+            let work = self.switch.has_work(self.now, port);
+            assert!(!work || busy.contains(&port), "{port} has work and is not busy");
+        }
+    }
+
+    /// Everything that can happen now happens: all drivers have room and take back what is
+    /// theirs. Then nothing is due any more.
+    pub fn service(&mut self) {
+        for _ in 0..2 {
+            self.advance();
+            self.notices();
+        }
+        for _ in 0..2 {
+            for port in self.ports() {
+                self.transmit(port, || true);
+            }
+            for input in 0..=self.inputs.len() {
+                self.spill(InputId::from_index(input), usize::MAX);
+            }
+            self.reclaim_all();
+        }
+        // A broadcast that was replicated only now may go out, or end.
+        self.advance();
+        for port in self.ports() {
+            self.transmit(port, || true);
+            assert!(!self.switch.has_work(self.now, port), "work after everything was taken");
+        }
+        if let Some(deadline) = self.switch.deadline() {
+            assert!(deadline > self.now, "due at {deadline}, and done at {}", self.now);
+        }
+    }
+
+    /// What must hold after every call.
+    pub fn check(&self) {
+        assert_eq!(self.ledger.lost(), 0, "a handle was lost");
+        let audit = self.switch.audit();
+        assert!(audit.is_closed(), "the audit does not close: {audit:#?}");
+        self.check_drops();
+        for (at, port) in self.config.ports.iter().enumerate() {
+            let queued = self.switch.queued(PortId::from_index(at));
+            if self.detached[at] {
+                assert_eq!(queued.frames, 0, "queued for a detached port");
+            }
+            for queue in 0..port.queues {
+                let input = self.switch.input(PortId::from_index(at), queue);
+                self.check_input(input, at);
+            }
+        }
+    }
+
+    fn check_input(&self, input: InputId, port: usize) {
+        let config = &self.config.ports[port];
+        let (window, held) = (self.switch.window(input), self.switch.held(input));
+        assert!(self.detached[port] <= (window.frames == 0 && held.frames == 0));
+        if config.input_full == InputFull::Wait {
+            assert!(held.frames + u64::from(window.frames) <= u64::from(config.input.frames));
+            // The last frame may exceed it.
+            let most = config.input.bytes.0 + u64::from(config.mtu) + 118;
+            assert!(held.bytes < most, "{held:?}");
+        }
+    }
+
+    /// On a lossless priority nothing is dropped for want of room, except where it is said.
+    fn check_drops(&self) {
+        for priority in Priority::all().filter(|p| self.config.classes[p.index()].lossless) {
+            for input in 0..=self.inputs.len() {
+                for &reason in DropReason::ALL {
+                    let may = match reason {
+                        DropReason::ReplicationLimit | DropReason::NotEcnCapable => true,
+                        DropReason::InputFull => self.input_drops(input, priority),
+                        _ => reason.class() != DropClass::Congestion,
+                    };
+                    let dropped = self.switch.dropped(InputId::from_index(input), priority, reason);
+                    assert!(may || dropped.frames == 0, "{reason} at {input}, {priority}");
+                }
+            }
+        }
+    }
+
+    fn input_drops(&self, input: usize, priority: Priority) -> bool {
+        let Some(port) = self.inputs.get(input) else { return false };
+        match self.config.ports[port.index()].input_full {
+            InputFull::Drop => true,
+            InputFull::Pause(pause) => !pause.priorities.contains(priority),
+            InputFull::Wait => false,
+        }
+    }
+
+    /// Faults have stopped: what is in the switch must come out.
+    pub fn drain(&mut self, mut answer: impl FnMut(&mut Self)) {
+        for _ in 0..5_000 {
+            answer(self);
+            self.service();
+            self.check();
+            let resident = self.switch.audit().total(|row| row.frames.resident);
+            if resident == 0 {
+                break;
+            }
+            self.now = match self.switch.deadline() {
+                Some(deadline) => deadline,
+                None => panic!("{resident} frames and nothing to wait for: {:#?}", self.stuck()),
+            };
+        }
+        self.check_empty();
+    }
+
+    fn stuck(&self) -> Vec<sluice_switch::QueueState> {
+        self.switch.queues().collect()
+    }
+
+    /// Nothing is in the switch, and it knows it.
+    pub fn check_empty(&mut self) {
+        self.reclaim_all();
+        self.check();
+        assert_eq!(self.stuck().len(), 0, "{:#?}", self.stuck());
+        assert_eq!(self.ledger.live(), 0, "handles that did not come back");
+        for (at, &port) in self.inputs.iter().enumerate() {
+            let input = InputId::from_index(at);
+            let (held, window) = (self.switch.held(input), self.switch.window(input));
+            let config = &self.config.ports[port.index()];
+            assert_eq!((held.frames, held.bytes), (0, 0));
+            assert_eq!(self.switch.queued(port).frames, 0);
+            assert_eq!(self.switch.queued(port).bytes, 0);
+            if !self.detached[port.index()] {
+                assert!(window.frames >= config.input.frames, "the window stays closed");
+                assert!(window.bytes >= config.input.bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! Promises that a random run reaches seldom: windows that nobody gives back, waits that end, and
+//! what does not depend on how the work is cut up.
+
+mod harness;
+
+use std::collections::BTreeMap;
+
+use harness::config::{access, config, limit, pause_config, underlay, with_tunnels};
+use harness::frames::Tenant;
+use harness::ops::address;
+use harness::world::{Sent, World};
+use harness::{Info, TestBuf};
+use sluice_base::{
+    ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
+};
+use sluice_switch::{
+    ClassConfig, Command, ConfigError, InputFull, PauseConfig, Service, Switch, SwitchConfig,
+    Target,
+};
+
+const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
+
+fn mac(n: u8) -> Mac {
+    address(0, n)
+}
+
+fn frame(dst: Mac, priority: u8, size: u32) -> Tenant {
+    Tenant::new(dst, SRC, priority << 3, size)
+}
+
+fn lossy(mut config: SwitchConfig) -> SwitchConfig {
+    config.classes = [ClassConfig { service: Service::Strict, lossless: false }; 8];
+    config
+}
+
+/// Fills the windows of all inputs of a port again and again, up to `most` frames.
+fn flood(world: &mut World, port: usize, most: usize, tenant: &Tenant) -> usize {
+    let mut count = 0;
+    while count < most {
+        match world.fill(port, |world| world.tenant(port, tenant)) {
+            0 => break,
+            n => count += n,
+        }
+    }
+    count
+}
+
+#[test]
+fn lossy_frames_that_nobody_takes_back_do_not_use_up_what_is_promised_to_others() {
+    let mut ports = vec![access(0); 6];
+    for port in &mut ports {
+        port.input = limit(4, 200_000);
+        port.output = limit(500, 10_000_000);
+    }
+    let mut world = World::new(&lossy(config(ports)), 1);
+    for port in 0..6 {
+        world.at_port(mac(port), usize::from(port));
+    }
+    for from in 0..6 {
+        for to in (0..6).filter(|to| *to != from) {
+            flood(&mut world, from, 500, &frame(mac(u8::try_from(to).unwrap()), 0, 60));
+        }
+        for port in 0..6 {
+            world.transmit(PortId(port), || true);
+        }
+        world.check();
+    }
+    world.drain(|_| {});
+}
+
+#[test]
+fn a_pool_whose_handles_nobody_takes_back_is_full() {
+    let mut ports = vec![access(0); 2];
+    ports[0].input = limit(8, 200_000);
+    let mut config = config(ports);
+    config.pool.from_local = limit(4, 100_000);
+    config.pool.pair_share = 64;
+    let mut world = World::new(&config, 1);
+    world.at_port(mac(1), 1);
+    let input = InputId(0);
+    for _ in 0..200 {
+        world.fill(0, |world| world.tenant(0, &frame(mac(1), 0, 60)));
+        world.spill(input, usize::MAX);
+        world.transmit(PortId(1), || true);
+        world.reclaim(input, 64);
+        world.check();
+    }
+    assert!(world.pooled <= 4 + 16, "{} handles of a pool of 4", world.pooled);
+    world.drain(|_| {});
+}
+
+#[test]
+fn broadcasts_whose_handles_nobody_takes_back_are_bounded() {
+    let ports = vec![access(0); 3];
+    let mut config = config(ports);
+    config.pool.replicated_frames = 3;
+    let mut world = World::new(&config, 1);
+    for _ in 0..100 {
+        world.fill(0, |world| world.tenant(0, &frame(Mac::BROADCAST, 0, 60)));
+        world.spill(InputId(0), usize::MAX);
+        for port in [1, 2] {
+            world.transmit(PortId(port), || true);
+        }
+        world.reclaim(InputId(0), 100);
+        world.check();
+    }
+    assert!(world.pooled <= 3, "{} handles for 3 replicated frames", world.pooled);
+    world.drain(|_| {});
+}
+
+#[test]
+fn a_paused_input_drops_what_has_no_flow_control_and_holds_the_rest() {
+    // All priorities are lossless here, but the wire can hold back only two of them.
+    let mut ports = vec![access(0); 3];
+    ports[0].input = limit(16, 100_000);
+    let pause = PauseConfig { xoff: ByteCount(10_000), xon: ByteCount(5_000), ..pause_config() };
+    ports[0].input_full = InputFull::Pause(pause);
+    let mut world = World::new(&config(ports), 1);
+    world.at_port(mac(1), 1);
+    for priority in [0, 1, 2, 5] {
+        for _ in 0..100 {
+            world.fill(0, |world| world.tenant(0, &frame(mac(1), priority, 60)));
+            world.fill(0, |world| world.tenant(0, &frame(Mac::BROADCAST, priority, 60)));
+            world.reclaim_all();
+            world.check();
+        }
+    }
+    // The paused ones still have their room.
+    assert!(world.switch.window(InputId(0)).frames >= 16);
+    world.drain(|_| {});
+}
+
+#[test]
+fn small_frames_cause_xoff_before_the_window_closes() {
+    // 16 frames of 60 bytes are far from any threshold in bytes.
+    let mut ports = vec![access(0); 2];
+    ports[0].input = limit(64, 100_000);
+    let pause = PauseConfig { xoff: ByteCount(50_000), xon: ByteCount(25_000), ..pause_config() };
+    ports[0].input_full = InputFull::Pause(pause);
+    let mut world = World::new(&config(ports), 1);
+    world.at_port(mac(1), 1);
+    let state =
+        |world: &World| world.switch.pause_state(world.now, PortId(0), Priority::new(3).unwrap());
+    for count in 1..=40 {
+        let buf = world.tenant(0, &frame(mac(1), 3, 60));
+        world.receive(InputId(0), vec![buf]);
+        if state(&world).pausing {
+            assert!(world.switch.window(InputId(0)).frames >= 16, "no headroom after {count}");
+            world.drain(|_| {});
+            assert!(!state(&world).pausing, "it goes on");
+            return;
+        }
+    }
+    panic!("no XOFF with {} frames of room left", world.switch.window(InputId(0)).frames);
+}
+
+#[test]
+fn a_pair_that_filled_its_input_while_it_was_unresolved_is_spilled_afterwards() {
+    let mut ports = vec![access(0); 3];
+    ports[0].input = limit(16, 100_000);
+    let mut config = config(ports);
+    config.pool.from_local = limit(64, 200_000);
+    let mut world = World::new(&config, 1);
+    world.at_port(mac(2), 2);
+    world.fill(0, |world| world.tenant(0, &frame(mac(1), 0, 60)));
+    assert_eq!(world.switch.window(InputId(0)).frames, 0);
+    // Now it is known, and its port is stuck.
+    world.at_port(mac(1), 1);
+    for _ in 0..10 {
+        if world.switch.window(InputId(0)).spill {
+            world.spill(InputId(0), usize::MAX);
+        }
+        world.reclaim_all();
+    }
+    assert!(world.switch.window(InputId(0)).frames > 0, "a stuck output stops the others");
+    let buf = world.tenant(0, &frame(mac(2), 0, 60));
+    world.receive(InputId(0), vec![buf]);
+    assert_eq!(world.transmit(PortId(2), || true), 1);
+    world.drain(|_| {});
+}
+
+#[test]
+fn control_may_inject_any_bytes_when_every_wait_is_taken() {
+    let mut config = config(vec![access(0); 2]);
+    config.unresolved.destinations = 1;
+    let mut world = World::new(&config, 1);
+    let buf = world.tenant(0, &frame(mac(1), 0, 60));
+    world.receive(InputId(0), vec![buf]);
+    let control = world.switch.control_input();
+    let info = Info {
+        id: 0,
+        from: 60_000,
+        port: u16::MAX,
+        vnet: 0,
+        dst: mac(7),
+        priority: Priority::ZERO,
+        valid: false,
+    };
+    // Another address than the frame says, and no frame at all.
+    for bytes in [frame(Mac::BROADCAST, 0, 60).bytes(), vec![], vec![2; 5]] {
+        let buf = world.buf(control, info, bytes);
+        if let Err(buf) = world.switch.inject(world.now, buf, Target::Address(VnetId(0), mac(7))) {
+            buf.hand_back();
+        }
+        world.check();
+    }
+    world.at_port(mac(1), 1);
+    world.notices();
+    world.at_port(mac(7), 1);
+    world.drain(|_| {});
+}
+
+#[test]
+fn a_configuration_too_large_is_refused() {
+    for at in 0..5 {
+        let mut config = lossy(config(vec![access(0); 2]));
+        match at {
+            0 => config.pool.from_local.frames = u32::MAX,
+            1 => config.pool.replicated_frames = u32::MAX,
+            2 => config.pool.copies_per_lane = u32::MAX,
+            3 => config.unresolved.frames = u32::MAX,
+            _ => config.ports[0].output.frames = u32::MAX,
+        }
+        let error = Switch::<TestBuf>::new(&config, 1, Nanos::ZERO).map(drop).unwrap_err();
+        assert!(matches!(error, ConfigError::TooMany { .. }), "{at}: {error:?}");
+    }
+}
+
+/// What a switch did, however its input was cut up.
+fn run_in_batches(batch: usize, lossless: bool) -> (Vec<Sent>, Vec<u64>) {
+    let mut ports = vec![access(0), access(0), access(0), underlay(1)];
+    for port in &mut ports {
+        port.input = limit(512, 2_000_000);
+        port.output = limit(40, 100_000);
+    }
+    let config = with_tunnels(config(ports), 3, &[2, 3]);
+    let config = if lossless { config } else { lossy(config) };
+    let mut world = World::new(&config, 1);
+    for n in 0..3 {
+        world.at_port(mac(n), usize::from(n));
+    }
+    world.at_tunnel(mac(3), 0);
+    world.at_tunnel(mac(4), 1);
+    world.log();
+    let mut rng = Prng::new(7);
+    for _ in 0..8 {
+        for port in 0..4 {
+            let bufs: Vec<TestBuf> = (0..64)
+                .map(|_| {
+                    // 5 is not known, 6 is a broadcast.
+                    let to = u8::try_from(rng.below(7)).unwrap();
+                    let dst = if to == 6 { Mac::BROADCAST } else { mac(to) };
+                    let size = 60 + u32::try_from(rng.below(1_000)).unwrap();
+                    let tenant = frame(dst, u8::try_from(rng.below(2)).unwrap() * 3, size);
+                    if port == 3 {
+                        world.tunnel_frame(3, u16::from(to % 2), &tenant)
+                    } else {
+                        world.tenant(port, &tenant)
+                    }
+                })
+                .collect();
+            let mut bufs = bufs.into_iter().peekable();
+            while bufs.peek().is_some() {
+                world.receive(InputId::from_index(port), bufs.by_ref().take(batch).collect());
+            }
+            world.spill(InputId::from_index(port), usize::MAX);
+        }
+        for port in 0..4 {
+            let mut room = 50;
+            world.transmit(PortId(port), || {
+                room -= 1;
+                room > 0
+            });
+        }
+        world.reclaim_all();
+        world.now = world.now.after(Nanos::from_micros(100));
+        world.advance();
+    }
+    let mut counters = Vec::new();
+    for row in world.switch.audit().rows {
+        for b in [row.frames, row.bytes] {
+            counters.extend([b.received, b.copied, b.delivered, b.resident, b.dropped]);
+        }
+    }
+    (world.log(), counters)
+}
+
+#[test]
+fn how_the_input_is_cut_into_batches_makes_no_difference() {
+    for lossless in [true, false] {
+        let whole = run_in_batches(64, lossless);
+        assert!(whole.0.len() > 500, "{}", whole.0.len());
+        for batch in [1, 2, 3, 7, 16, 33, 63] {
+            let cut = run_in_batches(batch, lossless);
+            assert!(cut == whole, "batches of {batch}, lossless {lossless}");
+        }
+    }
+}
+
+/// 4,096 addresses over a chip of 64 entries; control answers misses late and in any order.
+#[test]
+fn a_small_chip_loses_nothing_and_keeps_every_order() {
+    let mut ports = vec![access(0); 5];
+    ports[4] = underlay(1);
+    for port in &mut ports {
+        port.input.frames = 64;
+    }
+    let mut config = with_tunnels(config(ports), 4, &[2, 3]);
+    config.chip.macs = 64;
+    config.unresolved.destinations = 64;
+    config.unresolved.timeout = Nanos::from_millis(1_000);
+    let mut world = World::new(&config, 1);
+    let mut rng = Prng::new(1);
+    let place = |mac: Mac| mac.to_u64() % 5;
+    let mut waiting: Vec<(Nanos, VnetId, Mac)> = Vec::new();
+    let mut sent: BTreeMap<Mac, u32> = BTreeMap::new();
+    for _ in 0..1_500 {
+        for port in 0..4 {
+            world.fill(port, |world| {
+                // Many addresses, some of them often.
+                let n = if rng.chance(1, 2) { rng.below(4_096) } else { rng.below(60) };
+                let mut mac = Mac::from_u64(0x0200_0001_0000 + n);
+                while place(mac) == port as u64 {
+                    mac = Mac::from_u64(mac.to_u64() + 1);
+                }
+                *sent.entry(mac).or_insert(0) += 1;
+                world.tenant(port, &frame(mac, 0, 60))
+            });
+        }
+        world.notices();
+        for (vnet, mac) in std::mem::take(&mut world.misses) {
+            let at = world.now.after(Nanos(rng.below(400_000)));
+            waiting.push((at, vnet, mac));
+        }
+        let due = |w: &(Nanos, VnetId, Mac)| w.0 <= world.now;
+        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(due);
+        waiting = later;
+        for (_, _, mac) in now {
+            match place(mac) {
+                4 => world.at_tunnel(mac, u16::try_from(mac.to_u64() / 5 % 2).unwrap()),
+                port => world.at_port(mac, usize::try_from(port).unwrap()),
+            }
+        }
+        for port in 0..5 {
+            let mut room = rng.below(60);
+            world.transmit(PortId(port), || {
+                room = room.saturating_sub(1);
+                room > 0
+            });
+        }
+        world.reclaim_all();
+        world.now = world.now.after(Nanos(20_000));
+        world.advance();
+        if rng.chance(1, 20) {
+            world.check();
+        }
+    }
+    for (_, _, mac) in waiting {
+        world.at_port(mac, usize::try_from(place(mac) % 4).unwrap());
+    }
+    world.drain(|world| {
+        for (_, mac) in std::mem::take(&mut world.misses) {
+            world.at_port(mac, usize::try_from(place(mac) % 4).unwrap());
+        }
+    });
+    let total: u32 = sent.values().sum();
+    assert!(sent.len() > 2_000, "{}", sent.len());
+    // All that came in came out, but what went back to the port it came from.
+    let back: u64 = (0..4)
+        .map(|i| world.switch.dropped(InputId(i), Priority::ZERO, DropReason::SamePort).frames)
+        .sum();
+    assert_eq!(world.oracle.delivered() as u64 + back, u64::from(total));
+}
+
+#[test]
+fn a_tunnel_without_next_hop_holds_its_frames_and_gives_them_up_in_time() {
+    let mut config = with_tunnels(config(vec![access(0), underlay(1)]), 1, &[2, 3]);
+    config.tunnels[0].next_hop = None;
+    let mut world = World::new(&config, 1);
+    world.at_tunnel(mac(1), 0);
+    world.at_tunnel(mac(2), 1);
+    for n in 0..10 {
+        let buf = world.tenant(0, &frame(mac(1 + n % 2), 0, 60));
+        world.receive(InputId(0), vec![buf]);
+    }
+    assert_eq!(world.transmit(PortId(1), || true), 5, "the other tunnel");
+    // It comes up: all five go.
+    world.command(Command::NextHop { tunnel: TunnelId(0), mac: Some(Mac([2; 6])) });
+    assert_eq!(world.transmit(PortId(1), || true), 5);
+    // It goes down with frames in the port's ring, and stays down.
+    for _ in 0..5 {
+        let buf = world.tenant(0, &frame(mac(1), 0, 60));
+        world.receive(InputId(0), vec![buf]);
+    }
+    world.command(Command::NextHop { tunnel: TunnelId(0), mac: None });
+    assert_eq!(world.transmit(PortId(1), || true), 0);
+    world.check();
+    let until = world.switch.deadline().unwrap();
+    assert_eq!(until, world.now.after(config.unresolved.timeout));
+    world.drain(|_| {});
+    let dropped = world.switch.dropped(InputId(0), Priority::ZERO, DropReason::TunnelDown);
+    assert_eq!((dropped.frames, world.now), (5, until));
+}
+
+#[test]
+fn a_miss_is_asked_for_again_and_ends_in_time() {
+    let config = config(vec![access(0); 2]);
+    let mut world = World::new(&config, 1);
+    let start = world.now;
+    world.fill(0, |world| world.tenant(0, &frame(mac(1), 0, 60)));
+    let mut asked = Vec::new();
+    loop {
+        while world.switch.notice().is_some() {
+            asked.push(world.now.since(start));
+        }
+        let Some(deadline) = world.switch.deadline() else { break };
+        assert!(deadline > world.now);
+        world.now = deadline;
+        world.advance();
+        world.reclaim_all();
+    }
+    let gap = config.unresolved.punt_gap.0;
+    assert_eq!(asked, (0..10).map(|n| Nanos(n * gap)).collect::<Vec<_>>());
+    assert_eq!(world.now, start.after(config.unresolved.timeout));
+    let dropped = world.switch.dropped(InputId(0), Priority::ZERO, DropReason::Unresolved);
+    assert_eq!(dropped.frames, 64);
+    world.check_empty();
+}
+
+#[test]
+fn a_port_that_is_full_holds_nobody_who_sends_elsewhere() {
+    let mut ports = vec![access(0); 3];
+    ports[0].input = limit(32, 200_000);
+    let mut world = World::new(&config(ports), 1);
+    world.at_port(mac(1), 1);
+    world.at_port(mac(2), 2);
+    world.log();
+    // Port 1 takes nothing, ever. Half of the frames are for it.
+    for n in 0..64_u8 {
+        if world.switch.window(InputId(0)).spill {
+            world.spill(InputId(0), usize::MAX);
+        }
+        assert!(world.switch.window(InputId(0)).frames > 0, "stopped after {n}");
+        let buf = world.tenant(0, &frame(mac(1 + n % 2), 0, 60));
+        world.receive(InputId(0), vec![buf]);
+        world.transmit(PortId(1), || false);
+        world.transmit(PortId(2), || true);
+        world.reclaim_all();
+        world.check();
+    }
+    assert_eq!(world.log().len(), 32);
+    world.drain(|_| {});
+}
+
+#[test]
+fn memory_of_the_two_directions_is_apart() {
+    // The pool of what goes to the underlay is full; what comes from there is spilled all the same.
+    let mut ports = vec![access(0), access(0), underlay(1)];
+    ports[2].input_full = InputFull::Wait;
+    ports[2].input = limit(16, 200_000);
+    ports[0].input = limit(16, 200_000);
+    let mut config = with_tunnels(config(ports), 2, &[2]);
+    config.pool.from_local = limit(8, 100_000);
+    config.pool.from_underlay = limit(8, 100_000);
+    let mut world = World::new(&config, 1);
+    world.at_tunnel(mac(9), 0);
+    world.at_port(mac(1), 1);
+    let fill = |world: &mut World, port: usize| {
+        for _ in 0..10 {
+            world.fill(port, |world| match port {
+                0 => world.tenant(0, &frame(mac(9), 0, 60)),
+                _ => world.tunnel_frame(2, 0, &frame(mac(1), 0, 60)),
+            });
+            let input = world.switch.input(PortId::from_index(port), 0);
+            world.spill(input, usize::MAX);
+        }
+    };
+    fill(&mut world, 0);
+    let local = world.pooled;
+    assert!(local > 0 && local <= 8, "{local}");
+    fill(&mut world, 2);
+    assert!(world.pooled >= local + 4, "nothing was left for the other direction");
+    world.drain(|_| {});
+}
