@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use serde::Deserialize;
+use sluice_api::config::Policy;
 use sluice_api::show::PortRow;
 
 use crate::counters::Counters;
@@ -58,6 +59,9 @@ pub(crate) struct HighWater {
     /// Bytes that it may hold, if that binds.
     pub(crate) limit_bytes: Option<u64>,
 }
+
+/// A number of frames that no place may hold: there is no such limit.
+pub(crate) const UNLIMITED: u32 = u32::MAX;
 
 /// What happened from one list of snapshots to the next of the same daemons.
 pub(crate) fn between(before: &[Snapshot], after: &[Snapshot]) -> Losses {
@@ -132,14 +136,19 @@ fn kernel(losses: &mut Losses, old: &Snapshot, new: &Snapshot) {
     }
 }
 
-/// The fullest port of each kind of place since the daemons started.
-pub(crate) fn high_water(snapshots: &[Snapshot], settings: &Settings) -> Vec<HighWater> {
+/// The fullest port of each kind of place since the daemons started. An output that holds back has
+/// no limit of its own: what waits for it counts, and is limited, at the inputs.
+pub(crate) fn high_water(
+    snapshots: &[Snapshot],
+    settings: &Settings,
+    policy: Policy,
+) -> Vec<HighWater> {
     let mut marks: Vec<HighWater> = Vec::new();
     for node in snapshots {
         let containers = node.ports.iter().filter(|row| row.kind == "tap").count();
         let containers = u32::try_from(containers).unwrap_or(u32::MAX);
         for row in &node.ports {
-            for mark in marks_of(&node.node, row, settings, containers) {
+            for mark in marks_of(&node.node, row, settings, (containers, policy)) {
                 match marks.iter_mut().find(|known| known.place == mark.place) {
                     Some(known) if (known.bytes, known.frames) < (mark.bytes, mark.frames) => {
                         *known = mark;
@@ -154,9 +163,16 @@ pub(crate) fn high_water(snapshots: &[Snapshot], settings: &Settings) -> Vec<Hig
     marks
 }
 
-fn marks_of(node: &str, row: &PortRow, settings: &Settings, containers: u32) -> Vec<HighWater> {
-    let cable = (u32::MAX, Some(settings.switch_kb * 1000));
-    let (name, input, output) = if node.starts_with('s') {
+fn marks_of(
+    node: &str,
+    row: &PortRow,
+    settings: &Settings,
+    (containers, policy): (u32, Policy),
+) -> Vec<HighWater> {
+    let cable = (UNLIMITED, Some(settings.switch_kb * 1000));
+    let physical = node.starts_with('s');
+    let holds_back = if physical { policy.physical_lossless() } else { policy.virtual_lossless() };
+    let (name, input, output) = if physical {
         ("switch", cable, cable)
     } else if row.kind == "tap" {
         let output = settings.vport_out(containers);
@@ -165,6 +181,7 @@ fn marks_of(node: &str, row: &PortRow, settings: &Settings, containers: u32) -> 
         let (input, output) = (settings.underlay_in_frames, settings.underlay_out_frames);
         ("host", (input, None), (output, None))
     };
+    let output = if holds_back { (UNLIMITED, None) } else { output };
     let mark = |end: &str, frames: u64, bytes: Option<u64>, limit: (u32, Option<u64>)| HighWater {
         place: format!("{name} {end}"),
         port: format!("{node}/{}", row.port),

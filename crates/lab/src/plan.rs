@@ -7,8 +7,8 @@
 //! ```
 //!
 //! With several subnets each has a switch of its own, and the router `slab-L-r0` has a leg in
-//! every one. Addresses: containers `10.99.HOST.(CONTAINER+1)/16`, VTEPs `10.98.SUBNET.(HOST+1)/24`,
-//! router `10.98.SUBNET.254`.
+//! every one. Addresses: containers `10.99.HOST.(CONTAINER+1)/16`, VTEPs
+//! `10.98.SUBNET.(HOST+1)/24`, router `10.98.SUBNET.254`.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};

@@ -45,7 +45,7 @@ pub(crate) fn html(results: &Results) -> String {
     body += &format!(
         "<p class=\"soft\">{} · commit <code>{}</code></p>\n",
         escape(&results.machine),
-        escape(&results.commit)
+        escape(results.commit.get(..12).unwrap_or(&results.commit))
     );
     body += &tiles(&content);
     body += &charts::all(&content);

@@ -80,9 +80,9 @@ pub(crate) fn results(scenario: &Scenario, plan: &Plan, findings: &Findings) -> 
         let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
         rows.push(settings_row(scenario, plan, &settings));
     }
-    for cell in &findings.cells {
-        rows.push(fct_row(scenario, cell));
-    }
+    // A cell without one complete query has no value; `lab.cell` says what broke it.
+    let measured = findings.cells.iter().filter(|cell| !cell.fct_ns.is_empty());
+    rows.extend(measured.map(|cell| fct_row(scenario, cell)));
     for cell in &findings.cells {
         rows.extend(gain_row(scenario, cell, &findings.cells));
     }
@@ -92,7 +92,8 @@ pub(crate) fn results(scenario: &Scenario, plan: &Plan, findings: &Findings) -> 
     for group in &findings.marks {
         rows.extend(group.marks.iter().map(|mark| mark_row(scenario, group, mark)));
     }
-    rows.extend(findings.checks.iter().map(|check| check.row.clone()));
+    let done = findings.checks.iter().filter(|check| !check.row.values.is_empty());
+    rows.extend(done.map(|check| check.row.clone()));
     Results {
         name: scenario.lab.name.clone(),
         commit: crate::machine::commit(),
@@ -230,7 +231,7 @@ fn detail_rows(scenario: &Scenario, cell: &Cell) -> Vec<Row> {
 }
 
 fn mark_row(scenario: &Scenario, group: &Marks, mark: &HighWater) -> Row {
-    let unbound = u64::from(u32::MAX);
+    let unbound = u64::from(crate::losses::UNLIMITED);
     let limit_frames = Some(mark.limit_frames).filter(|&frames| frames != unbound);
     row(scenario, "lab.high_water", "frames", nanoseconds(&[mark.frames]))
         .with("variant", variant(scenario, &group.settings))

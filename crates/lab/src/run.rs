@@ -190,7 +190,7 @@ fn describe(scenario: &Scenario, plan: &Plan, groups: &[Group]) -> anyhow::Resul
         text += &format!("  namespace {namespace}\n");
     }
     for check in &scenario.checks {
-        text += &format!("  check {check:?}\n");
+        text += &format!("  {}\n", check.describe());
     }
     if let Some(pa) = &scenario.pa {
         for group in groups {
@@ -275,7 +275,7 @@ impl Run {
         let settings = Settings::new(lab.scenario.lab.variant, &lab.scenario.settings, None);
         let daemons = lab.start(lab.scenario.lab.policy, &settings, &self.program)?;
         for check in lab.scenario.checks.clone() {
-            self.progress.say(&format!("{check:?}"));
+            self.progress.say(&check.describe());
             let checked = self.check(lab, &check)?;
             self.findings.checks.push(checked);
         }
@@ -341,7 +341,7 @@ impl Run {
             let cell = self.cell(lab, &daemons, workload, pa, (group, size))?;
             self.findings.cells.push(cell);
         }
-        let marks = losses::high_water(&daemons.snapshot()?, &group.settings);
+        let marks = losses::high_water(&daemons.snapshot()?, &group.settings, group.policy);
         let Group { policy, settings } = group.clone();
         self.findings.marks.push(Marks { policy, settings, marks });
         daemons.stop(&mut lab.state)

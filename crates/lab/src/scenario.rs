@@ -200,6 +200,17 @@ pub enum Check {
 }
 
 impl Check {
+    /// What it does, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Ping { from, to, count } => format!("ping {from} to {to}, {count} times"),
+            Self::Transfer { from, to, megabytes } => {
+                format!("transfer {from} to {to}, {megabytes} MB")
+            }
+        }
+    }
+
     /// The two containers: from, to.
     #[must_use]
     pub fn ends(&self) -> (&str, &str) {

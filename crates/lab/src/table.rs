@@ -1,6 +1,6 @@
 //! Results as a table for the terminal.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sluice_api::results::Results;
 
@@ -48,7 +48,7 @@ fn cells_table(results: &Results, cells: &[view::Fct]) -> Table {
     let several = view::several_variants(cells);
     let gains = view::gains(results);
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.load_style(UTF8_BORDERS_ONLY);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(vec![
         "packets",

@@ -79,7 +79,12 @@ fn the_fullest_port_of_a_kind_is_the_mark() {
     let (mut low, mut high) = (node("h0", 0), node("h1", 0));
     (low.ports[1].queued_frames_max, low.ports[1].queued_bytes_max) = (40, 60_000);
     (high.ports[1].queued_frames_max, high.ports[1].queued_bytes_max) = (64, 96_000);
-    let marks = high_water(&[low, high], &settings);
+    let snapshots = [low, high];
+    let marks = high_water(&snapshots, &settings, Policy::LL);
     let mark = marks.iter().find(|mark| mark.place == "container output").unwrap();
     assert_eq!((mark.frames, mark.limit_frames, mark.port.as_str()), (64, 64, "h1/h0c1"));
+    let marks = high_water(&snapshots, &settings, Policy::ZL);
+    let limit = |place: &str| marks.iter().find(|mark| mark.place == place).unwrap().limit_frames;
+    assert_eq!(limit("container output"), u64::from(UNLIMITED), "its frames count at inputs");
+    assert_eq!(limit("container input"), 64);
 }

@@ -362,13 +362,13 @@ fn axis_labels(out: &mut String, x_label: &str, y_label: &str) {
     );
 }
 
-/// The next of 1, 2, 4, 5, 8 or 10 times a power of ten: four steps of it are round.
+/// The next of 1, 2, 3, 4, 6, 8 or 10 times a power of ten.
 fn nice_top(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let decade = 10_f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0];
+    let steps = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0];
     let fitting = steps.into_iter().find(|step| step * decade >= value * 0.999);
     fitting.unwrap_or(10.0) * decade
 }

@@ -37,7 +37,8 @@ pub(super) fn all(content: &Content<'_>) -> String {
         page += &section(
             "Gain over LL",
             "Mean under LL divided by the mean under the policy, with the 95 % bootstrap interval. \
-             The published figures (zOVN, SIGCOMM 2013) are from other machines and are drawn for orientation.",
+             The published figures (zOVN, SIGCOMM 2013) are from other machines and are drawn for \
+             orientation.",
             &gain,
             &legend(content, true, content.gains.iter().map(|gain| (&gain.series, gain.size))),
         );
@@ -221,8 +222,8 @@ fn legend<'a>(
         let (dash, star) =
             if dashed(content, &plain.variant) { (" dashed", " *") } else { ("", "") };
         legend += &format!(
-            "<span><svg viewBox=\"0 0 28 14\"><line class=\"line {class}{dash}\" x1=\"0\" x2=\"28\" \
-             y1=\"7\" y2=\"7\"/>{}</svg>{}{star}</span>",
+            "<span><svg viewBox=\"0 0 28 14\"><line class=\"line {class}{dash}\" x1=\"0\" \
+             x2=\"28\" y1=\"7\" y2=\"7\"/>{}</svg>{}{star}</span>",
             marker(class).draw(14.0, 7.0, class, class),
             escape(&label)
         );
