@@ -6,7 +6,8 @@
 //! flag is only cleared by the driver that found nothing.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -43,10 +44,10 @@ impl Waker {
 }
 
 /// The descriptors of all ports and of the waker.
+#[derive(Debug)]
 pub(super) struct Poller {
     epoll: OwnedFd,
     waker: Waker,
-    events: Vec<epoll::Event>,
 }
 
 impl Poller {
@@ -54,8 +55,7 @@ impl Poller {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &waker, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
-        let events = Vec::with_capacity(EVENTS_MAX);
-        Ok(Self { epoll, waker: Waker(Arc::new(waker)), events })
+        Ok(Self { epoll, waker: Waker(Arc::new(waker)) })
     }
 
     pub(super) fn waker(&self) -> Waker {
@@ -80,15 +80,15 @@ impl Poller {
     }
 
     /// Waits until something happens or `timeout` is over, and tells what did.
-    pub(super) fn wait(&mut self, timeout: Nanos, mut each: impl FnMut(Event)) -> io::Result<()> {
+    pub(super) fn wait(&self, timeout: Nanos, mut each: impl FnMut(Event)) -> io::Result<()> {
         let timeout = timespec(timeout.min(SLEEP_MAX));
-        self.events.clear();
-        let spare = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(self.epoll.as_fd(), spare, Some(&timeout)) {
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        let events = match epoll::wait(&self.epoll, &mut room, Some(&timeout)) {
+            Ok((events, _)) => events,
             Err(Errno::INTR) => return Ok(()),
-            other => _ = other?,
-        }
-        for event in &self.events {
+            Err(error) => return Err(error.into()),
+        };
+        for event in events {
             let Some(index) = usize::try_from(event.data.u64()).ok().and_then(|n| n.checked_sub(1))
             else {
                 each(Event::Woken);

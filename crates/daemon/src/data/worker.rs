@@ -78,6 +78,26 @@ pub(super) struct Attached {
     pub(super) gone: Option<io::Error>,
 }
 
+/// What a driver without room waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    No,
+    /// Until the poller tells of room.
+    ForRoom,
+    /// This long, for nobody will tell.
+    For(Nanos),
+}
+
+impl Waits {
+    fn of(port: &dyn Port) -> Self {
+        match (port.retry_after(), port.wants_write()) {
+            (Some(span), _) => Self::For(span),
+            (None, true) => Self::ForRoom,
+            (None, false) => Self::No,
+        }
+    }
+}
+
 /// What is left when the worker ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
@@ -231,15 +251,17 @@ impl Worker {
         }
         let mut flushed = if was_blocked { attached.port.flush() } else { Ok(()) };
         let switch = self.host.switch_mut();
-        let mut taken = 0;
+        let (mut taken, mut waits) = (0, Waits::No);
         if flushed.is_ok() && switch.has_work(now, attached.id) {
             taken = switch.transmit(now, attached.id, &mut attached.port);
-            if attached.port.pending().frames > 0 {
-                flushed = attached.port.flush();
-            }
+            waits = Waits::of(&*attached.port);
+            flushed = attached.port.flush();
         }
-        if was_blocked || attached.port.wants_write() || attached.port.retry_after().is_some() {
-            flushed = flushed.and_then(|()| self.wait_for_room(now, index));
+        if attached.port.pending().frames > 0 {
+            waits = Waits::of(&*attached.port);
+        }
+        if was_blocked || waits != Waits::No {
+            flushed = flushed.and_then(|()| self.wait_for_room(now, index, waits));
         }
         if let Err(error) = flushed {
             self.lose(now, index, error);
@@ -249,13 +271,14 @@ impl Worker {
 
     /// Notes what a port without room waits for.
     #[cold]
-    fn wait_for_room(&mut self, now: Nanos, index: usize) -> io::Result<()> {
+    fn wait_for_room(&mut self, now: Nanos, index: usize, waits: Waits) -> io::Result<()> {
         let attached = &mut self.ports[index];
-        let wanted = attached.port.wants_write();
-        attached.blocked = match attached.port.retry_after() {
-            Some(span) => Some(now.after(span)),
-            None => wanted.then_some(Nanos::MAX),
+        attached.blocked = match waits {
+            Waits::No => None,
+            Waits::ForRoom => Some(Nanos::MAX),
+            Waits::For(span) => Some(now.after(span)),
         };
+        let wanted = waits == Waits::ForRoom;
         if attached.watched != wanted {
             attached.watched = wanted;
             for poll in attached.port.poll_fds().into_iter().filter(|poll| poll.write) {
@@ -298,13 +321,17 @@ impl Worker {
             self.next(now).since(now).max(SLEEP_MIN)
         };
         let (ports, asked) = (&mut self.ports, &mut self.asked);
-        self.poller.wait(timeout, |event| match event {
-            Event::Readable(index) => ports[index].readable = true,
-            Event::Writable(index) if ports[index].blocked.is_some() => {
-                ports[index].blocked = Some(Nanos::ZERO);
+        self.poller.wait(timeout, |event| {
+            let (Event::Readable(index) | Event::Writable(index)) = event else {
+                *asked = true;
+                return;
+            };
+            let attached = &mut ports[index];
+            attached.readable |= event == Event::Readable(index);
+            // Some ports have one descriptor for both; trying once too often does no harm.
+            if attached.blocked.is_some() {
+                attached.blocked = Some(Nanos::ZERO);
             }
-            Event::Writable(_) => {}
-            Event::Woken => *asked = true,
         })
     }
 
@@ -369,3 +396,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Answers as tables.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sluice_api::show::{
     Answer, Audit, AuditRow, Body, DropRow, MacRow, PauseRow, PortRow, QueueRow, TunnelRow,
@@ -33,7 +33,7 @@ fn table(header: &[&str], names: Names, rows: Vec<Vec<String>>, none: &str) -> S
         return format!("{none}\n");
     }
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.load_style(NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header.to_vec());
     for row in rows {

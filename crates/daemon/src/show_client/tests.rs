@@ -41,7 +41,7 @@ fn drops_are_a_row_each() {
     let text = tables::render(&answer(Body::Drops(vec![row])));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "h1  policy ZZ  1.5 s");
-    let words: Vec<&str> = lines[4].split_whitespace().collect();
+    let words: Vec<&str> = lines[2].split_whitespace().collect();
     assert_eq!(words, ["c1", "output_full", "congestion", "3", "12", "3400"]);
     let text = tables::render(&answer(Body::Drops(Vec::new())));
     assert_eq!(text, "h1  policy ZZ  1.5 s\nnothing was dropped\n");

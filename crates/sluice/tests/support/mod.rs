@@ -1,0 +1,316 @@
+//! Namespaces, daemons and pings for a test, all of them taken away when it ends.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::LinkNameSpaceType;
+
+const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Both services of a container.
+const ECHO_PORT: u16 = 7;
+const SINK_PORT: u16 = 9;
+
+/// Says something that the test harness does not swallow.
+pub(crate) fn say(text: &str) {
+    _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Whether a test cannot run here; says so.
+pub(crate) fn skip(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        say(&format!("SKIPPED {test}: it makes network namespaces and needs root"));
+    }
+    !root
+}
+
+/// Containers and the configuration of a host for them.
+pub(crate) struct Rig {
+    name: String,
+    dir: PathBuf,
+    containers: Vec<String>,
+}
+
+impl Rig {
+    pub(crate) fn new(name: &str, containers: usize) -> Self {
+        let name = format!("sluice-d-{}-{name}", std::process::id());
+        let dir = std::env::temp_dir().join(&name);
+        let containers = (0..containers).map(|number| format!("{name}-{number}")).collect();
+        let rig = Self { name, dir, containers };
+        fs::create_dir_all(&rig.dir).unwrap();
+        for (number, netns) in rig.containers.iter().enumerate() {
+            ip(&["netns", "add", netns]);
+            // A persistent TAP keeps its address when the data process dies.
+            let inside = |arguments: &[&str]| ip(&[&["-n", netns], arguments].concat());
+            inside(&["tuntap", "add", "t0", "mode", "tap"]);
+            inside(&["addr", "add", &format!("{}/24", address(number)), "dev", "t0"]);
+            inside(&["link", "set", "t0", "up"]);
+        }
+        fs::write(rig.config(), rig.text()).unwrap();
+        rig
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "[host]\nname = \"{}\"\npolicy = \"ZZ\"\nrun_dir = \"{}\"\n\n[[vnet]]\nname = \
+             \"blue\"\nvni = 42\n",
+            self.name,
+            self.dir.display()
+        );
+        for (number, netns) in self.containers.iter().enumerate() {
+            _ = write!(
+                text,
+                "[[port]]\nvnet = \"blue\"\nname = \"c{number}\"\nkind = \"tap\"\ndevice = \
+                 \"t0\"\nnetns = \"/run/netns/{netns}\"\nmac = \"02:00:00:00:01:{number:02x}\"\n"
+            );
+        }
+        text
+    }
+
+    fn config(&self) -> PathBuf {
+        self.dir.join("host.toml")
+    }
+
+    /// Changes the configuration file.
+    pub(crate) fn change(&self, from: &str, to: &str) {
+        let text = fs::read_to_string(self.config()).unwrap();
+        assert!(text.contains(from));
+        fs::write(self.config(), text.replace(from, to)).unwrap();
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(SLUICE);
+        let log = fs::File::options().create(true).append(true).open(self.dir.join("log"));
+        command.args(["daemon", "--config"]).arg(self.config()).stderr(log.unwrap());
+        command
+    }
+
+    /// Starts a control process and waits until it answers.
+    pub(crate) fn start(&self) -> Daemon {
+        let daemon = Daemon { control: self.command().spawn().unwrap() };
+        let until = Instant::now() + PATIENCE;
+        while self.try_show("ports").is_none() {
+            assert!(Instant::now() < until, "it answers; it said:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        daemon
+    }
+
+    /// Runs a control process that is expected to refuse, and returns what it said.
+    pub(crate) fn run_control(&self) -> String {
+        let output = self.command().stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn ask(&self, question: &str, json: bool) -> Output {
+        let mut command = Command::new(SLUICE);
+        command.args(["show", question, "--run-dir"]).arg(&self.dir);
+        if json { command.arg("--json") } else { &mut command }.output().unwrap()
+    }
+
+    pub(crate) fn try_show(&self, question: &str) -> Option<serde_json::Value> {
+        let output = self.ask(question, true);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    pub(crate) fn show(&self, question: &str) -> serde_json::Value {
+        self.try_show(question).unwrap_or_else(|| panic!("show {question}; log:\n{}", self.log()))
+    }
+
+    pub(crate) fn show_table(&self, question: &str) -> String {
+        String::from_utf8(self.ask(question, false).stdout).unwrap()
+    }
+
+    pub(crate) fn data_pid(&self) -> i32 {
+        fs::read_to_string(self.dir.join("data.pid")).unwrap().trim().parse().unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// The sockets that lie in the directory.
+    pub(crate) fn sockets(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name.ends_with(".sock"));
+        names.sort();
+        names
+    }
+
+    /// Pings from one container to another.
+    pub(crate) fn pinger(&self, from: usize, to: usize) -> Pinger {
+        let echo = socket(&self.containers[to], address(to), ECHO_PORT);
+        let sink = socket(&self.containers[to], address(to), SINK_PORT);
+        let pinging = socket(&self.containers[from], address(from), 0);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 2048];
+            while let Ok((size, from)) = echo.recv_from(&mut bytes) {
+                // The device may be gone for a moment.
+                _ = echo.send_to(&bytes[..size], from);
+            }
+        });
+        let (arrived, arrivals) = sync_channel(1024);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 8];
+            while sink.recv_from(&mut bytes).is_ok() {
+                if arrived.send((u64::from_le_bytes(bytes), Instant::now())).is_err() {
+                    return;
+                }
+            }
+        });
+        Pinger { socket: pinging, to: address(to), count: std::cell::Cell::new(0), arrivals }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for role in ["control.pid", "data.pid"] {
+            let pid = fs::read_to_string(self.dir.join(role)).unwrap_or_default();
+            let ours = |pid: &i32| {
+                let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                line.contains(&self.name)
+            };
+            if let Some(pid) = pid.trim().parse().ok().filter(ours) {
+                kill(pid);
+            }
+        }
+        for netns in &self.containers {
+            _ = Command::new("ip").args(["netns", "del", netns]).status();
+        }
+        if std::thread::panicking() {
+            say(&format!("the log of {}:\n{}", self.name, self.log()));
+        }
+        _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A control process.
+pub(crate) struct Daemon {
+    control: Child,
+}
+
+impl Daemon {
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.control.kill().unwrap();
+        self.control.wait().unwrap();
+    }
+
+    /// SIGTERM, and a good end.
+    pub(crate) fn stop(&mut self) {
+        let pid = Pid::from_child(&self.control);
+        kill_process(pid, Signal::TERM).unwrap();
+        assert!(self.control.wait().unwrap().success());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        _ = self.control.kill();
+        _ = self.control.wait();
+    }
+}
+
+/// Datagrams from one container to another.
+pub(crate) struct Pinger {
+    socket: UdpSocket,
+    to: Ipv4Addr,
+    count: std::cell::Cell<u64>,
+    arrivals: Receiver<(u64, Instant)>,
+}
+
+impl Pinger {
+    fn next(&self) -> u64 {
+        self.count.set(self.count.get() + 1);
+        self.count.get()
+    }
+
+    /// There and back; `None` if nothing came within a second.
+    pub(crate) fn ping(&self) -> Option<Duration> {
+        self.ping_within(Duration::from_secs(1))
+    }
+
+    /// There and back; `None` if nothing came within `span`.
+    pub(crate) fn ping_within(&self, span: Duration) -> Option<Duration> {
+        self.socket.set_read_timeout(Some(span)).unwrap();
+        let (number, begin) = (self.next(), Instant::now());
+        self.socket.send_to(&number.to_le_bytes(), (self.to, ECHO_PORT)).ok()?;
+        let mut bytes = [0; 8];
+        while self.socket.recv_from(&mut bytes).is_ok() {
+            if u64::from_le_bytes(bytes) == number {
+                return Some(begin.elapsed());
+            }
+        }
+        None
+    }
+
+    /// There, to the receiver's socket.
+    pub(crate) fn one_way(&self) -> Option<Duration> {
+        let (number, begin) = (self.next(), Instant::now());
+        self.socket.send_to(&number.to_le_bytes(), (self.to, SINK_PORT)).ok()?;
+        let (arrived, at) = self.arrivals.recv_timeout(Duration::from_secs(1)).ok()?;
+        (arrived == number).then(|| at - begin)
+    }
+}
+
+/// A socket in a container: made by a thread that goes there, for a socket stays where it was made.
+fn socket(netns: &str, address: Ipv4Addr, port: u16) -> UdpSocket {
+    let file = fs::File::open(format!("/run/netns/{netns}")).unwrap();
+    let make = move || {
+        let network = Some(LinkNameSpaceType::Network);
+        rustix::thread::move_into_link_name_space(file.as_fd(), network).unwrap();
+        UdpSocket::bind(SocketAddrV4::new(address, port)).unwrap()
+    };
+    std::thread::spawn(make).join().unwrap()
+}
+
+fn address(container: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 9, 0, u8::try_from(container + 1).unwrap())
+}
+
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip").args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {}: {said}", arguments.join(" "));
+}
+
+/// SIGKILL, and wait until it is gone.
+pub(crate) fn kill(pid: i32) {
+    _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+    let until = Instant::now() + PATIENCE;
+    while alive(pid) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a process runs; a zombie does not.
+pub(crate) fn alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+/// Processor time of a process, over all its threads.
+pub(crate) fn cpu_time(pid: i32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let nanos = tasks.map(|task| {
+        let text = fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
+/// Of sorted values.
+pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    sorted[(sorted.len() - 1) * percent / 100]
+}
