@@ -25,7 +25,10 @@ proptest! {
     #![proptest_config(cases(2_000))]
 
     #[test]
-    fn every_promise_holds_after_every_step(seed in 0u64..1_000_000, ops in prop::collection::vec(op(), 1..150)) {
+    fn every_promise_holds_after_every_step(
+        seed in 0u64..1_000_000,
+        ops in prop::collection::vec(op(), 1..150),
+    ) {
         run(seed, &ops);
     }
 }

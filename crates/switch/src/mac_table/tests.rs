@@ -33,14 +33,24 @@ fn a_full_table_evicts_what_was_not_used() {
 
 proptest! {
     #[test]
-    fn it_behaves_like_a_map_while_it_has_room(ops in prop::collection::vec((0u8..3, 0u64..40), 0..200)) {
+    fn it_behaves_like_a_map_while_it_has_room(
+        ops in prop::collection::vec((0u8..3, 0u64..40), 0..200),
+    ) {
         let mut table = MacTable::new(64, 7);
         let mut model = BTreeMap::new();
         for (op, n) in ops {
             match op {
-                0 => { table.insert(mac(n), u32::try_from(n).unwrap()); model.insert(mac(n), n); }
-                1 => { prop_assert_eq!(table.remove(mac(n)).map(u64::from), model.remove(&mac(n))); }
-                _ => prop_assert_eq!(table.lookup(mac(n)).map(u64::from), model.get(&mac(n)).copied()),
+                0 => {
+                    table.insert(mac(n), u32::try_from(n).unwrap());
+                    model.insert(mac(n), n);
+                }
+                1 => {
+                    prop_assert_eq!(table.remove(mac(n)).map(u64::from), model.remove(&mac(n)));
+                }
+                _ => {
+                    let found = table.lookup(mac(n)).map(u64::from);
+                    prop_assert_eq!(found, model.get(&mac(n)).copied());
+                }
             }
             prop_assert_eq!(table.len(), model.len());
         }

@@ -21,7 +21,9 @@ fn a_key_tells_lane_source_priority_and_kind_apart() {
 
 proptest! {
     #[test]
-    fn the_index_finds_what_is_bound_and_nothing_else(ops in prop::collection::vec((any::<bool>(), 0u32..60, 0u16..4), 0..300)) {
+    fn the_index_finds_what_is_bound_and_nothing_else(
+        ops in prop::collection::vec((any::<bool>(), 0u32..60, 0u16..4), 0..300),
+    ) {
         let mut queues = Queues::new(64);
         let mut model: BTreeMap<(u32, u16), u32> = BTreeMap::new();
         for (bind, lane, source) in ops {
@@ -33,7 +35,8 @@ proptest! {
             }
             for lane in 0..60 {
                 for source in 0..4 {
-                    prop_assert_eq!(queues.find(Key::leaf(lane, source, 0)), model.get(&(lane, source)).copied());
+                    let found = queues.find(Key::leaf(lane, source, 0));
+                    prop_assert_eq!(found, model.get(&(lane, source)).copied());
                 }
             }
         }
