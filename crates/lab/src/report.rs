@@ -73,7 +73,8 @@ fn tiles(content: &Content<'_>) -> String {
             "good",
             &format!("{:.1}×", gain.value),
             &format!(
-                "largest gain of ZZ over LL in mean completion time (95 %: {:.1} to {:.1}), {} packets",
+                "largest gain of ZZ over LL in mean completion time (95 %: {:.1} to {:.1}), \
+                 {} packets",
                 gain.low, gain.high, gain.size
             ),
         ));

@@ -12,8 +12,8 @@ pub(super) fn html(content: &Content<'_>) -> String {
     let profile = settings.map(|row| text(row, "tcp_profile")).unwrap_or_default();
     let mut notes = vec![
         "<b>Policies.</b> First letter: the virtual network, second: the physical one. L drops \
-         when a queue is full, Z holds back (in the virtual switch) or pauses by PFC (on the link). ZZ \
-         is lossless from the sending container's ring to the receiving one's."
+         when a queue is full, Z holds back (in the virtual switch) or pauses by PFC (on the \
+         link). ZZ is lossless from the sending container's ring to the receiving one's."
             .to_owned(),
         tcp(&profile).to_owned(),
     ];
@@ -66,7 +66,7 @@ fn tcp(profile: &str) -> &'static str {
              (<code>tcp_early_retrans=0</code>, <code>tcp_recovery=0</code>) and the smallest \
              retransmission time-out of 200 ms, as in Linux 3.0, which the paper on zOVN used. It \
              is the setting to compare with the paper and <b>not what a kernel of today does</b>: \
-             the scenarios <code>pa-now</code> and <code>pa-5ms</code> show that, and smaller gains."
+             the scenarios <code>pa-now</code> and <code>pa-5ms</code> show that, and less gain."
         }
         "linux-now-5ms" => {
             "<b>TCP linux-now-5ms.</b> The kernel's TCP as it is, with the smallest retransmission \
@@ -75,8 +75,8 @@ fn tcp(profile: &str) -> &'static str {
         }
         _ => {
             "<b>TCP linux-now.</b> The kernel's TCP as it is: tail loss probes and RACK repair \
-             most losses in 10 to 20 ms, before the smallest time-out of 200 ms. Probes may retransmit \
-             what was not lost: look at drops, not at retransmissions."
+             most losses in 10 to 20 ms, before the smallest time-out of 200 ms. Probes may \
+             retransmit what was not lost: look at drops, not at retransmissions."
         }
     }
 }

@@ -196,7 +196,8 @@ fn high_water(content: &Content<'_>) -> String {
         "The most that was ever held at a place of each kind, over all sizes. Memory is not equal \
          between policies: lossless ones hold frames at inputs that lossy ones do not use. An \
          output that holds back has no limit of its own: what waits for it counts at the inputs, \
-         too, and is limited there. The kernel ring is the receive ring of a link; under PFC it is the headroom.",
+         too, and is limited there. The kernel ring is the receive ring of a link; \
+         under PFC it is the headroom.",
         &table(&headings, &lines),
     )
 }
