@@ -179,7 +179,7 @@ pub struct Link {
     /// PFC: bytes at which XON is sent; default 40 % of the input buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xon_bytes: Option<u64>,
-    /// Input buffer of this port; default: `buffers.underlay_in` (host) or `buffers.cable` (switch).
+    /// Input buffer of this port; default: `buffers.underlay_in`, or `buffers.cable` on a switch.
     #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
     pub input: Option<Size>,
     /// Output buffer of this port; default: `buffers.underlay_out` or `buffers.cable`.

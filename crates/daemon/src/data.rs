@@ -96,9 +96,9 @@ fn make_worker(
     asks: std::sync::mpsc::Receiver<Ask>,
     now: Nanos,
 ) -> anyhow::Result<Worker> {
-    let mut ports: Vec<Box<dyn Port>> = Vec::with_capacity(plan.ports.len());
+    let mut ports: Vec<(String, Box<dyn Port>)> = Vec::with_capacity(plan.ports.len());
     for port in &plan.ports {
-        ports.push(attach::open(port)?);
+        ports.push((port.name.clone(), attach::open(port)?));
     }
     let host = Host::new(&plan.switch, plan.addresses.iter().copied(), plan.seed, now)
         .map_err(|error| anyhow::anyhow!("the switch refuses the configuration: {error:?}"))?;

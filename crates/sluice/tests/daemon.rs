@@ -188,3 +188,57 @@ fn an_idle_host_sleeps_and_wakes_at_once() {
     assert!(p50 < Duration::from_millis(1), "{p50:?}");
     daemon.stop();
 }
+
+#[test]
+fn a_device_that_is_deleted_closes_its_port_and_no_other() {
+    if skip("a_device_that_is_deleted_closes_its_port_and_no_other") {
+        return;
+    }
+    let rig = Rig::new("gone", 3);
+    let mut daemon = rig.start();
+    let pinger = rig.pinger(0, 1);
+    pinger.ping().expect("a ping comes back");
+    rig.delete_device(2);
+    let lossless = |port: usize| rig.show("ports")["ports"][port]["lossless"].to_string();
+    wait_for("the port says so", || lossless(2).contains("needs its device back"));
+    assert!(!lossless(0).contains("needs its device back"));
+    pinger.ping().expect("a ping comes back");
+    assert_eq!(rig.show("audit")["audit"]["closed"], true);
+    assert!(rig.log().contains("it is closed, 0 frames ended with it"), "{}", rig.log());
+    daemon.stop();
+}
+
+fn two_hosts(name: &str, kind: &str, policy: &str) {
+    let [left, right] = Rig::pair(name, kind, policy);
+    let (mut left_daemon, mut right_daemon) = (left.start(), right.start());
+    let pinger = left.pinger_to(0, &right, 0);
+    wait_for("the next hop is found", || pinger.ping().is_some());
+    for count in 0..50 {
+        pinger.ping().unwrap_or_else(|| panic!("ping {count} was lost"));
+    }
+    for rig in [&left, &right] {
+        let tunnel = &rig.show("tunnels")["tunnels"][0];
+        assert!(tunnel["tx_frames"].as_u64() >= Some(50), "{tunnel}");
+        assert!(tunnel["next_hop"] != "unresolved", "{tunnel}");
+        let ports = rig.show("ports");
+        assert_eq!(ports["ports"][1]["kind"], kind);
+        assert_eq!(ports["ports"][1]["lossless"] == "yes", policy == "ZZ", "{ports}");
+        assert_eq!(rig.show("audit")["audit"]["closed"], true);
+    }
+    left_daemon.stop();
+    right_daemon.stop();
+}
+
+#[test]
+fn two_hosts_over_a_device_with_pfc() {
+    if !skip("two_hosts_over_a_device_with_pfc") {
+        two_hosts("l2", "l2", "ZZ");
+    }
+}
+
+#[test]
+fn two_hosts_over_udp() {
+    if !skip("two_hosts_over_udp") {
+        two_hosts("udp", "udp", "ZL");
+    }
+}

@@ -212,7 +212,7 @@ fn take_out_of_value(value: &mut DeValue<'_>, span: &Range<usize>) -> bool {
 }
 
 fn remedy_syntax() -> String {
-    "The file is TOML: see https://toml.io, or start from `docs/host.toml`.".to_owned()
+    "The file is TOML: see https://toml.io.".to_owned()
 }
 
 /// `serde`'s words as ours, and what to do.

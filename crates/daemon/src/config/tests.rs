@@ -128,7 +128,7 @@ host.toml:13: vnet[1].vni: 16777216 does not fit into the 24 bits of a VNI
     Use 0 to 16777215.";
     syntax: HOST, [("vni = 42", "vni =")], "
 host.toml:13: string values must be quoted, expected literal string
-    The file is TOML: see https://toml.io, or start from `docs/host.toml`.
+    The file is TOML: see https://toml.io.
 host.toml: what the values mean is checked when these are mended";
 
     pfc_over_udp: HOST, [("\"l2\"", "\"udp\"")], "
@@ -171,7 +171,8 @@ and 2 frames for each of 8 lossless priorities
     Use 6278762 or more, leave the key out, or lower `stall_ms` if the reader is never \
 descheduled that long.";
     burst_below_a_frame: HOST, [("rate_mbps = 1000", "rate_mbps = 10, catch_up_us = 100")], "
-host.toml:9: underlay.link.catch_up_us: at 10 Mbit/s this is a burst of 125 bytes, less than a frame
+host.toml:9: underlay.link.catch_up_us: at 10 Mbit/s this is a burst of 125 bytes, less than a \
+frame
     Use 1234 or more.";
     unknown_names: HOST,
         [("vnet = \"blue\"\ndevice", "vnet = \"bule\"\ndevice"), ("peer = \"h2\"", "peer = \"x\"")], "
@@ -208,7 +209,8 @@ host.toml:11: class[3].priority: priority 1 is there twice, first on line 7
     Take one of the two out.
 host.toml:12: class[3].dscp: there is no DSCP 64
     Use 0 to 63.";
-    buffers: HOST, [("[underlay]", "[buffers]\nvport_in = { frames = 0, bytes = 0 }\n[underlay]")], "
+    buffers: HOST,
+        [("[underlay]", "[buffers]\nvport_in = { frames = 0, bytes = 0 }\n[underlay]")], "
 host.toml:6: buffers.vport_in: 0 frames and 0 bytes: one full frame does not fit
     Give at least 1 frame and 1600 bytes; both numbers bind.";
     tap_with_a_link: HOST, [("service_mbps = 500", "link = { rate_mbps = 500 }")], "

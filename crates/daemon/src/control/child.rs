@@ -79,23 +79,23 @@ pub(super) enum Found {
     Running(Link),
 }
 
-/// Looks for a data process. One that is just being started, or is about to end, is waited for.
+/// Looks for a data process. One that is just being started, or is about to end, is waited for: the
+/// kernel may still accept connections for a process that it is taking down.
 pub(super) fn find(run_dir: &Path) -> anyhow::Result<Found> {
     let until = Instant::now() + START_MAX;
-    let silent = || {
-        let pid = run_dir.join("data.pid");
-        let (dir, pid) = (run_dir.display(), pid.display());
-        format!("the data process of {dir} does not answer; `kill -9 $(cat {pid})` ends it")
-    };
     loop {
-        if let Ok(stream) = connect(run_dir) {
-            return Link::new(stream, None).map(Found::Running).with_context(silent);
-        }
-        if !Role::is_taken(run_dir, "data") {
-            return Ok(Found::Nobody);
-        }
+        let reason = match connect(run_dir).map(|stream| Link::new(stream, None)) {
+            Ok(Ok(link)) => return Ok(Found::Running(link)),
+            Ok(Err(error)) => error,
+            Err(_) if !Role::is_taken(run_dir, "data") => return Ok(Found::Nobody),
+            Err(error) => error.into(),
+        };
         if Instant::now() > until {
-            bail!(silent());
+            let pid = run_dir.join("data.pid");
+            let (dir, pid) = (run_dir.display(), pid.display());
+            return Err(reason.context(format!(
+                "the data process of {dir} does not answer; `kill -9 $(cat {pid})` ends it"
+            )));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

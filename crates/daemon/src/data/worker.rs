@@ -64,6 +64,7 @@ pub(super) struct Pacing {
 
 /// A port and what the worker remembers of it.
 pub(super) struct Attached {
+    name: String,
     pub(super) port: Box<dyn Port>,
     pub(super) id: PortId,
     input: InputId,
@@ -137,14 +138,14 @@ struct Turn {
 impl Worker {
     pub(super) fn new(
         host: Host<PoolBuf>,
-        ports: Vec<Box<dyn Port>>,
+        ports: Vec<(String, Box<dyn Port>)>,
         tunnels: usize,
         pool: Pool,
         poller: Poller,
         asks: Receiver<Ask>,
         pacing: Pacing,
     ) -> io::Result<Self> {
-        let attach = |(index, port): (usize, Box<dyn Port>)| {
+        let attach = |(index, (name, port)): (usize, (String, Box<dyn Port>))| {
             for poll in port.poll_fds() {
                 poller.add(index, poll.fd, poll.read)?;
             }
@@ -152,6 +153,7 @@ impl Worker {
             let input = host.switch().input(id, 0);
             let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
             Ok(Attached {
+                name,
                 port,
                 id,
                 input,
@@ -351,7 +353,8 @@ impl Worker {
             return;
         }
         let detached = self.host.switch_mut().detach(now, attached.id);
-        say!("port {index}: {error}; it is closed, {} frames ended with it", detached.dropped);
+        let (name, frames) = (&attached.name, detached.dropped);
+        say!("port {name}: {error}; it is closed, {frames} frames ended with it");
         _ = attached.port.close();
         attached.readable = false;
         attached.gone = Some(error);
@@ -389,9 +392,9 @@ impl Worker {
 
     /// Closes every port, and says what the kernel had against it.
     pub(super) fn close(&mut self) {
-        for (index, attached) in self.ports.iter_mut().enumerate() {
+        for attached in &mut self.ports {
             if let Err(error) = attached.port.close() {
-                say!("port {index}: while closing: {error}");
+                say!("port {}: while closing: {error}", attached.name);
             }
         }
     }

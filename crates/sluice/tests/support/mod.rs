@@ -38,25 +38,66 @@ pub(crate) struct Rig {
     name: String,
     dir: PathBuf,
     containers: Vec<String>,
+    /// The number of the first container, which its addresses are made of.
+    first: usize,
+    /// The namespace that the host itself runs in, if it has an underlay.
+    underlay: Option<String>,
 }
 
 impl Rig {
     pub(crate) fn new(name: &str, containers: usize) -> Self {
+        Self::numbered(name, containers, 0)
+    }
+
+    fn numbered(name: &str, containers: usize, first: usize) -> Self {
         let name = format!("sluice-d-{}-{name}", std::process::id());
         let dir = std::env::temp_dir().join(&name);
-        let containers = (0..containers).map(|number| format!("{name}-{number}")).collect();
-        let rig = Self { name, dir, containers };
+        let numbers = first..first + containers;
+        let containers = numbers.map(|number| format!("{name}-{number}")).collect();
+        let rig = Self { name, dir, containers, first, underlay: None };
         fs::create_dir_all(&rig.dir).unwrap();
-        for (number, netns) in rig.containers.iter().enumerate() {
+        for (index, netns) in rig.containers.iter().enumerate() {
             ip(&["netns", "add", netns]);
             // A persistent TAP keeps its address when the data process dies.
             let inside = |arguments: &[&str]| ip(&[&["-n", netns], arguments].concat());
             inside(&["tuntap", "add", "t0", "mode", "tap"]);
-            inside(&["addr", "add", &format!("{}/24", address(number)), "dev", "t0"]);
+            inside(&["addr", "add", &format!("{}/24", rig.address(index)), "dev", "t0"]);
             inside(&["link", "set", "t0", "up"]);
         }
         fs::write(rig.config(), rig.text()).unwrap();
         rig
+    }
+
+    /// Two hosts with a container each, joined by a cable.
+    pub(crate) fn pair(name: &str, kind: &str, policy: &str) -> [Self; 2] {
+        let mut pair = [0, 1].map(|side| Self::numbered(&format!("{name}{side}"), 1, side));
+        for rig in &mut pair {
+            let netns = format!("{}-host", rig.name);
+            ip(&["netns", "add", &netns]);
+            rig.underlay = Some(netns);
+        }
+        let hosts = [&pair[0], &pair[1]].map(|rig| rig.underlay.clone().unwrap());
+        let there = ["type", "veth", "peer", "e0", "netns", &hosts[1]];
+        ip(&[&["link", "add", "e0", "netns", &hosts[0]][..], &there].concat());
+        for (side, rig) in pair.iter().enumerate() {
+            let address = format!("192.168.7.{}", side + 1);
+            ip(&["-n", &hosts[side], "addr", "add", &format!("{address}/24"), "dev", "e0"]);
+            ip(&["-n", &hosts[side], "link", "set", "e0", "up"]);
+            let (other, number) = (2 - side, 1 - side);
+            let text = format!(
+                "\n[underlay]\nkind = \"{kind}\"\ndevice = \"e0\"\naddress = \"{address}\"\n\
+                 link = {{ rate_mbps = 1000, stall_ms = 20 }}\n\n[[peer]]\nname = \"other\"\n\
+                 vtep = \"192.168.7.{other}\"\nvnets = [\"blue\"]\n\n[[vport]]\nvnet = \"blue\"\n\
+                 mac = \"02:00:00:00:01:{number:02x}\"\npeer = \"other\"\n"
+            );
+            let text = rig.text().replace("\"ZZ\"", &format!("\"{policy}\"")) + &text;
+            fs::write(rig.config(), text).unwrap();
+        }
+        pair
+    }
+
+    fn address(&self, index: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 9, 0, u8::try_from(self.first + index + 1).unwrap())
     }
 
     fn text(&self) -> String {
@@ -66,7 +107,8 @@ impl Rig {
             self.name,
             self.dir.display()
         );
-        for (number, netns) in self.containers.iter().enumerate() {
+        for (index, netns) in self.containers.iter().enumerate() {
+            let number = self.first + index;
             _ = write!(
                 text,
                 "[[port]]\nvnet = \"blue\"\nname = \"c{number}\"\nkind = \"tap\"\ndevice = \
@@ -87,8 +129,16 @@ impl Rig {
         fs::write(self.config(), text.replace(from, to)).unwrap();
     }
 
+    /// Deletes the device of a container.
+    pub(crate) fn delete_device(&self, container: usize) {
+        ip(&["-n", &self.containers[container], "link", "del", "t0"]);
+    }
+
     fn command(&self) -> Command {
-        let mut command = Command::new(SLUICE);
+        let mut command = Command::new(if self.underlay.is_some() { "ip" } else { SLUICE });
+        if let Some(netns) = &self.underlay {
+            command.args(["netns", "exec", netns, SLUICE]);
+        }
         let log = fs::File::options().create(true).append(true).open(self.dir.join("log"));
         command.args(["daemon", "--config"]).arg(self.config()).stderr(log.unwrap());
         command
@@ -150,9 +200,14 @@ impl Rig {
 
     /// Pings from one container to another.
     pub(crate) fn pinger(&self, from: usize, to: usize) -> Pinger {
-        let echo = socket(&self.containers[to], address(to), ECHO_PORT);
-        let sink = socket(&self.containers[to], address(to), SINK_PORT);
-        let pinging = socket(&self.containers[from], address(from), 0);
+        self.pinger_to(from, self, to)
+    }
+
+    /// Pings from a container of this host to one of another.
+    pub(crate) fn pinger_to(&self, from: usize, there: &Self, to: usize) -> Pinger {
+        let echo = socket(&there.containers[to], there.address(to), ECHO_PORT);
+        let sink = socket(&there.containers[to], there.address(to), SINK_PORT);
+        let pinging = socket(&self.containers[from], self.address(from), 0);
         std::thread::spawn(move || {
             let mut bytes = [0; 2048];
             while let Ok((size, from)) = echo.recv_from(&mut bytes) {
@@ -169,7 +224,8 @@ impl Rig {
                 }
             }
         });
-        Pinger { socket: pinging, to: address(to), count: std::cell::Cell::new(0), arrivals }
+        let to = there.address(to);
+        Pinger { socket: pinging, to, count: std::cell::Cell::new(0), arrivals }
     }
 }
 
@@ -185,7 +241,7 @@ impl Drop for Rig {
                 kill(pid);
             }
         }
-        for netns in &self.containers {
+        for netns in self.containers.iter().chain(&self.underlay) {
             _ = Command::new("ip").args(["netns", "del", netns]).status();
         }
         if std::thread::panicking() {
@@ -273,10 +329,6 @@ fn socket(netns: &str, address: Ipv4Addr, port: u16) -> UdpSocket {
         UdpSocket::bind(SocketAddrV4::new(address, port)).unwrap()
     };
     std::thread::spawn(make).join().unwrap()
-}
-
-fn address(container: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 9, 0, u8::try_from(container + 1).unwrap())
 }
 
 fn ip(arguments: &[&str]) {
