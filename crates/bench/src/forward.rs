@@ -1,11 +1,12 @@
 //! The core benchmark's loop: every port sends frames to uniformly random addresses behind other
 //! ports, and a sink takes them at once.
 //!
-//! Each port owns its buffers, 2 KiB apart as in a driver's pool. A buffer's frame says from which
+//! Each port owns its buffers, in the pool that the live drivers use. A buffer's frame says from which
 //! and to which address it goes; when its handle comes back it is sent again. So the buffers are
 //! distinct, the heads are not in the first-level cache, and nothing but the switch runs.
 
 use sluice_base::{Batch, BitRate, ByteCount, InputId, Mac, Nanos, PortId, Priority, Prng, VnetId};
+use sluice_ports::{Pool, PoolBuf};
 use sluice_switch::{
     ChipConfig, ClassConfig, Command, Destination, Egress, InputFull, Limit, PoolConfig,
     PortConfig, PortRole, Service, Switch, SwitchConfig, Taken, Trust, UnresolvedConfig,
@@ -24,18 +25,18 @@ pub(crate) struct Setup {
 const BATCH: usize = 64;
 /// Ports that are read before outputs are served.
 const PORTS_PER_TURN: usize = 32;
-/// Distance of two buffers: a line more than 2 KiB, so that their heads do not share cache sets.
-const STRIDE: usize = 2048 + 64;
 /// Size of every frame, without frame check sequence.
 pub(crate) const FRAME_BYTES: usize = 60;
 
 /// A switch with its ports' buffers.
 pub(crate) struct Forward {
-    switch: Switch<&'static [u8]>,
+    switch: Switch<PoolBuf>,
     inputs: Vec<InputId>,
     /// Buffers of each port that are not in the switch.
-    idle: Vec<Batch<&'static [u8]>>,
-    batch: Batch<&'static [u8]>,
+    idle: Vec<Batch<PoolBuf>>,
+    batch: Batch<PoolBuf>,
+    /// Owns the memory of the buffers.
+    _pool: Pool,
     now: Nanos,
     /// The port that is read next.
     turn: usize,
@@ -107,16 +108,18 @@ impl Forward {
             switch.command(Nanos::ZERO, command).expect("the table has room");
         }
         let per_port = 8192_usize.div_ceil(setup.ports);
-        let memory = Vec::leak(vec![0_u8; setup.ports * per_port * STRIDE]);
+        let slots = u32::try_from(setup.ports * per_port).expect("a few thousand");
+        let mut pool =
+            Pool::new(sluice_ports::PoolConfig::for_mtu(slots, 1500)).expect("a few megabytes");
         let mut prng = Prng::new(7);
         let mut draw = |bound: usize| {
             let bound = u64::try_from(bound).expect("small");
             usize::try_from(prng.below(bound)).expect("small")
         };
-        let mut idle: Vec<Batch<&'static [u8]>> =
+        let mut idle: Vec<Batch<PoolBuf>> =
             (0..setup.ports).map(|_| Batch::with_limit(per_port)).collect();
         let own = setup.macs / setup.ports;
-        for (at, buffer) in memory.chunks_exact_mut(STRIDE).enumerate() {
+        for at in 0..setup.ports * per_port {
             let port = at % setup.ports;
             let src = port + setup.ports * draw(own);
             let dst = loop {
@@ -125,12 +128,20 @@ impl Forward {
                     break number;
                 }
             };
-            write_frame(buffer, mac(src), mac(dst));
-            let frame: &'static [u8] = &buffer[..FRAME_BYTES];
-            idle[port].push(frame).expect("sized for it");
+            let mut slot = pool.take().expect("sized for it");
+            write_frame(slot.bytes_mut(), mac(src), mac(dst));
+            idle[port].push(slot.freeze(0, FRAME_BYTES)).expect("sized for it");
         }
         let inputs = (0..setup.ports).map(|p| switch.input(PortId::from_index(p), 0)).collect();
-        Self { switch, inputs, idle, batch: Batch::with_limit(BATCH), now: Nanos::ZERO, turn: 0 }
+        Self {
+            switch,
+            inputs,
+            idle,
+            batch: Batch::with_limit(BATCH),
+            _pool: pool,
+            now: Nanos::ZERO,
+            turn: 0,
+        }
     }
 
     /// Forwards at least `frames` frames; returns how many.
@@ -155,7 +166,7 @@ impl Forward {
         let (mut taken, mut bytes) = (0, 0_u64);
         let mut next = self.switch.busy_port(PortId(0));
         while let Some(port) = next {
-            let mut sink = |frame: &Egress<'_, &'static [u8]>| {
+            let mut sink = |frame: &Egress<'_, PoolBuf>| {
                 bytes += u64::from(frame.size);
                 Taken::All
             };

@@ -3,14 +3,60 @@
 use sluice_base::{DropReason, Priority};
 
 use crate::inspect::Counter;
-use crate::place::Full;
-use crate::slots::Home;
+use crate::place::{Full, Held};
+use crate::slots::{Home, NIL, Slots};
 use crate::switch::Switch;
 
 /// The row of the books of one (input, priority).
 #[inline]
 pub(crate) fn row(input: u16, priority: u8) -> usize {
     usize::from(input) * Priority::COUNT + usize::from(priority)
+}
+
+/// Frames of one (input, priority) that a driver took one after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) input: u16,
+    pub(crate) priority: u8,
+    /// The stack of their slots, and its lowest one.
+    stack: u32,
+    bottom: u32,
+    delivered: Counter,
+    /// Of these, what waited in its input.
+    held: Held,
+}
+
+impl Ends {
+    #[inline]
+    pub(crate) fn new(input: u16, priority: u8) -> Self {
+        Self {
+            input,
+            priority,
+            stack: NIL,
+            bottom: NIL,
+            delivered: Counter { frames: 0, bytes: 0 },
+            held: Held { frames: 0, bytes: 0 },
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.stack == NIL
+    }
+
+    /// One more frame.
+    #[inline]
+    pub(crate) fn add<B>(&mut self, slots: &mut Slots<B>, index: u32, bytes: u32, home: Home) {
+        if self.stack == NIL {
+            self.bottom = index;
+        }
+        slots.stack_push(&mut self.stack, index);
+        self.delivered.add(bytes);
+        if home == Home::Ring {
+            self.held.frames += 1;
+            self.held.bytes += u64::from(bytes);
+        }
+    }
 }
 
 impl<B> Switch<B> {
@@ -52,15 +98,16 @@ impl<B> Switch<B> {
         i.held.frames -= 1;
         i.held.bytes -= u64::from(bytes);
         if let Full::Pause(_) = i.full {
-            self.uncharge_paused(input, bytes, priority);
+            let held = Held { frames: 1, bytes: u64::from(bytes) };
+            self.uncharge_paused(input, held, priority);
         }
     }
 
-    fn uncharge_paused(&mut self, input: u16, bytes: u32, priority: u8) {
+    fn uncharge_paused(&mut self, input: u16, sum: Held, priority: u8) {
         let port = self.inputs[usize::from(input)].port;
         let held = &mut self.rows[row(input, priority)].held;
-        held.frames -= 1;
-        held.bytes -= u64::from(bytes);
+        held.frames -= sum.frames;
+        held.bytes -= sum.bytes;
         let held = *held;
         if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
             let bytes = pause.weight(held.frames, held.bytes);
@@ -93,6 +140,31 @@ impl<B> Switch<B> {
         let input = &mut self.inputs[usize::from(input)];
         input.unreclaimed += 1;
         self.slots.stack_push(&mut input.ended, index);
+    }
+
+    /// Frames that a driver took have ended: as [`Self::end`], for all at once.
+    #[inline]
+    pub(crate) fn end_all(&mut self, ends: &Ends) {
+        if ends.is_empty() {
+            return;
+        }
+        self.rows[row(ends.input, ends.priority)].delivered.add_all(ends.delivered);
+        let i = &mut self.inputs[usize::from(ends.input)];
+        i.held.frames -= ends.held.frames;
+        i.held.bytes -= ends.held.bytes;
+        #[expect(clippy::cast_possible_truncation, reason = "at most what a queue holds")]
+        let frames = ends.delivered.frames as u32;
+        i.unreclaimed += frames;
+        self.slots.get_mut(ends.bottom).next = i.ended;
+        i.ended = ends.stack;
+        if let Full::Pause(_) = i.full
+            && ends.held.frames > 0
+        {
+            self.uncharge_paused(ends.input, ends.held, ends.priority);
+        }
+        if frames > ends.held.frames {
+            self.note_excess(ends.input);
+        }
     }
 
     /// Sees how many slots an input uses beyond its own.
@@ -158,16 +230,22 @@ impl<B> Switch<B> {
     /// Charges a frame to its lane when it is queued.
     #[inline]
     pub(crate) fn charge_lane(&mut self, lane: u32, bytes: u32, home: Home) {
+        self.charge_lane_all(lane, Held { frames: 1, bytes: u64::from(bytes) }, home);
+    }
+
+    /// Charges frames to their lane when they are queued.
+    #[inline]
+    pub(crate) fn charge_lane_all(&mut self, lane: u32, sum: Held, home: Home) {
         let lane = &mut self.lanes[lane as usize];
-        lane.frames += 1;
-        lane.bytes += u64::from(bytes);
+        lane.frames += sum.frames;
+        lane.bytes += sum.bytes;
         lane.marks.rise(lane.frames, lane.bytes);
         match home {
             Home::Output => {
-                lane.buffered.frames += 1;
-                lane.buffered.bytes += u64::from(bytes);
+                lane.buffered.frames += sum.frames;
+                lane.buffered.bytes += sum.bytes;
             }
-            Home::Copy => lane.copies += 1,
+            Home::Copy => lane.copies += sum.frames,
             Home::Ring | Home::Pool => {}
         }
     }

@@ -11,7 +11,7 @@ use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::{Full, Gate, Held};
 use crate::queues::Key;
-use crate::slots::{Home, NIL};
+use crate::slots::{Home, List, NIL};
 use crate::surface::LaneKind;
 use crate::switch::{BATCH_MAX, Switch};
 
@@ -40,6 +40,51 @@ struct Outlook {
 const BATCH: usize = BATCH_MAX as usize;
 /// The key of a frame that takes the long way.
 const NO_KEY: u64 = u64::MAX;
+
+impl Outlook {
+    #[inline]
+    fn of(&self, at: usize) -> (u32, u8) {
+        if at < BATCH { (self.lanes[at], self.priorities[at]) } else { (NIL, 0) }
+    }
+}
+
+/// Frames of a batch that follow each other to one lane in one priority: they are queued together.
+struct Sequence {
+    lane: u32,
+    priority: u8,
+    home: Home,
+    /// Lossy: what the output still takes.
+    room: Held,
+    list: List,
+    frames: u32,
+    bytes: u64,
+    largest: u32,
+}
+
+impl Sequence {
+    const NONE: Self = Self {
+        lane: NIL,
+        priority: 0,
+        home: Home::Ring,
+        room: Held { frames: 0, bytes: 0 },
+        list: List::EMPTY,
+        frames: 0,
+        bytes: 0,
+        largest: 0,
+    };
+
+    #[inline]
+    fn has_room(&self, bytes: u32) -> bool {
+        self.frames < self.room.frames && self.bytes + u64::from(bytes) <= self.room.bytes
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: u32) {
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
+        self.largest = self.largest.max(bytes);
+    }
+}
 
 /// Frames of one batch and priority, summed up before they are booked.
 #[derive(Default)]
@@ -98,38 +143,122 @@ impl<B: Buf> Switch<B> {
     ) {
         let outlook = self.look_ahead(port, vnet, batch.as_slice());
         let mut tally = Tally::default();
+        let mut sequence = Sequence::NONE;
         for (at, buf) in batch.drain().enumerate() {
-            let lane = if at < BATCH { outlook.lanes[at] } else { NIL };
+            let (lane, priority) = outlook.of(at);
+            if (lane, priority) == (sequence.lane, sequence.priority) && lane != NIL {
+                self.join_sequence(input, vnet, &mut sequence, &mut tally, buf);
+                continue;
+            }
+            self.queue_sequence(input, &mut sequence);
             if lane == NIL || !self.is_open_way(input, port, lane) {
                 self.book(input, &mut tally);
                 self.receive_access(now, input, port, vnet, buf);
                 continue;
             }
-            let priority = outlook.priorities[at];
             if priority != tally.priority {
                 self.book(input, &mut tally);
                 tally.priority = priority;
             }
-            let arrival = Arrival {
-                source: input,
-                vnet,
-                strip: 0,
-                priority: Priority::from_low_bits(priority),
-                ecn: None,
-            };
-            let bytes = buf.size();
-            tally.received.add(bytes);
-            let slot = self.new_slot(input, &arrival, buf);
-            if self.lossless.contains(arrival.priority) {
-                tally.held.add(bytes);
-                self.slots.get_mut(slot).home = Home::Ring;
-            } else if self.output_is_full(lane, bytes) {
-                self.drop_frame(slot, DropReason::OutputFull);
-                continue;
+            if outlook.of(at + 1) == (lane, priority) {
+                sequence = self.start_sequence(lane, priority);
+                self.join_sequence(input, vnet, &mut sequence, &mut tally, buf);
+            } else {
+                self.receive_alone(input, vnet, lane, &mut tally, buf);
             }
-            self.enqueue(slot, lane);
         }
+        self.queue_sequence(input, &mut sequence);
         self.book(input, &mut tally);
+    }
+
+    /// A frame whose neighbours in the batch go elsewhere.
+    #[inline]
+    fn receive_alone(&mut self, input: u16, vnet: u16, lane: u32, tally: &mut Tally, buf: B) {
+        let bytes = buf.size();
+        tally.received.add(bytes);
+        let priority = Priority::from_low_bits(tally.priority);
+        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+        let slot = self.new_slot(input, &arrival, buf);
+        if self.lossless.contains(priority) {
+            tally.held.add(bytes);
+            self.slots.get_mut(slot).home = Home::Ring;
+        } else if self.output_is_full(lane, bytes) {
+            self.drop_frame(slot, DropReason::OutputFull);
+            return;
+        }
+        self.enqueue(slot, lane);
+    }
+
+    /// A frame that goes where the one before it went.
+    #[inline]
+    fn join_sequence(
+        &mut self,
+        input: u16,
+        vnet: u16,
+        sequence: &mut Sequence,
+        tally: &mut Tally,
+        buf: B,
+    ) {
+        let bytes = buf.size();
+        tally.received.add(bytes);
+        let priority = Priority::from_low_bits(sequence.priority);
+        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+        let slot = self.new_slot(input, &arrival, buf);
+        if sequence.home == Home::Ring {
+            tally.held.add(bytes);
+            self.slots.get_mut(slot).home = Home::Ring;
+        } else if !sequence.has_room(bytes) {
+            self.drop_frame(slot, DropReason::OutputFull);
+            return;
+        }
+        sequence.add(bytes);
+        self.slots.push(&mut sequence.list, slot);
+    }
+
+    #[inline]
+    fn start_sequence(&self, lane: u32, priority: u8) -> Sequence {
+        let lossless = self.lossless.contains(Priority::from_low_bits(priority));
+        let home = if lossless { Home::Ring } else { Home::Output };
+        let room = if lossless { Held::default() } else { self.output_room(lane) };
+        Sequence { lane, priority, home, room, ..Sequence::NONE }
+    }
+
+    /// Queues the frames of a sequence, and ends it.
+    #[inline]
+    fn queue_sequence(&mut self, source: u16, sequence: &mut Sequence) {
+        if sequence.frames > 0 {
+            self.enqueue_all(source, sequence);
+        }
+        sequence.lane = NIL;
+        sequence.frames = 0;
+    }
+
+    fn enqueue_all(&mut self, source: u16, sequence: &Sequence) {
+        let Sequence { lane, priority, frames, bytes, .. } = *sequence;
+        self.charge_lane_all(lane, Held { frames, bytes }, sequence.home);
+        let first = sequence.list.head;
+        if sequence.largest <= self.lanes[lane as usize].frame_size_max {
+            let at = usize::from(self.lanes[lane as usize].port);
+            let class = &mut self.ports[at].classes[usize::from(priority)];
+            if class.ring == NIL && class.common.frames + frames <= self.common_max {
+                class.common.frames += frames;
+                self.slots.splice(&mut class.common.list, sequence.list);
+                self.mark_active(at, usize::from(priority));
+                return;
+            }
+        }
+        let leaf = self.leaf_of(lane, source, priority);
+        let node = self.queues.get_mut(leaf);
+        node.frames += frames;
+        node.bytes += bytes;
+        if sequence.home == Home::Ring {
+            node.ring_frames += frames;
+        }
+        let ring_frames = node.ring_frames;
+        self.slots.splice(&mut node.list, sequence.list);
+        if ring_frames > self.share_min {
+            self.note_share(first, lane, ring_frames);
+        }
     }
 
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
@@ -399,10 +528,21 @@ impl<B: Buf> Switch<B> {
     /// Whether a lossy output has no room for a frame of this size.
     #[inline]
     fn output_is_full(&self, lane: u32, bytes: u32) -> bool {
+        let room = self.output_room(lane);
+        room.frames == 0 || room.bytes < u64::from(bytes)
+    }
+
+    /// What a lossy output still takes.
+    #[inline]
+    fn output_room(&self, lane: u32) -> Held {
         let l = &self.lanes[lane as usize];
-        l.buffered.frames >= l.limit.frames
-            || l.buffered.bytes + u64::from(bytes) > l.limit.bytes.0
-            || self.slots_are_short()
+        if self.slots_are_short() {
+            return Held::default();
+        }
+        Held {
+            frames: l.limit.frames.saturating_sub(l.buffered.frames),
+            bytes: l.limit.bytes.0.saturating_sub(l.buffered.bytes),
+        }
     }
 
     /// Puts a frame at the end of its lane's common queue or of its (source, lane, priority) queue.
@@ -424,14 +564,7 @@ impl<B: Buf> Switch<B> {
                 return;
             }
         }
-        let leaf = match self.queues.find(Key::leaf(lane, source, priority)) {
-            Some(leaf) => leaf,
-            None => {
-                let leaf = self.queues.bind_leaf(lane, source, priority);
-                self.place_leaf(leaf);
-                leaf
-            }
-        };
+        let leaf = self.leaf_of(lane, source, priority);
         let node = self.queues.get_mut(leaf);
         node.frames += 1;
         node.bytes += u64::from(bytes);
@@ -440,6 +573,19 @@ impl<B: Buf> Switch<B> {
         self.slots.push(&mut node.list, slot);
         if ring_frames > self.share_min {
             self.note_share(slot, lane, ring_frames);
+        }
+    }
+
+    /// The queue of a (source, lane, priority), bound now if it is not.
+    #[inline]
+    fn leaf_of(&mut self, lane: u32, source: u16, priority: u8) -> u32 {
+        match self.queues.find(Key::leaf(lane, source, priority)) {
+            Some(leaf) => leaf,
+            None => {
+                let leaf = self.queues.bind_leaf(lane, source, priority);
+                self.place_leaf(leaf);
+                leaf
+            }
         }
     }
 

@@ -12,7 +12,7 @@
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask};
 use sluice_wire::mac_control;
 
-use crate::account::row;
+use crate::account::{Ends, row};
 use crate::classify;
 use crate::config::{PortRole, Service};
 use crate::place::{Gate, Held, Port};
@@ -193,6 +193,7 @@ impl<B: Buf> Switch<B> {
         let size_max = self.lanes[port.lane as usize].frame_size_max;
         let alone = !port.restrained && !port.has_rivals();
         let mut served = Served::Taken;
+        let mut ends = Ends::new(0, 0);
         while run.list.head != NIL {
             let slot = self.slots.get(run.list.head);
             let size = slot.bytes - u32::from(slot.strip);
@@ -216,16 +217,36 @@ impl<B: Buf> Switch<B> {
             }
             let (index, bytes, input, priority) =
                 (run.list.head, slot.bytes, slot.input, slot.priority);
-            run.add(slot.next, bytes, size, slot.home);
-            self.rows[row(input, priority)].delivered.add(bytes);
-            self.end(index);
+            let home = slot.home;
+            run.add(slot.next, bytes, size, home);
+            let alone_of_its_input = ends.is_empty() && !self.follows(&run, input, priority);
+            if home == Home::Pool || alone_of_its_input {
+                self.rows[row(input, priority)].delivered.add(bytes);
+                self.end(index);
+            } else {
+                if input != ends.input || priority != ends.priority {
+                    self.end_all(&ends);
+                    ends = Ends::new(input, priority);
+                }
+                ends.add(&mut self.slots, index, bytes, home);
+            }
             if !alone || run.deficit <= 0 {
                 break;
             }
         }
+        self.end_all(&ends);
         *taken += run.frames;
         self.book_run(now, at, priority, leaf, &run);
         served
+    }
+
+    /// Whether the next frame of a run came from the same input in the same priority.
+    #[inline]
+    fn follows(&self, run: &Run, input: u16, priority: u8) -> bool {
+        run.list.head != NIL && {
+            let next = self.slots.get(run.list.head);
+            next.input == input && next.priority == priority
+        }
     }
 
     /// Books what a queue of a local port sent, and gives the turn on.
