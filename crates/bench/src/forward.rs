@@ -1,9 +1,9 @@
 //! The core benchmark's loop: every port sends frames to uniformly random addresses behind other
 //! ports, and a sink takes them at once.
 //!
-//! Each port owns its buffers, in the pool that the live drivers use. A buffer's frame says from which
-//! and to which address it goes; when its handle comes back it is sent again. So the buffers are
-//! distinct, the heads are not in the first-level cache, and nothing but the switch runs.
+//! Each port owns its buffers, in the pool that the live drivers use. A buffer's frame says from
+//! which and to which address it goes; when its handle comes back it is sent again. So the buffers
+//! are distinct, the heads are not in the first-level cache, and nothing but the switch runs.
 
 use sluice_base::{Batch, BitRate, ByteCount, InputId, Mac, Nanos, PortId, Priority, Prng, VnetId};
 use sluice_ports::{Pool, PoolBuf};

@@ -90,7 +90,7 @@ fn ratio_of_pairs(pairs: usize) -> anyhow::Result<Row> {
     }
     let (low, high) = interval_of_median(&values);
     println!(
-        "time of ZZ over time of LL, {pairs} pairs: 95 % interval of the median {low:.4} to {high:.4}"
+        "time of ZZ over time of LL, {pairs} pairs: 95 % interval {low:.4} to {high:.4}"
     );
     for bench in &benches {
         anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");

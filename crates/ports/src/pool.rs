@@ -90,7 +90,7 @@ impl Pool {
             what: "the pool of frames",
             source: io::Error::from(errno),
         })?;
-        // Large pages spare a page walk per frame. Advice only: where there are none, small ones do.
+        // Large pages spare a page walk per frame. Advice only: without them small ones do.
         // SAFETY: the range is exactly the mapping made above, which nobody else uses yet; neither
         // advice changes what it holds.
         unsafe {

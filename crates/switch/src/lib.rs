@@ -29,6 +29,8 @@ extern crate alloc;
 
 mod account;
 mod audit;
+mod batch;
+mod build;
 mod classify;
 mod config;
 mod detach;
@@ -39,6 +41,7 @@ mod place;
 mod queues;
 mod receive;
 mod replicate;
+mod run;
 mod shaper;
 mod slots;
 mod spill;

@@ -2,9 +2,9 @@
 
 use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
 
+use crate::build;
 use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SwitchConfig};
 use crate::queues::{LANES_MAX, NODES_MAX};
-use crate::switch;
 use crate::tunnel;
 
 /// The first thing that cannot work.
@@ -27,7 +27,7 @@ fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     let inputs: usize = config.ports.iter().map(|p| usize::from(p.queues)).sum();
     let lanes =
         config.ports.len() + config.tunnels.len() + usize::from(config.unresolved.destinations);
-    let frames = switch::slot_count(config);
+    let frames = build::slot_count(config);
     // One number is left for "no port"; sources are inputs, control and tunnels together.
     let limits = [
         ("ports", config.ports.len(), usize::from(u16::MAX) - 1),

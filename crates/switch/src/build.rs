@@ -1,0 +1,210 @@
+//! The tables of a new switch, made from its configuration, and how large they must be.
+
+use alloc::vec::Vec;
+
+use sluice_base::{ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
+
+use crate::config::{InputFull, Limit, PortConfig, PortRole, SwitchConfig};
+use crate::inspect::{Counter, Marks};
+use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
+use crate::place::{Class, Held, Input, Lane, Port, Tunnel, Vnet};
+use crate::queues::NODES_MAX;
+use crate::receive::NO_PORT;
+use crate::shaper::Shaper;
+use crate::slots::{List, NIL};
+use crate::surface::LaneKind;
+use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
+pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
+    let mut mask = PriorityMask::NONE;
+    for priority in Priority::all().filter(|p| has(p.index())) {
+        mask.insert(priority);
+    }
+    mask
+}
+
+pub(crate) fn sorted<K: Ord>(keys: impl Iterator<Item = K>) -> Vec<(K, u16)> {
+    let mut rows: Vec<(K, u16)> =
+        keys.enumerate().map(|(at, key)| (key, TunnelId::from_index(at).0)).collect();
+    rows.sort();
+    rows
+}
+
+pub(crate) fn make_vnis(config: &SwitchConfig) -> Vec<(u32, u16)> {
+    let mut rows: Vec<(u32, u16)> = config
+        .vnets
+        .iter()
+        .enumerate()
+        .filter_map(|(at, vnet)| Some((vnet.vni?.get(), VnetId::from_index(at).0)))
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
+pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
+    let mut first_input = 0;
+    let ports = config.ports.iter().enumerate().map(|(at, port)| {
+        let first = first_input;
+        first_input += u16::from(port.queues);
+        let pause = match port.input_full {
+            InputFull::Pause(pause) => Some(pause),
+            InputFull::Wait | InputFull::Drop => None,
+        };
+        let link = pause.map(|p| p.link).or(port.rate.map(|r| r.rate)).unwrap_or(LINK_DEFAULT);
+        Port {
+            role: port.role,
+            has_bundles: matches!(port.role, PortRole::Underlay { .. }),
+            detached: false,
+            lane: u32::try_from(at).expect("fewer than 2^16 ports"),
+            first_input: first,
+            queues: port.queues,
+            classes: [Class::EMPTY; Priority::COUNT],
+            restrained: pause.is_some()
+                || port.obey_pause
+                || port.rate.is_some()
+                || port.lane_rate.is_some(),
+            active: 0,
+            class_turn: 0,
+            shaper: Shaper::new(port.rate),
+            timed_lanes: 0,
+            pause_in: PauseReceiver::new(port.obey_pause, link),
+            pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
+            trust: port.trust,
+            default_priority: port.default_priority,
+            frame_size_max: u32::from(port.mtu) + 14,
+        }
+    });
+    ports.collect()
+}
+
+pub(crate) fn make_inputs(config: &SwitchConfig) -> Vec<Input> {
+    let input = |port: u16, limit: Limit, full: InputFull, from_underlay: bool| Input {
+        port,
+        limit,
+        full: full.into(),
+        from_underlay,
+        held: Held::default(),
+        unreclaimed: 0,
+        slots_max: own_slots(limit.frames, full),
+        excess: 0,
+        ended: NIL,
+        awaiting: List::EMPTY,
+        deferred: List::EMPTY,
+        over: None,
+        pooled_frames: 0,
+        marks: Marks::default(),
+    };
+    let mut inputs = Vec::new();
+    for (at, port) in config.ports.iter().enumerate() {
+        let underlay = matches!(port.role, PortRole::Underlay { .. });
+        for _ in 0..port.queues {
+            inputs.push(input(PortId::from_index(at).0, port.input, port.input_full, underlay));
+        }
+    }
+    let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
+    inputs.push(input(NO_PORT, control, InputFull::Wait, false));
+    inputs
+}
+
+pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
+    let shaper = |port: &PortConfig| Shaper::new(port.lane_rate);
+    let mut lanes = Vec::new();
+    for (at, port) in config.ports.iter().enumerate() {
+        let id = PortId::from_index(at);
+        let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper(port));
+        lane.plain &= matches!(port.role, PortRole::Access { .. });
+        lane.frame_size_max = u32::from(port.mtu) + 14;
+        lanes.push(lane);
+    }
+    for (at, tunnel) in config.tunnels.iter().enumerate() {
+        let port = &config.ports[tunnel.port.index()];
+        let kind = LaneKind::Tunnel(TunnelId::from_index(at));
+        lanes.push(Lane::new(kind, tunnel.port.0, port.output, shaper(port)));
+    }
+    let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
+    for _ in 0..config.unresolved.destinations {
+        lanes.push(Lane::new(LaneKind::Free, NO_PORT, unlimited, Shaper::new(None)));
+    }
+    lanes
+}
+
+pub(crate) fn make_vnets(config: &SwitchConfig) -> Vec<Vnet> {
+    let member = |at: usize, (p, port): (usize, &PortConfig)| {
+        (port.role == PortRole::Access { vnet: VnetId::from_index(at) })
+            .then(|| PortId::from_index(p).0)
+    };
+    let vnets = config.vnets.iter().enumerate().map(|(at, vnet)| Vnet {
+        vni: vnet.vni,
+        frame_size_max: u32::from(vnet.mtu) + 14,
+        members: config.ports.iter().enumerate().filter_map(|p| member(at, p)).collect(),
+        tunnels: vnet.tunnels.iter().map(|t| t.0).collect(),
+    });
+    vnets.collect()
+}
+
+pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Vec<Tunnel> {
+    let tunnels = config.tunnels.iter().enumerate().map(|(at, tunnel)| Tunnel {
+        port: tunnel.port.0,
+        remote: tunnel.remote,
+        next_hop: None,
+        lane: u32::try_from(config.ports.len() + at).expect("fewer than 2^20 lanes"),
+        source: SourceId::from_index(inputs + at).0,
+        sent: Counter::default(),
+        received: Counter::default(),
+    });
+    tunnels.collect()
+}
+
+/// How many frames can be in the switch at the same time.
+pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
+    let pool = &config.pool;
+    let mut count = u64::from(CONTROL_FRAMES) * 2 + buffer_count(config);
+    for frames in [pool.replicated_frames, pool.from_local.frames, pool.from_underlay.frames] {
+        count += u64::from(frames);
+    }
+    for port in &config.ports {
+        let priorities = match port.input_full {
+            // Each paused priority may fill the buffer, and so may the others together.
+            InputFull::Pause(pause) => pause.priorities.0.count_ones() + 1,
+            InputFull::Wait | InputFull::Drop => 1,
+        };
+        let frames = u64::from(port.input.frames) * u64::from(priorities) + u64::from(BATCH_MAX);
+        count += frames * u64::from(port.queues);
+    }
+    let lanes = config.ports.len() as u64 + config.tunnels.len() as u64;
+    count + lanes * u64::from(pool.copies_per_lane)
+}
+
+/// How many slots an input has for itself. Each paused priority may fill the buffer, and so may the
+/// others together.
+pub(crate) fn own_slots(frames: u32, full: InputFull) -> u32 {
+    let priorities = match full {
+        InputFull::Pause(pause) => pause.priorities.0.count_ones() + 1,
+        InputFull::Wait | InputFull::Drop => 1,
+    };
+    frames * priorities + BATCH_MAX
+}
+
+/// How many of them are lossy frames that wait for an output or to be resolved.
+pub(crate) fn buffer_count(config: &SwitchConfig) -> u64 {
+    let mut count = u64::from(config.unresolved.frames);
+    if config.classes.iter().all(|class| class.lossless) {
+        return count;
+    }
+    let lanes = config
+        .ports
+        .iter()
+        .chain(config.tunnels.iter().filter_map(|tunnel| config.ports.get(tunnel.port.index())));
+    for port in lanes {
+        count += u64::from(port.output.frames);
+    }
+    count
+}
+
+/// A queue in use holds a frame, so there are at most as many as frames; and a bundle per source
+/// and priority on each underlay port.
+pub(crate) fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> usize {
+    let underlays =
+        config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. })).count();
+    let sources = inputs + config.tunnels.len();
+    (slots as usize + underlays * sources * Priority::COUNT).min(NODES_MAX)
+}
