@@ -317,3 +317,9 @@ fn comments_do_not_change_the_fingerprint_and_values_do() {
     assert_eq!(planned(HOST).fingerprint, same.fingerprint);
     assert_ne!(planned(HOST).fingerprint, other.fingerprint);
 }
+
+#[test]
+fn the_example_of_the_documentation_is_fine() {
+    let text = include_str!("../../../../docs/host.toml");
+    plan("docs/host.toml", text, &Fake).unwrap_or_else(|report| panic!("{report}"));
+}
