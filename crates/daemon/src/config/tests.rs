@@ -161,7 +161,8 @@ host.toml:9: underlay.link.xon_bytes: XON at 100000 bytes is not below XOFF at 1
     XON must be below XOFF, and XOFF below the input buffer; without the keys they are 40 % and \
 60 % of it.";
     xoff_above_the_buffer: HOST, [("rate_mbps = 1000", "xoff_bytes = 409600")], "
-host.toml:9: underlay.link.xoff_bytes: XOFF at 409600 bytes is not below the input buffer of 409600
+host.toml:9: underlay.link.xoff_bytes: XOFF at 409600 bytes is not below the input buffer of \
+409600
     XON must be below XOFF, and XOFF below the input buffer; without the keys they are 40 % and \
 60 % of it.";
     ring_below_headroom: HOST, [("rate_mbps = 1000", "rate_mbps = 1000, ring_bytes = 1000000")], "
