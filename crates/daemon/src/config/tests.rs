@@ -176,7 +176,7 @@ host.toml:9: underlay.link.catch_up_us: at 10 Mbit/s this is a burst of 125 byte
 frame
     Use 1234 or more.";
     unknown_names: HOST,
-        [("vnet = \"blue\"\ndevice", "vnet = \"bule\"\ndevice"), ("peer = \"h2\"", "peer = \"x\"")], "
+        [("\"blue\"\ndevice", "\"bule\"\ndevice"), ("peer = \"h2\"", "peer = \"x\"")], "
 host.toml:18: port[1].vnet: there is no vnet `bule`
     Did you mean `blue`?
 host.toml:32: vport[1].peer: there is no peer `x`
