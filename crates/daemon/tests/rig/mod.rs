@@ -1,0 +1,371 @@
+//! Network namespaces, daemons and tools for the live tests. Everything is taken away when the
+//! test ends, also by a panic.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::Value;
+
+pub(crate) mod iperf;
+pub(crate) mod ping;
+pub(crate) mod raw;
+pub(crate) mod wire;
+
+/// How long something that must happen may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Says something that the test harness does not swallow.
+pub(crate) fn say(text: &str) {
+    _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Whether a test cannot run here; says so aloud.
+pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |tool: &&&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    let why = if !rustix::process::geteuid().is_root() {
+        "it makes network namespaces and needs root".to_owned()
+    } else if let Some(tool) = ["ip", "ethtool"].iter().chain(tools).find(|t| !there(t)) {
+        format!("the program `{tool}` is not installed")
+    } else if !can_have_namespaces() {
+        "this machine lets nobody make network namespaces".to_owned()
+    } else {
+        return false;
+    };
+    say(&format!("SKIPPED {test}: {why}"));
+    true
+}
+
+fn can_have_namespaces() -> bool {
+    let name = format!("sluice-i-{}-probe", std::process::id());
+    let ip = |word| Command::new("ip").args(["netns", word, &name]).output();
+    let made = ip("add").is_ok_and(|output| output.status.success());
+    made && ip("del").is_ok_and(|output| output.status.success())
+}
+
+/// The program under test: `$SLUICE`, or the one that cargo built beside this test.
+fn program() -> PathBuf {
+    if let Some(path) = std::env::var_os("SLUICE") {
+        return path.into();
+    }
+    let test = std::env::current_exe().unwrap();
+    let path = test.parent().and_then(Path::parent).unwrap().join("sluice");
+    assert!(path.is_file(), "{}: build it with `cargo build --package sluice`", path.display());
+    path
+}
+
+/// Runs a command line and returns what it printed; panics with what it said if it fails.
+pub(crate) fn run(line: &str) -> String {
+    let output = attempt(line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{line}: {said}{printed}");
+    printed
+}
+
+/// Runs a command line, whether it fails or not.
+pub(crate) fn attempt(line: &str) -> Output {
+    let mut words = line.split_whitespace();
+    Command::new(words.next().unwrap()).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Waits for something that must happen.
+pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < until, "{what} within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A network of one test: its namespaces, its daemons, and a directory.
+pub(crate) struct Net {
+    name: String,
+    dir: PathBuf,
+    namespaces: Vec<Netns>,
+}
+
+impl Net {
+    pub(crate) fn new(word: &str) -> Self {
+        let name = format!("sluice-i-{}-{word}", std::process::id());
+        let dir = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&dir).unwrap();
+        Self { name, dir, namespaces: Vec::new() }
+    }
+
+    /// A new namespace, without IPv6: nobody speaks in it who was not asked to.
+    pub(crate) fn netns(&mut self, word: &str) -> Netns {
+        let netns = Netns(format!("{}-{word}", self.name));
+        self.namespaces.push(netns.clone());
+        run(&format!("ip netns add {}", netns.0));
+        netns.ip("link set lo up");
+        netns.inside(|| {
+            for scope in ["all", "default"] {
+                // There may be no IPv6 at all.
+                _ = fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
+            }
+        });
+        netns
+    }
+
+    /// A file of this test.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Starts a daemon in a namespace and waits until it answers. `rest` is its configuration
+    /// behind name and directory, which come first in `[host]`.
+    pub(crate) fn daemon(&self, netns: &Netns, name: &str, rest: &str) -> Daemon {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir).unwrap();
+        let text = format!(
+            "[host]\nname = \"{name}\"\nrun_dir = \"{}\"\n{}",
+            dir.display(),
+            rest.trim_start()
+        );
+        let config = dir.join("host.toml");
+        fs::write(&config, text).unwrap();
+        let log = File::create(dir.join("log")).unwrap();
+        let mut command = netns.command(program().to_str().unwrap());
+        command.args(["daemon", "--config"]).arg(config).stdin(Stdio::null());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let mut daemon = Daemon { control: command.spawn().unwrap(), dir };
+        let until = Instant::now() + PATIENCE;
+        while daemon.try_show("ports").is_none() {
+            let ended = daemon.control.try_wait().unwrap().is_some();
+            let late = Instant::now() > until;
+            assert!(!ended && !late, "{name} does not answer:\n{}", daemon.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        daemon
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for netns in &self.namespaces {
+            // It may not be there, if the test failed while making it.
+            _ = Command::new("ip").args(["netns", "del", &netns.0]).output();
+        }
+        _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Netns(String);
+
+impl Netns {
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// `ip` inside of it.
+    pub(crate) fn ip(&self, line: &str) -> String {
+        run(&format!("ip -n {} {line}", self.0))
+    }
+
+    /// A command line inside of it.
+    pub(crate) fn run(&self, line: &str) -> String {
+        run(&format!("ip netns exec {} {line}", self.0))
+    }
+
+    /// A command line inside of it, whether it fails or not.
+    pub(crate) fn attempt(&self, line: &str) -> Output {
+        attempt(&format!("ip netns exec {} {line}", self.0))
+    }
+
+    /// A program inside of it, to be started. `ip` becomes the program: they are one process.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, program]);
+        command
+    }
+
+    /// Runs `work` on a thread inside of it.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let file = File::open(format!("/run/netns/{}", self.0)).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                work()
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// A UDP socket inside of it.
+    pub(crate) fn udp(&self, address: Ipv4Addr, port: u16) -> UdpSocket {
+        self.inside(|| UdpSocket::bind(SocketAddrV4::new(address, port)).unwrap())
+    }
+
+    /// A counter of its IP stack, such as `Icmp` `OutDestUnreachs`.
+    pub(crate) fn snmp(&self, group: &str, name: &str) -> u64 {
+        let text = self.inside(|| fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+        let mut lines = text.lines().filter(|line| line.split(':').next() == Some(group));
+        let names = lines.next().unwrap().split_whitespace();
+        let column = names.into_iter().position(|word| word == name).unwrap();
+        lines.next().unwrap().split_whitespace().nth(column).unwrap().parse().unwrap()
+    }
+
+    /// Sends pings, and panics if one is lost.
+    pub(crate) fn ping(&self, to: Ipv4Addr, count: u32) {
+        let mut pinger = ping::Pinger::new(self, to);
+        let lost = (0..count).filter(|_| !pinger.ping(84)).count();
+        assert_eq!(lost, 0, "of {count} pings from {} to {to} were lost", self.0);
+    }
+}
+
+/// Lays a cable between two namespaces, both ends up, with addresses if they are not empty. The
+/// offloads of both ends are off, so that what one sends is what a wire would carry.
+pub(crate) fn cable(left: (&Netns, &str, &str), right: (&Netns, &str, &str)) {
+    run(&format!(
+        "ip link add {} netns {} type veth peer name {} netns {}",
+        left.1, left.0.0, right.1, right.0.0
+    ));
+    for (netns, device, address) in [left, right] {
+        if !address.is_empty() {
+            netns.ip(&format!("addr add {address} dev {device}"));
+        }
+        netns.run(&format!("ethtool -K {device} tx off tso off gso off gro off"));
+        netns.ip(&format!("link set {device} up"));
+    }
+}
+
+/// A running daemon.
+pub(crate) struct Daemon {
+    control: Child,
+    dir: PathBuf,
+}
+
+impl Daemon {
+    fn try_show(&self, question: &str) -> Option<Value> {
+        let mut command = Command::new(program());
+        command.args(["show", question, "--json", "--run-dir"]).arg(&self.dir);
+        let output = command.output().unwrap();
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// The rows of an answer of `sluice show QUESTION --json`.
+    pub(crate) fn show(&self, question: &str) -> Value {
+        let answer = self.try_show(question);
+        answer.unwrap_or_else(|| panic!("show {question}; log:\n{}", self.log()))[question].take()
+    }
+
+    /// The row of an answer whose `key` is `value`.
+    pub(crate) fn row(&self, question: &str, key: &str, value: &str) -> Value {
+        let rows = self.show(question);
+        let row = rows.as_array().unwrap().iter().find(|row| row[key] == value);
+        row.unwrap_or_else(|| panic!("no {key} {value} in {rows}")).clone()
+    }
+
+    /// Dropped frames by port and reason.
+    pub(crate) fn drops(&self) -> BTreeMap<(String, String), u64> {
+        let mut drops = BTreeMap::new();
+        for row in self.show("drops").as_array().unwrap() {
+            let word = |key: &str| row[key].as_str().unwrap().to_owned();
+            *drops.entry((word("port"), word("reason"))).or_default() +=
+                row["frames"].as_u64().unwrap();
+        }
+        drops
+    }
+
+    /// Panics unless the audit closes, nothing was dropped for congestion, and no kernel counter
+    /// of the way of a frame shows a loss.
+    pub(crate) fn assert_lossless(&self) {
+        let audit = self.show("audit");
+        assert_eq!(audit["closed"], true, "{audit}");
+        for row in audit["rows"].as_array().unwrap() {
+            assert_eq!(row["frames"]["dropped_congestion"], 0, "{row}");
+        }
+        for row in self.show("ports").as_array().unwrap() {
+            assert_eq!(row["driver_lost"], 0, "{row}");
+            for (name, value) in row["kernel"].as_object().unwrap() {
+                assert_eq!(value.as_u64(), Some(0), "{name} of {row}");
+            }
+        }
+    }
+
+    /// Waits until no frame is in the switch.
+    pub(crate) fn drained(&self) {
+        wait_for("the switch is empty", || {
+            let audit = self.show("audit");
+            audit["rows"].as_array().unwrap().iter().all(|row| row["frames"]["resident"] == 0)
+        });
+    }
+
+    /// The process that forwards.
+    pub(crate) fn data_pid(&self) -> String {
+        fs::read_to_string(self.dir.join("data.pid")).unwrap().trim().to_owned()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let drops = self.try_show("drops").unwrap_or_default();
+            say(&format!("{}: {drops}\n{}", self.dir.display(), self.log()));
+        }
+        _ = kill_process(Pid::from_child(&self.control), Signal::TERM);
+        let until = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < until && self.control.try_wait().is_ok_and(|end| end.is_none()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        _ = self.control.kill();
+        _ = self.control.wait();
+        self.kill_data();
+    }
+}
+
+impl Daemon {
+    /// Ends a data process that outlived its control.
+    fn kill_data(&self) {
+        let number = fs::read_to_string(self.dir.join("data.pid")).unwrap_or_default();
+        let line = fs::read_to_string(format!("/proc/{}/cmdline", number.trim()));
+        let ours = line.is_ok_and(|line| line.contains(&*self.dir.to_string_lossy()));
+        if let Some(pid) = number.trim().parse().ok().filter(|_| ours).and_then(Pid::from_raw) {
+            _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// A process that is ended with this.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    /// Tells it to end (SIGINT), waits, and returns what it printed and what it said, if these
+    /// are pipes.
+    pub(crate) fn stop(mut self) -> (String, String) {
+        use std::io::Read as _;
+        let _gone = kill_process(Pid::from_child(&self.0), Signal::INT);
+        let (mut printed, mut said) = (String::new(), String::new());
+        if let Some(mut pipe) = self.0.stdout.take() {
+            pipe.read_to_string(&mut printed).unwrap();
+        }
+        if let Some(mut pipe) = self.0.stderr.take() {
+            pipe.read_to_string(&mut said).unwrap();
+        }
+        self.0.wait().unwrap();
+        (printed, said)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
