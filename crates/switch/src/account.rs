@@ -185,6 +185,15 @@ impl<B> Switch<B> {
         self.excess > 0 && self.slots.free_count() < self.slots_reserved
     }
 
+    /// How many lossy frames may be buffered before slots are short.
+    #[inline]
+    pub(crate) fn slots_to_spare(&self) -> u32 {
+        if self.excess == 0 {
+            return u32::MAX;
+        }
+        self.slots.free_count().saturating_sub(self.slots_reserved)
+    }
+
     /// A handle of the host pool goes back: only now is its memory free.
     pub(crate) fn leave_pool(&mut self, index: u32) {
         let slot = self.slots.get(index);

@@ -300,11 +300,9 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn output_room(&self, lane: u32) -> Held {
         let l = &self.lanes[lane as usize];
-        if self.slots_are_short() {
-            return Held::default();
-        }
+        let room = l.limit.frames.saturating_sub(l.buffered.frames);
         Held {
-            frames: l.limit.frames.saturating_sub(l.buffered.frames),
+            frames: room.min(self.slots_to_spare()),
             bytes: l.limit.bytes.0.saturating_sub(l.buffered.bytes),
         }
     }
