@@ -285,7 +285,10 @@ pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
     if places.is_empty() {
         return;
     }
-    let to = places[pick::<usize>(rng, places.len() as u64)];
+    // Mostly where it was before: it was evicted, not moved.
+    let home = usize::from(mac.0[5]) % places.len();
+    let to = if rng.chance(3, 4) { home } else { pick(rng, places.len() as u64) };
+    let to = places[to];
     world.switch.command(world.now, Command::Install { vnet, mac, to }).unwrap();
 }
 
