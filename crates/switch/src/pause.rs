@@ -165,6 +165,8 @@ impl PauseReceiver {
 
     /// A frame came in.
     pub(crate) fn receive(&mut self, now: Nanos, message: &Message) {
+        // A pause that is over already must not be counted until now.
+        self.expire(now);
         let (enabled, quanta) = match *message {
             // 802.3 annex 31B: PAUSE is for the whole link.
             Message::Pause { quanta } => (PriorityMask::ALL, [quanta; 8]),

@@ -122,6 +122,18 @@ fn pause_of_802_3_stops_every_priority_and_the_time_is_counted() {
 }
 
 #[test]
+fn a_pause_that_lapsed_unseen_is_not_counted_until_the_next_one() {
+    for quanta in [0, 1] {
+        let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
+        r.receive(Nanos(0), &Message::Pause { quanta: 1 });
+        r.receive(Nanos(10_000), &Message::Pause { quanta });
+        r.expire(Nanos(20_000));
+        let total = Nanos(512 + 512 * u64::from(quanta));
+        assert_eq!(r.paused_time(Nanos(20_000), p(0)), total);
+    }
+}
+
+#[test]
 fn a_port_without_flow_control_counts_and_goes_on() {
     let mut r = PauseReceiver::new(false, LINK_DEFAULT);
     r.receive(Nanos(0), &Message::Pause { quanta: 0xffff });
