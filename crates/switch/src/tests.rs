@@ -130,6 +130,14 @@ fn every_configuration_error_is_found() {
                 bytes_min: ByteCount(1_518),
             },
         ),
+        (
+            |c| c.unresolved.destinations = 0,
+            ConfigError::LimitTooSmall {
+                what: "unresolved",
+                port: None,
+                bytes_min: ByteCount::ZERO,
+            },
+        ),
         (|c| c.ports[0].input_full = pause(5_000, 5_000, 10), thresholds.clone()),
         (|c| c.ports[0].input_full = pause(5_000, 100_000, 10), thresholds.clone()),
         (|c| c.ports[0].input_full = pause(5_000, 50_000, 0), thresholds.clone()),

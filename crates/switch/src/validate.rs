@@ -19,6 +19,11 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
     for (at, port) in config.ports.iter().enumerate() {
         check_port(config, PortId::from_index(at), port)?;
     }
+    if config.unresolved.destinations == 0 {
+        // A lossless frame for an unknown address would wait for ever and nobody be asked.
+        let bytes_min = ByteCount::ZERO;
+        return Err(ConfigError::LimitTooSmall { what: "unresolved", port: None, bytes_min });
+    }
     tunnels(config)?;
     vnets(config)
 }
