@@ -24,7 +24,7 @@ pub(crate) struct Setup {
 /// Frames of one receive.
 const BATCH: usize = 64;
 /// Ports that are read before outputs are served.
-const PORTS_PER_TURN: usize = 32;
+const PORTS_PER_TURN: usize = 64;
 /// Size of every frame, without frame check sequence.
 pub(crate) const FRAME_BYTES: usize = 60;
 

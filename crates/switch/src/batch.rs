@@ -102,7 +102,7 @@ impl<B: Buf> Switch<B> {
                 continue;
             }
             self.queue_sequence(input, &mut sequence);
-            if lane == NIL || !self.is_open_way(input, port, lane) {
+            if lane == NIL || !self.inputs[usize::from(input)].deferred.is_empty() {
                 self.book(input, &mut tally);
                 self.receive_access(now, input, port, vnet, buf);
                 continue;
@@ -228,14 +228,19 @@ impl<B: Buf> Switch<B> {
                 *lane = self.chip.lookup(*key).unwrap_or(NIL);
             }
         }
+        for lane in &mut outlook.lanes[..count] {
+            if *lane != NIL && !self.is_open_way(port, *lane) {
+                *lane = NIL;
+            }
+        }
         outlook
     }
 
     /// Whether a frame of this input may be queued for a lane without further questions.
     #[inline]
-    fn is_open_way(&self, input: u16, port: u16, lane: u32) -> bool {
+    fn is_open_way(&self, port: u16, lane: u32) -> bool {
         let lane = &self.lanes[lane as usize];
-        lane.plain && lane.port != port && self.inputs[usize::from(input)].deferred.is_empty()
+        lane.plain && lane.port != port
     }
 
     #[inline]

@@ -61,16 +61,17 @@ impl List {
 #[derive(Debug)]
 pub(crate) struct Slots<B> {
     slots: Vec<Slot<B>>,
-    free: u32,
-    free_count: u32,
+    /// Free slots. A stack beside the slots and not through them: the next free one is known
+    /// without reading the memory of the last.
+    free: Vec<u32>,
 }
 
 impl<B> Slots<B> {
     pub(crate) fn new(count: u32) -> Self {
         let slots = (0..count)
-            .map(|index| Slot {
+            .map(|_| Slot {
                 buf: None,
-                next: if index + 1 == count { NIL } else { index + 1 },
+                next: NIL,
                 bytes: 0,
                 shared: NIL,
                 input: 0,
@@ -82,11 +83,11 @@ impl<B> Slots<B> {
                 ecn: None,
             })
             .collect();
-        Self { slots, free: if count == 0 { NIL } else { 0 }, free_count: count }
+        Self { slots, free: (0..count).rev().collect() }
     }
 
-    pub(crate) const fn free_count(&self) -> u32 {
-        self.free_count
+    pub(crate) fn free_count(&self) -> u32 {
+        u32::try_from(self.free.len()).expect("as many as slots at most")
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -97,21 +98,15 @@ impl<B> Slots<B> {
     /// slot by a window, and copies are counted against their own share.
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
-        let index = self.free;
-        assert!(index != NIL, "a frame was received that no window had promised to take");
-        self.free = self.slots[index as usize].next;
-        self.free_count -= 1;
-        index
+        self.free.pop().expect("a frame was received that no window had promised to take")
     }
 
     /// Gives a slot back. Its handle must have been taken out.
     #[inline]
     pub(crate) fn give_back(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
-        debug_assert!(slot.buf.is_none(), "a handle would be lost");
-        slot.next = self.free;
-        self.free = index;
-        self.free_count += 1;
+        debug_assert!(self.slots[index as usize].buf.is_none(), "a handle would be lost");
+        debug_assert!(self.free.len() < self.slots.len(), "a slot came back twice");
+        self.free.push(index);
     }
 
     #[inline]
