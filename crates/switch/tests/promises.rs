@@ -482,3 +482,74 @@ fn memory_of_the_two_directions_is_apart() {
     assert!(world.pooled >= local + 4, "nothing was left for the other direction");
     world.drain(|_| {});
 }
+
+/// Reasons that are not in a frame but in what the switch is and holds; the others have their rows
+/// beside the classification, and in `tunnels.rs`.
+#[test]
+fn every_reason_that_is_not_in_the_frame() {
+    use DropReason as R;
+    let one = |input_full, is_lossy: bool| {
+        let mut ports = vec![access(0), access(0), access(1)];
+        ports[0].input = limit(4, 200_000);
+        ports[0].input_full = input_full;
+        ports[1].output = limit(3, 100_000);
+        let mut config = config(ports);
+        config.vnets.push(config.vnets[0].clone());
+        config.vnets[1].vni = None;
+        config.unresolved.frames = 2;
+        config.pool.copies_per_lane = 1;
+        let mut world = World::new(&if is_lossy { lossy(config) } else { config }, 1);
+        world.at_port(mac(0), 0);
+        world.at_port(mac(1), 1);
+        world
+    };
+    let give = |world: &mut World, port: usize, tenant: Tenant, count: usize| {
+        let bufs = (0..count).map(|_| world.tenant(port, &tenant)).collect();
+        world.receive(InputId::from_index(port), bufs);
+    };
+    type Step = fn(&mut World, &dyn Fn(&mut World, usize, Tenant, usize));
+    let wait = InputFull::Wait;
+    let table: Vec<(R, InputFull, bool, u64, Step)> = vec![
+        (R::SamePort, wait, false, 1, |w, give| give(w, 0, frame(mac(0), 0, 60), 1)),
+        (R::NoReceiver, wait, false, 1, |w, give| {
+            give(w, 2, frame(Mac::BROADCAST, 0, 60), 1);
+            w.spill(InputId(2), 9);
+        }),
+        (R::ReplicationLimit, wait, false, 1, |w, give| {
+            give(w, 0, frame(Mac::BROADCAST, 0, 60), 1);
+            w.spill(InputId(0), 0);
+        }),
+        (R::ReplicationLimit, wait, false, 2, |w, give| {
+            give(w, 0, frame(Mac::BROADCAST, 0, 60), 3);
+            w.spill(InputId(0), 9);
+        }),
+        (R::OutputFull, wait, true, 1, |w, give| give(w, 0, frame(mac(1), 0, 60), 4)),
+        (R::InputFull, InputFull::Drop, false, 3, |w, give| give(w, 0, frame(mac(1), 0, 60), 7)),
+        (R::UnresolvedFull, wait, true, 2, |w, give| give(w, 0, frame(mac(9), 0, 60), 4)),
+        (R::Unresolved, wait, false, 4, |w, give| {
+            give(w, 0, frame(mac(9), 0, 60), 4);
+            w.command(Command::Reject { vnet: VnetId(0), mac: mac(9) });
+        }),
+        (R::Oversize, wait, false, 1, |w, give| {
+            give(w, 0, frame(mac(1), 0, 1_515), 1);
+            w.transmit(PortId(1), || true);
+        }),
+        (R::Stopped, wait, false, 3, |w, give| {
+            give(w, 0, frame(mac(1), 0, 60), 2);
+            w.switch.detach(w.now, PortId(1));
+            w.detached[1] = true;
+            give(w, 0, frame(mac(1), 0, 60), 1);
+        }),
+    ];
+    for (at, (reason, input_full, is_lossy, count, step)) in table.into_iter().enumerate() {
+        let mut world = one(input_full, is_lossy);
+        step(&mut world, &give);
+        world.check();
+        let dropped: u64 = (0..3)
+            .map(|input| world.switch.dropped(InputId(input), Priority::ZERO, reason).frames)
+            .sum();
+        let all = world.switch.audit().total(|row| row.frames.dropped);
+        assert_eq!((dropped, all), (count, count), "row {at}: {reason}");
+        world.drain(|_| {});
+    }
+}

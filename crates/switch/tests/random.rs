@@ -53,7 +53,7 @@ fn every_promise_holds_in_long_runs() {
     }
 }
 
-/// A failing case goes in here.
+/// A failing case goes in here, as it was printed.
 #[test]
 fn repeat() {
     run(0, &[]);
