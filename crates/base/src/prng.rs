@@ -52,8 +52,7 @@ impl Prng {
     /// A number below `bound`, which must not be zero. The bias is below `bound / 2^64`.
     pub const fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0);
-        let high = ((self.next_u64() as u128 * bound as u128) >> 64) as u64;
-        high
+        ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
     /// True `numerator` times out of `denominator`.

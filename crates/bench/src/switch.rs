@@ -89,9 +89,7 @@ fn ratio_of_pairs(pairs: usize) -> anyhow::Result<Row> {
         values.push(rates[0] / rates[1]);
     }
     let (low, high) = interval_of_median(&values);
-    println!(
-        "time of ZZ over time of LL, {pairs} pairs: 95 % interval {low:.4} to {high:.4}"
-    );
+    println!("time of ZZ over time of LL, {pairs} pairs: 95 % interval {low:.4} to {high:.4}");
     for bench in &benches {
         anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");
     }

@@ -46,7 +46,6 @@ pub(crate) fn key_of(vnet: u16, mac: u64) -> u64 {
 }
 
 fn unkey(key: u64) -> (VnetId, Mac) {
-    #[expect(clippy::cast_possible_truncation, reason = "the top 16 bits of 64")]
     let vnet = (key >> 48) as u16;
     (VnetId(vnet), Mac::from_u64(key))
 }

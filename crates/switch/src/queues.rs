@@ -117,9 +117,7 @@ impl Queues {
     #[inline]
     fn place_of(&self, key: Key) -> usize {
         let hash = key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        #[expect(clippy::cast_possible_truncation, reason = "masked to the index")]
-        let place = (hash >> 32) as usize & self.mask;
-        place
+        (hash >> 32) as usize & self.mask
     }
 
     /// The node bound to `key`.
@@ -343,7 +341,6 @@ fn index_of(at: usize) -> u32 {
 
 #[inline]
 fn node_of(entry: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "masked to 24 bits")]
     let node = (entry & ((1 << NODE_BITS) - 1)) as u32;
     node - 1
 }

@@ -25,6 +25,7 @@ fn text_that_is_no_mac_is_refused() {
 #[test]
 fn only_sixteen_addresses_are_reserved() {
     assert!(Mac::PAUSE.is_reserved() && Mac::PAUSE.is_group());
+    assert!("01:80:c2:00:00:0f".parse::<Mac>().unwrap().is_reserved());
     assert!(!"01:80:c2:00:00:10".parse::<Mac>().unwrap().is_reserved());
     assert!(!Mac::BROADCAST.is_reserved() && Mac::BROADCAST.is_group());
 }
