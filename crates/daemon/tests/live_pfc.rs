@@ -264,7 +264,9 @@ fn one_priority_is_paused_and_the_other_goes_on() {
     let case = Case::new("pfc");
     let (fast, quick) = (case.container("fast"), case.container("quick"));
     let server = Server::start(quick, QUICK);
-    let before = server.rate(fast, 1, "") / 1_000_000;
+    // A steady share of the link, so that only the slow container is short of room.
+    let steady = "--bitrate 60M";
+    let before = server.rate(fast, 1, steady) / 1_000_000;
 
     let near = Capture::start(&case.net, &case.cables, "leg-a", "ether proto 0x8808");
     let far = Capture::start(&case.net, &case.cables, "leg-b", "ether proto 0x8808");
@@ -276,7 +278,7 @@ fn one_priority_is_paused_and_the_other_goes_on() {
     });
     let paused = || number(&pauses(&case.hosts[0], "underlay", 3), "paused_ns");
     let (began, paused_before) = (Instant::now(), paused());
-    let during = server.rate(fast, 3, "") / 1_000_000;
+    let during = server.rate(fast, 3, steady) / 1_000_000;
     let paused_ms = (paused() - paused_before) / 1_000_000;
     let span_ms = began.elapsed().as_millis();
     let datagrams = stream.stop();

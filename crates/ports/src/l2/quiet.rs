@@ -97,32 +97,32 @@ const fn insn(code: u8, to: u8, from: u8, offset: i16, value: i32) -> Insn {
     Insn { code, registers: from << 4 | to, offset, value }
 }
 
-/// r[to] = r[from]
+/// r`to` = r`from`
 const fn mov(to: u8, from: u8) -> Insn {
     insn(0xbf, to, from, 0, 0)
 }
 
-/// r[to] = value
+/// r`to` = value
 const fn set(to: u8, value: i32) -> Insn {
     insn(0xb7, to, 0, 0, value)
 }
 
-/// r[to] += value
+/// r`to` += value
 const fn add(to: u8, value: i32) -> Insn {
     insn(0x07, to, 0, 0, value)
 }
 
-/// r[to] &= value
+/// r`to` &= value
 const fn and(to: u8, value: i32) -> Insn {
     insn(0x57, to, 0, 0, value)
 }
 
-/// r[to] <<= value
+/// r`to` <<= value
 const fn shift_left(to: u8, value: i32) -> Insn {
     insn(0x67, to, 0, 0, value)
 }
 
-/// r[to] = the 32, 16 or 8 bits at r[from] + offset
+/// r`to` = the 32, 16 or 8 bits at r`from` + offset
 const fn load32(to: u8, from: u8, offset: i16) -> Insn {
     insn(0x61, to, from, offset, 0)
 }
@@ -139,7 +139,7 @@ const fn call(function: i32) -> Insn {
 
 const EXIT: Insn = insn(0x95, 0, 0, 0, 0);
 
-/// If the low 32 bits of r[of] are (are not) `value`, go to one of the two ends of the program.
+/// If the low 32 bits of r`of` are (are not) `value`, go to one of the two ends of the program.
 const fn if_equal(of: u8, value: i32, end: i16) -> Insn {
     insn(0x16, of, 0, end, value)
 }
