@@ -129,10 +129,10 @@ impl<B: Buf> Switch<B> {
         tally.received.add(bytes);
         let priority = Priority::from_low_bits(tally.priority);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        let slot = self.new_slot(input, &arrival, buf);
-        if self.lossless.contains(priority) {
+        let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
+        let slot = self.new_slot(input, &arrival, home, buf);
+        if home == Home::Ring {
             tally.held.add(bytes);
-            self.slots.get_mut(slot).home = Home::Ring;
         } else if self.output_is_full(lane, bytes) {
             self.drop_frame(slot, DropReason::OutputFull);
             return;
@@ -154,10 +154,9 @@ impl<B: Buf> Switch<B> {
         tally.received.add(bytes);
         let priority = Priority::from_low_bits(sequence.priority);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        let slot = self.new_slot(input, &arrival, buf);
+        let slot = self.new_slot(input, &arrival, sequence.home, buf);
         if sequence.home == Home::Ring {
             tally.held.add(bytes);
-            self.slots.get_mut(slot).home = Home::Ring;
         } else if !sequence.has_room(bytes) {
             self.drop_frame(slot, DropReason::OutputFull);
             return;

@@ -138,11 +138,11 @@ impl<B: Buf> Switch<B> {
     fn arrive(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
         let bytes = buf.size();
         self.rows[account::row(input, arrival.priority.get())].received.add(bytes);
-        self.new_slot(input, arrival, buf)
+        self.new_slot(input, arrival, Home::Output, buf)
     }
 
     #[inline]
-    pub(crate) fn new_slot(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
+    pub(crate) fn new_slot(&mut self, input: u16, arrival: &Arrival, home: Home, buf: B) -> u32 {
         let index = self.slots.take();
         let slot = self.slots.get_mut(index);
         slot.bytes = buf.size();
@@ -152,7 +152,7 @@ impl<B: Buf> Switch<B> {
         slot.vnet = arrival.vnet;
         slot.strip = arrival.strip;
         slot.priority = arrival.priority.get();
-        slot.home = Home::Output;
+        slot.home = home;
         slot.ecn = arrival.ecn;
         index
     }
@@ -163,7 +163,7 @@ impl<B: Buf> Switch<B> {
         let bytes = buf.size();
         self.rare_rows[account::row(input, priority.get())].injected.add(bytes);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        self.new_slot(input, &arrival, buf)
+        self.new_slot(input, &arrival, Home::Output, buf)
     }
 
     fn consume_pause(
