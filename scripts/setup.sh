@@ -21,6 +21,7 @@ cc      | gcc      | demo test bench | links every Rust program
 c++     | g++      | test            | builds the fuzzing engine
 iperf3  | iperf3   | test bench      | TCP and UDP load of the live tests
 tshark  | tshark   | test            | reads our VXLAN and PFC frames with the eyes of others
+tcpdump | tcpdump  | test            | captures frames of the live tests
 valgrind| valgrind | bench           | counts instructions per frame
 '
 # cargo subcommand | version | purposes | why
