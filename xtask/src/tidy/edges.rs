@@ -22,10 +22,11 @@ const RULES: &[Rule] = &[
     rule("switch", 2, &["base", "wire"]),
     rule("host", 3, &["base", "wire", "switch"]),
     rule("ports", 4, &["base", "wire", "switch"]),
+    rule("sim", 4, &["base", "wire", "switch", "host"]),
     rule("api", 4, &["base"]),
     rule("daemon", 5, &["base", "wire", "switch", "host", "ports", "api"]),
-    rule("lab", 5, &["base", "wire", "api"]),
-    rule("bench", 5, &["base", "wire", "switch", "host", "ports", "api"]),
+    rule("lab", 5, &["base", "wire", "api", "sim"]),
+    rule("bench", 5, &["base", "wire", "switch", "host", "ports", "sim", "api"]),
     rule("sluice", 6, &["api", "daemon", "lab"]),
     rule("xtask", 6, &[]),
 ];

@@ -1,0 +1,8 @@
+//! A data centre in one thread: hosts with the product's own virtual switch, physical switches
+//! with priority flow control, TCP, and workloads, frame by frame.
+//!
+//! Everything is a function of the scenario and its seed: time is an integer, ties are broken by
+//! rule, nothing is read from the machine. The same seed gives the same bytes.
+#![forbid(unsafe_code)]
+
+pub mod tcp;
