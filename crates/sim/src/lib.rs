@@ -5,4 +5,5 @@
 //! rule, nothing is read from the machine. The same seed gives the same bytes.
 #![forbid(unsafe_code)]
 
+pub mod events;
 pub mod tcp;
