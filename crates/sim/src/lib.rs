@@ -5,5 +5,8 @@
 //! rule, nothing is read from the machine. The same seed gives the same bytes.
 #![forbid(unsafe_code)]
 
+mod event;
 pub mod events;
+pub mod net;
 pub mod tcp;
+pub mod topology;

@@ -62,6 +62,7 @@ pub use surface::{
     Command, CommandError, Destination, Detached, Egress, Head, LaneKind, Notice, QueueState, Sink,
     Taken, Target, Window,
 };
+pub use pause::{PauseReceiver, PauseSender};
 pub use switch::Switch;
 
 #[cfg(test)]

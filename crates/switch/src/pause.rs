@@ -21,7 +21,7 @@ const QUANTA_MAX: u16 = u16::MAX;
 
 /// The receiving side: when to pause the neighbour.
 #[derive(Clone, Debug)]
-pub(crate) struct PauseSender {
+pub struct PauseSender {
     pub(crate) config: PauseConfig,
     /// Priorities that the neighbour was told to pause.
     pub(crate) pausing: PriorityMask,
@@ -42,7 +42,9 @@ fn pause_time(quanta: u16, link: BitRate) -> Nanos {
 }
 
 impl PauseSender {
-    pub(crate) const fn new(config: PauseConfig, limit: Limit) -> Self {
+    /// For an input that may hold `limit` in each priority.
+    #[must_use]
+    pub const fn new(config: PauseConfig, limit: Limit) -> Self {
         Self {
             config,
             frame_bytes_min: limit.bytes.0 / limit.frames as u64,
@@ -60,9 +62,21 @@ impl PauseSender {
         bytes.max(u64::from(frames) * self.frame_bytes_min)
     }
 
+    /// Priorities that the neighbour was told to pause, or is about to be.
+    #[must_use]
+    pub const fn pausing(&self) -> PriorityMask {
+        self.pausing
+    }
+
+    /// How many XOFF and XON were sent, per priority.
+    #[must_use]
+    pub const fn sent_count(&self, priority: Priority) -> (u64, u64) {
+        (self.xoff_sent[priority.index()], self.xon_sent[priority.index()])
+    }
+
     /// A priority now holds `bytes` at this input, after more came.
     #[inline]
-    pub(crate) fn rose(&mut self, priority: Priority, bytes: u64) {
+    pub fn rose(&mut self, priority: Priority, bytes: u64) {
         if bytes >= self.config.xoff.0
             && !self.pausing.contains(priority)
             && self.config.priorities.contains(priority)
@@ -74,7 +88,7 @@ impl PauseSender {
 
     /// A priority now holds `bytes` at this input, after some left.
     #[inline]
-    pub(crate) fn fell(&mut self, priority: Priority, bytes: u64) {
+    pub fn fell(&mut self, priority: Priority, bytes: u64) {
         if bytes <= self.config.xon.0 && self.pausing.contains(priority) {
             self.pausing.remove(priority);
             self.due.insert(priority);
@@ -83,12 +97,14 @@ impl PauseSender {
 
     /// Whether a frame has to go now.
     #[inline]
-    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+    #[must_use]
+    pub fn is_due(&self, now: Nanos) -> bool {
         !self.due.is_empty() || (!self.pausing.is_empty() && self.refresh_at <= now)
     }
 
     /// When a frame has to go next, if nothing else happens.
-    pub(crate) fn deadline(&self) -> Option<Nanos> {
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
         if !self.due.is_empty() {
             return Some(Nanos::ZERO);
         }
@@ -97,8 +113,14 @@ impl PauseSender {
 
     /// Writes the frame that is due.
     pub(crate) fn frame(&self, now: Nanos, out: &mut [u8; FRAME_SIZE]) {
+        self.message(now).emit(self.config.source, out);
+    }
+
+    /// What the frame that is due says.
+    #[must_use]
+    pub fn message(&self, now: Nanos) -> Message {
         let (enabled, quanta) = self.content(now);
-        Message::Pfc { enabled, quanta }.emit(self.config.source, out);
+        Message::Pfc { enabled, quanta }
     }
 
     fn content(&self, now: Nanos) -> (PriorityMask, [u16; 8]) {
@@ -113,7 +135,7 @@ impl PauseSender {
     }
 
     /// The frame went out.
-    pub(crate) fn sent(&mut self, now: Nanos) {
+    pub fn sent(&mut self, now: Nanos) {
         let (enabled, _) = self.content(now);
         for priority in Priority::all().filter(|p| enabled.contains(*p)) {
             if self.pausing.contains(priority) {
@@ -136,7 +158,7 @@ impl PauseSender {
 
 /// The sending side: what the neighbour asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct PauseReceiver {
+pub struct PauseReceiver {
     obey: bool,
     link: BitRate,
     until: [Nanos; 8],
@@ -151,7 +173,9 @@ pub(crate) struct PauseReceiver {
 pub(crate) const LINK_DEFAULT: BitRate = BitRate::from_gbps(10);
 
 impl PauseReceiver {
-    pub(crate) const fn new(obey: bool, link: BitRate) -> Self {
+    /// For a port of this rate, which may be told not to obey.
+    #[must_use]
+    pub const fn new(obey: bool, link: BitRate) -> Self {
         Self {
             obey,
             link,
@@ -163,8 +187,14 @@ impl PauseReceiver {
         }
     }
 
+    /// Priorities that may not be sent; exact after [`Self::expire`].
+    #[must_use]
+    pub const fn paused(&self) -> PriorityMask {
+        self.paused
+    }
+
     /// A frame came in.
-    pub(crate) fn receive(&mut self, now: Nanos, message: &Message) {
+    pub fn receive(&mut self, now: Nanos, message: &Message) {
         // A pause that is over already must not be counted until now.
         self.expire(now);
         let (enabled, quanta) = match *message {
@@ -199,7 +229,7 @@ impl PauseReceiver {
 
     /// Ends the pauses whose time has passed.
     #[inline]
-    pub(crate) fn expire(&mut self, now: Nanos) {
+    pub fn expire(&mut self, now: Nanos) {
         if self.paused.is_empty() {
             return;
         }
@@ -211,7 +241,8 @@ impl PauseReceiver {
     }
 
     /// When the first pause of `priorities` ends.
-    pub(crate) fn deadline(&self, priorities: PriorityMask) -> Option<Nanos> {
+    #[must_use]
+    pub fn deadline(&self, priorities: PriorityMask) -> Option<Nanos> {
         Priority::all()
             .filter(|p| self.paused.and(priorities).contains(*p))
             .map(|p| self.until[p.index()])
@@ -219,7 +250,8 @@ impl PauseReceiver {
     }
 
     /// How long a priority was paused in all.
-    pub(crate) fn paused_time(&self, now: Nanos, priority: Priority) -> Nanos {
+    #[must_use]
+    pub fn paused_time(&self, now: Nanos, priority: Priority) -> Nanos {
         let at = priority.index();
         let running = if self.paused.contains(priority) { now.since(self.since[at]).0 } else { 0 };
         Nanos(self.paused_ns[at] + running)

@@ -1,0 +1,271 @@
+//! The physical network: links, switches with a buffer per input and a queue per output, and
+//! priority flow control between them, frame by frame.
+//!
+//! **Events.** A link has at most one pending event: its frame has left. That event frees the
+//! frame's place in the buffer before the link, puts the frame into the queue it goes to next,
+//! with the time from which it may leave, and starts the next frame. So a hop costs one event.
+//! Nothing can be told apart from an arrival at its own time, because what an arrival may cause is
+//! known when the frame leaves:
+//!
+//! ```text
+//!   LinkEnd at e ──────────── e + delay ──────────────> e + delay + latency
+//!     frame out of the          counted in the            may leave the switch
+//!     buffer behind,            buffer of this input:
+//!     into the next queue       XOFF, drop, mark
+//! ```
+//!
+//! If the frame could pass a threshold when it is counted, a second event, `Settle`, counts it at
+//! its time; otherwise it is counted at once. Frames of one queue arrive in the order in which they
+//! left, since all cables into a switch have the same delay; where they do not, every arrival has
+//! an event of its own.
+//!
+//! **Buffers.** A frame occupies the buffer of the input it came through until its last bit has
+//! left. On a lossless priority the input pauses its neighbour with the product's own
+//! [`sluice_switch::PauseSender`]; a frame that finds the buffer full there is a fault of the
+//! configuration or of this program: it stops the run. On the other priorities it is dropped.
+
+mod arrive;
+mod config;
+mod frames;
+mod input;
+mod link;
+mod pause;
+mod serve;
+
+use sluice_base::{DropReason, Nanos, Priority};
+use sluice_wire::mac_control::Message;
+
+pub use config::{Buffering, NetConfig, NetConfigError};
+pub(crate) use frames::Payload;
+pub use frames::{FrameId, Shape};
+pub use link::LinkCounters;
+
+use crate::event::{Event, Events};
+use crate::topology::{LinkId, Node, Path, Topology};
+use frames::Frames;
+use input::Input;
+use link::{Link, Queue};
+
+/// A path that a frame follows, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathId(u32);
+
+/// A path with the frames that are on it.
+#[derive(Debug)]
+struct Way {
+    path: Path,
+    frames: u32,
+    /// Nobody will send on it any more: it goes when its last frame has arrived.
+    closed: bool,
+}
+
+/// What an event of the network came to, if a host has to do something.
+#[derive(Debug)]
+pub(crate) enum Outcome<P> {
+    /// Nothing that a host can see.
+    Nothing,
+    /// A frame has arrived at a host.
+    Arrived { host: u32, shape: Shape, payload: P },
+    /// A pause frame has arrived at a host that handles them itself.
+    Paused { host: u32, message: Message },
+    /// The network card of a host that is asked for its frames is free.
+    Free { host: u32 },
+    /// Losslessness was lost.
+    Broken(Overflow),
+}
+
+/// A frame of a lossless priority found no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// Whose receiving buffer it is.
+    pub link: LinkId,
+    /// The priority.
+    pub priority: Priority,
+    /// What the buffer would hold of it, in bytes.
+    pub held: u32,
+    /// What it may hold.
+    pub limit: u32,
+}
+
+impl std::fmt::Display for Overflow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the buffer behind link {} would hold {} bytes of lossless priority {}, but has room \
+             for {}: headroom or XOFF is wrong",
+            self.link.0,
+            self.held,
+            self.priority.get(),
+            self.limit
+        )
+    }
+}
+
+/// The network. `P` is what a frame carries.
+#[derive(Debug)]
+pub(crate) struct Net<P> {
+    config: NetConfig,
+    frames: Frames<P>,
+    links: Vec<Link>,
+    /// By (link, priority).
+    queues: Vec<Queue>,
+    /// The buffer at the end of each link.
+    inputs: Vec<Input>,
+    receivers: Vec<sluice_switch::PauseReceiver>,
+    ways: Vec<Way>,
+    free_ways: Vec<u32>,
+    /// Pause frames on their way: (link they travel on, what they say).
+    messages: Vec<Option<(LinkId, Message)>>,
+    free_messages: Vec<u32>,
+    broken: Option<Overflow>,
+    pub(crate) dropped: u64,
+}
+
+impl<P: Payload> Net<P> {
+    /// A network of this topology.
+    pub(crate) fn new(topology: &Topology, config: NetConfig) -> Self {
+        let uniform = arrive::uniform_inputs(topology);
+        let on_links = arrive::bytes_on_links(topology, u32::from(config.frame_max));
+        let links: Vec<Link> = topology
+            .links()
+            .map(|(id, cable)| {
+                let (from, to) = topology.ends(id);
+                let late = matches!(to, Node::Switch(s) if !uniform[s as usize]);
+                let may_come = match from {
+                    Node::Switch(s) => on_links[s as usize],
+                    Node::Host(_) => 0,
+                };
+                Link::new(to, cable, &config, late, may_come)
+            })
+            .collect();
+        let inputs = topology.links().map(|(_, cable)| Input::new(cable, &config)).collect();
+        let receivers = topology
+            .links()
+            .map(|(_, cable)| sluice_switch::PauseReceiver::new(true, cable.rate))
+            .collect();
+        let queues = vec![Queue::EMPTY; links.len() * Priority::COUNT];
+        Self {
+            config,
+            frames: Frames::default(),
+            links,
+            queues,
+            inputs,
+            receivers,
+            ways: Vec::new(),
+            free_ways: Vec::new(),
+            messages: Vec::new(),
+            free_messages: Vec::new(),
+            broken: None,
+            dropped: 0,
+        }
+    }
+
+    /// Makes a path known; it stays until [`Self::close_path`].
+    pub(crate) fn open_path(&mut self, path: Path) -> PathId {
+        let way = Way { path, frames: 0, closed: false };
+        match self.free_ways.pop() {
+            Some(at) => {
+                self.ways[at as usize] = way;
+                PathId(at)
+            }
+            None => {
+                self.ways.push(way);
+                PathId(u32::try_from(self.ways.len() - 1).expect("fewer than 2^32 paths"))
+            }
+        }
+    }
+
+    /// Nobody will send on this path any more.
+    pub(crate) fn close_path(&mut self, path: PathId) {
+        let way = &mut self.ways[path.0 as usize];
+        way.closed = true;
+        if way.frames == 0 {
+            self.free_ways.push(path.0);
+        }
+    }
+
+    fn leave_path(&mut self, path: PathId) {
+        let way = &mut self.ways[path.0 as usize];
+        way.frames -= 1;
+        if way.closed && way.frames == 0 {
+            self.free_ways.push(path.0);
+        }
+    }
+
+    /// Puts a frame into the queue of its host's network card, from where it may leave at `ready`
+    /// and no earlier than the frames before it.
+    pub(crate) fn send(
+        &mut self,
+        events: &mut Events,
+        path: PathId,
+        ready: Nanos,
+        shape: Shape,
+        payload: P,
+    ) {
+        let way = &mut self.ways[path.0 as usize];
+        way.frames += 1;
+        let link = way.path.link(0);
+        let frame = self.frames.take(path, ready, shape, payload);
+        self.enqueue(link, frame, shape);
+        self.links[link.index()].queued += u32::from(shape.size);
+        if self.links[link.index()].is_idle() {
+            self.start_next(events, link);
+        }
+    }
+
+    /// Sends a pause frame that a host made. Its network card must be free.
+    pub(crate) fn send_pause(&mut self, events: &mut Events, link: LinkId, message: Message) {
+        debug_assert!(self.links[link.index()].is_idle(), "asked for when the card is free");
+        self.begin_pause(events, link, message);
+    }
+
+    /// Handles an event of the network.
+    #[inline]
+    pub(crate) fn handle(&mut self, events: &mut Events, event: Event) -> Outcome<P> {
+        match event {
+            Event::LinkEnd(link) => return self.link_end(events, link),
+            Event::Arrive(frame) => return self.arrive_at_host(frame),
+            Event::Enter(frame) => self.enter(events, frame),
+            Event::Settle(frame) => self.settle(events, frame),
+            Event::Pause(at) => return self.pause_arrives(events, at),
+            Event::PauseEnd(link) => self.pause_ends(events, link),
+            Event::PauseAgain(link) => self.pause_again(events, link),
+            Event::Timer(_) | Event::Host(_) | Event::App(_) => {
+                unreachable!("not an event of the network")
+            }
+        }
+        match self.broken.take() {
+            Some(overflow) => Outcome::Broken(overflow),
+            None => Outcome::Nothing,
+        }
+    }
+
+    /// A frame has reached the host at the end of its path.
+    fn arrive_at_host(&mut self, id: FrameId) -> Outcome<P> {
+        let frame = self.frames.get(id);
+        let (path, hop, shape) = (frame.path, frame.hop, frame.shape());
+        let link = self.ways[path.0 as usize].path.link(hop);
+        let Node::Host(host) = self.links[link.index()].to else {
+            unreachable!("a path ends at a host")
+        };
+        self.leave_path(path);
+        Outcome::Arrived { host, shape, payload: self.frames.give_back(id) }
+    }
+
+    /// Ends a frame that may not go on.
+    fn drop_frame(&mut self, id: FrameId, link: LinkId, reason: DropReason) {
+        self.dropped += 1;
+        self.inputs[link.index()].drops.add(reason);
+        self.frames.get_mut(id).state = frames::State::Dropped;
+    }
+
+    /// What the links have sent, in frames: each is a hop.
+    pub(crate) fn hops(&self) -> u64 {
+        self.links.iter().map(|l| l.sent_frames).sum()
+    }
+
+    /// Frames in queues and on links, by walking them.
+    pub(crate) fn resident(&self) -> u64 {
+        self.frames.resident()
+    }
+}

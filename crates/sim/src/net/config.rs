@@ -1,0 +1,126 @@
+//! What the physical network does when a buffer fills.
+
+use sluice_base::{BitRate, ByteCount, Nanos, PriorityMask};
+
+/// Where a lossy frame finds no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Buffering {
+    /// In the buffer of the input it came through.
+    #[default]
+    Input,
+    /// In the queue of the output it goes to.
+    Output,
+}
+
+/// The physical network, the same at every port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetConfig {
+    /// The priorities that are paused and never dropped.
+    pub lossless: PriorityMask,
+    /// The buffer of each port.
+    pub buffer: ByteCount,
+    /// What it is a buffer of, for lossy priorities.
+    pub buffering: Buffering,
+    /// XOFF at this many bytes of one priority.
+    pub xoff: ByteCount,
+    /// XON at this many bytes or fewer.
+    pub xon: ByteCount,
+    /// Frames that may be marked are, from this many bytes in their output queue; none: never.
+    pub mark: Option<ByteCount>,
+    /// How long a switch takes from a frame's last bit to the moment it may leave.
+    pub latency: Nanos,
+    /// From the arrival of a pause frame to its effect.
+    pub pause_response: Nanos,
+    /// Bytes on the wire beside a frame's own: preamble, check sequence, gap (24 on Ethernet).
+    pub overhead: u16,
+    /// The largest frame.
+    pub frame_max: u16,
+    /// How long a host takes to hand a frame to its TCP.
+    pub host_latency: Nanos,
+    /// Whether hosts are asked for the next frame when their card is free, and handle pause
+    /// frames themselves: a virtual switch feeds the card. Otherwise frames queue at the card.
+    pub hosts_are_switches: bool,
+}
+
+/// A network that cannot keep its promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NetConfigError {
+    /// XON must be below XOFF.
+    Thresholds {
+        /// XOFF.
+        xoff: ByteCount,
+        /// XON.
+        xon: ByteCount,
+    },
+    /// The buffer does not hold what still comes after XOFF.
+    Headroom {
+        /// What is needed above XOFF.
+        needed: ByteCount,
+        /// What is there.
+        there: ByteCount,
+    },
+    /// The buffer does not hold one frame.
+    Buffer {
+        /// The buffer.
+        buffer: ByteCount,
+    },
+}
+
+impl std::fmt::Display for NetConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Thresholds { xoff, xon } => {
+                write!(f, "XON ({} bytes) must be below XOFF ({} bytes)", xon.0, xoff.0)
+            }
+            Self::Headroom { needed, there } => write!(
+                f,
+                "{} bytes may still come after XOFF, and the buffer has only {} above it: lower \
+                 XOFF or enlarge the buffer",
+                needed.0, there.0
+            ),
+            Self::Buffer { buffer } => {
+                write!(f, "a buffer of {} bytes does not hold one frame", buffer.0)
+            }
+        }
+    }
+}
+
+impl std::error::Error for NetConfigError {}
+
+impl NetConfig {
+    /// What may still arrive in a priority after XOFF was reached, on a link of this rate and
+    /// delay: the frame that reached it, what was sent while the pause frame waited for a frame of
+    /// its own direction, travelled and took effect, the frame that had begun then, and what was
+    /// on the link (802.1Q annex N).
+    #[must_use]
+    pub fn headroom(&self, rate: BitRate, delay: Nanos) -> ByteCount {
+        let frame = u64::from(self.frame_max);
+        let on_wire = frame + u64::from(self.overhead);
+        let pause = sluice_wire::mac_control::FRAME_SIZE as u64 + u64::from(self.overhead);
+        let span = Nanos(2 * delay.0 + self.pause_response.0);
+        ByteCount(frame + on_wire + pause + on_wire + rate.bytes_in(span).0 + 1)
+    }
+
+    /// Checks the thresholds for links of this rate and delay.
+    ///
+    /// # Errors
+    /// What would lose a frame.
+    pub fn check(&self, rate: BitRate, delay: Nanos) -> Result<(), NetConfigError> {
+        if self.buffer.0 < u64::from(self.frame_max) {
+            return Err(NetConfigError::Buffer { buffer: self.buffer });
+        }
+        if self.lossless.is_empty() {
+            return Ok(());
+        }
+        if self.xon.0 >= self.xoff.0 {
+            return Err(NetConfigError::Thresholds { xoff: self.xoff, xon: self.xon });
+        }
+        let needed = self.headroom(rate, delay);
+        let there = ByteCount(self.buffer.0.saturating_sub(self.xoff.0));
+        if there.0 < needed.0 {
+            return Err(NetConfigError::Headroom { needed, there });
+        }
+        Ok(())
+    }
+}

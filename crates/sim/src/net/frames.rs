@@ -1,0 +1,157 @@
+//! The frames: what every hop touches in 32 bytes, what only the ends touch beside it.
+
+use sluice_base::{Nanos, Priority};
+
+use super::PathId;
+use crate::topology::LinkId;
+
+/// What a frame carries from end to end. The network never looks at it.
+pub(crate) trait Payload: std::fmt::Debug {}
+
+impl<P: std::fmt::Debug> Payload for P {}
+
+/// A frame, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameId(pub u32);
+
+impl FrameId {
+    pub(super) const NIL: Self = Self(u32::MAX);
+}
+
+/// What the network needs to know of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its size in bytes, from the destination address to the end of the payload.
+    pub size: u16,
+    /// Its priority.
+    pub priority: Priority,
+    /// Whether switches may mark it (ECT), and whether one did (CE).
+    pub ecn: Ecn,
+}
+
+/// Explicit congestion notification of a frame (RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// The ends do not speak ECN.
+    #[default]
+    NotCapable,
+    /// They do, and no switch marked it.
+    Capable,
+    /// A switch saw congestion.
+    Marked,
+}
+
+/// Whether it is decided that a frame stays in the queue it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It does.
+    Settled,
+    /// It was not counted yet; it may find no room then.
+    Open,
+    /// It found none; it is taken out when its turn comes.
+    Dropped,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// From when it may leave the node where it is.
+    pub(super) ready: Nanos,
+    /// The next one in its queue, or in the list of free places.
+    pub(super) next: FrameId,
+    pub(super) path: PathId,
+    /// The link behind which it occupies a buffer; none while it is at its sender.
+    pub(super) input: Option<LinkIndex>,
+    pub(super) size: u16,
+    /// The link of its path that it waits for or is on.
+    pub(super) hop: u8,
+    pub(super) priority: Priority,
+    pub(super) ecn: Ecn,
+    pub(super) state: State,
+}
+
+const _: () = assert!(size_of::<Frame>() == 32);
+
+/// A link number that fits into four bytes even when it may be none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LinkIndex(std::num::NonZeroU32);
+
+impl LinkIndex {
+    pub(super) fn new(link: LinkId) -> Self {
+        Self(std::num::NonZeroU32::new(link.0 + 1).expect("one more than zero"))
+    }
+
+    pub(super) fn link(self) -> LinkId {
+        LinkId(self.0.get() - 1)
+    }
+}
+
+impl Frame {
+    pub(super) fn shape(&self) -> Shape {
+        Shape { size: self.size, priority: self.priority, ecn: self.ecn }
+    }
+}
+
+/// All frames of the network.
+#[derive(Debug)]
+pub(super) struct Frames<P> {
+    hot: Vec<Frame>,
+    payloads: Vec<Option<P>>,
+    free: FrameId,
+}
+
+impl<P> Default for Frames<P> {
+    fn default() -> Self {
+        Self { hot: Vec::new(), payloads: Vec::new(), free: FrameId::NIL }
+    }
+}
+
+impl<P> Frames<P> {
+    pub(super) fn take(&mut self, path: PathId, ready: Nanos, shape: Shape, payload: P) -> FrameId {
+        let frame = Frame {
+            ready,
+            next: FrameId::NIL,
+            path,
+            input: None,
+            size: shape.size,
+            hop: 0,
+            priority: shape.priority,
+            ecn: shape.ecn,
+            state: State::Settled,
+        };
+        let id = self.free;
+        if id == FrameId::NIL {
+            self.hot.push(frame);
+            self.payloads.push(Some(payload));
+            return FrameId(u32::try_from(self.hot.len() - 1).expect("fewer than 2^32 frames"));
+        }
+        let place = &mut self.hot[id.0 as usize];
+        self.free = place.next;
+        *place = frame;
+        self.payloads[id.0 as usize] = Some(payload);
+        id
+    }
+
+    pub(super) fn give_back(&mut self, id: FrameId) -> P {
+        self.hot[id.0 as usize].next = self.free;
+        self.free = id;
+        self.payloads[id.0 as usize].take().expect("a frame that is there has its payload")
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: FrameId) -> &Frame {
+        &self.hot[id.0 as usize]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: FrameId) -> &mut Frame {
+        &mut self.hot[id.0 as usize]
+    }
+
+    /// Frames that have not ended, by looking at every place.
+    pub(super) fn resident(&self) -> u64 {
+        let is_resident = |(frame, payload): &(&Frame, &Option<P>)| {
+            payload.is_some() && frame.state != State::Dropped
+        };
+        self.hot.iter().zip(&self.payloads).filter(is_resident).map(|_| 1).sum()
+    }
+}

@@ -1,0 +1,122 @@
+//! One direction of a cable: its sending end.
+
+use sluice_base::{ByteCount, Nanos, PriorityMask};
+
+use super::config::NetConfig;
+use super::frames::FrameId;
+use crate::topology::{Cable, Node};
+
+/// What the sending end of a link needs at every frame.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// When the last bit of the frame in transmission leaves; [`Nanos::MAX`] if there is none.
+    pub(super) end_at: Nanos,
+    /// When its first bit leaves: it may be later than now.
+    pub(super) start_at: Nanos,
+    /// The frame in transmission, [`Link::PAUSE`] for a pause frame.
+    pub(super) current: FrameId,
+    /// The time of a byte in picoseconds.
+    byte_ps: u32,
+    overhead: u32,
+    /// From the last bit sent to the last bit there.
+    pub(super) delay: u32,
+    /// From there to the moment when the frame may leave the node.
+    pub(super) latency: u32,
+    /// Bytes of settled frames in its queues.
+    pub(super) queued: u32,
+    /// The most bytes that can be on their way into the switch that it leaves.
+    pub(super) may_come: u32,
+    pub(super) to: Node,
+    /// Priorities with frames in their queue.
+    pub(super) backlog: PriorityMask,
+    pub(super) paused: PriorityMask,
+    /// A pause frame has to go before the next frame.
+    pub(super) pause_due: bool,
+    /// An arrival at the end of this link has an event of its own.
+    pub(super) late: bool,
+    /// The sender is asked for its frames.
+    pub(super) asks: bool,
+    pub(super) sent_frames: u64,
+}
+
+/// What a link did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Frames sent, without pause frames.
+    pub frames: u64,
+    /// Frames dropped in the buffer at its end.
+    pub drops: u64,
+    /// XOFF and XON sent for the buffer at its end.
+    pub pauses: (u64, u64),
+    /// The most bytes that the buffer at its end held, in one priority.
+    pub held_max: ByteCount,
+    /// How long the link was paused in all, in any priority.
+    pub paused: Nanos,
+}
+
+/// Frames that wait for a link in one priority, first one first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) head: FrameId,
+    pub(super) tail: FrameId,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Self = Self { head: FrameId::NIL, tail: FrameId::NIL };
+}
+
+impl Link {
+    pub(super) const PAUSE: FrameId = FrameId(u32::MAX - 1);
+
+    /// `late`: see the field; `may_come`: see the field; `to` is where it ends.
+    pub(super) fn new(
+        to: Node,
+        cable: &Cable,
+        config: &NetConfig,
+        late: bool,
+        may_come: u32,
+    ) -> Self {
+        let nanos = |span: Nanos| u32::try_from(span.0).expect("a delay of less than 4 s");
+        let byte_ps = 8_000_000_000_000_u64.div_ceil(cable.rate.0);
+        let latency = match to {
+            Node::Host(_) => config.host_latency,
+            Node::Switch(_) => config.latency,
+        };
+        Self {
+            end_at: Nanos::MAX,
+            start_at: Nanos::MAX,
+            current: FrameId::NIL,
+            byte_ps: u32::try_from(byte_ps).expect("a rate of 2 kbit/s or more"),
+            overhead: u32::from(config.overhead),
+            delay: nanos(cable.delay),
+            latency: nanos(latency),
+            queued: 0,
+            may_come,
+            to,
+            backlog: PriorityMask::NONE,
+            paused: PriorityMask::NONE,
+            pause_due: false,
+            late,
+            asks: config.hosts_are_switches && matches!(to, Node::Switch(_)),
+            sent_frames: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.current == FrameId::NIL
+    }
+
+    /// Whether its next frame has been chosen but has not begun.
+    #[inline]
+    pub(super) fn has_not_begun(&self, now: Nanos) -> bool {
+        !self.is_idle() && self.start_at > now
+    }
+
+    /// How long a frame takes, rounded up to whole nanoseconds.
+    #[inline]
+    pub(super) fn time_for(&self, size: u16) -> Nanos {
+        let bytes = u64::from(u32::from(size) + self.overhead);
+        Nanos((bytes * u64::from(self.byte_ps)).div_ceil(1000))
+    }
+}

@@ -1,0 +1,110 @@
+//! Pause frames: sent before the next frame, obeyed when they arrive.
+
+use sluice_base::PriorityMask;
+use sluice_wire::mac_control::{FRAME_SIZE, Message};
+
+use super::link::Link;
+use super::{Net, Outcome, Payload};
+use crate::event::{Event, Events};
+use crate::topology::{LinkId, Node};
+
+impl<P: Payload> Net<P> {
+    /// The buffer behind `input` has something to tell its neighbour.
+    #[cold]
+    pub(super) fn pause_is_due(&mut self, events: &mut Events, input: LinkId) {
+        let back = input.reverse();
+        let link = &mut self.links[back.index()];
+        link.pause_due = true;
+        if link.has_not_begun(events.now()) {
+            self.put_back(back);
+        }
+        if self.links[back.index()].is_idle() {
+            self.start_next(events, back);
+        }
+    }
+
+    /// Sends a pause frame on an idle link.
+    pub(super) fn begin_pause(&mut self, events: &mut Events, id: LinkId, message: Message) {
+        let size = u16::try_from(FRAME_SIZE).expect("64 bytes");
+        let link = &mut self.links[id.index()];
+        link.current = Link::PAUSE;
+        link.start_at = events.now();
+        link.end_at = events.now().after(link.time_for(size));
+        let end = link.end_at;
+        let effect = end.0 + u64::from(link.delay) + self.config.pause_response.0;
+        events.push(end, Event::LinkEnd(id));
+        let at = match self.free_messages.pop() {
+            Some(at) => at,
+            None => {
+                self.messages.push(None);
+                u32::try_from(self.messages.len() - 1).expect("one per link at most")
+            }
+        };
+        self.messages[at as usize] = Some((id, message));
+        events.push(sluice_base::Nanos(effect), Event::Pause(at));
+    }
+
+    pub(super) fn pause_arrives(&mut self, events: &mut Events, at: u32) -> Outcome<P> {
+        let (on, message) = self.messages[at as usize].take().expect("it was on its way");
+        self.free_messages.push(at);
+        if let Node::Host(host) = self.links[on.index()].to
+            && self.config.hosts_are_switches
+        {
+            return Outcome::Paused { host, message };
+        }
+        let link = on.reverse();
+        let receiver = &mut self.receivers[link.index()];
+        receiver.receive(events.now(), &message);
+        if let Some(end) = receiver.deadline(PriorityMask::ALL) {
+            events.push(end, Event::PauseEnd(link));
+        }
+        self.obey(events, link);
+        Outcome::Nothing
+    }
+
+    /// A pause has run out, unless it was renewed.
+    pub(super) fn pause_ends(&mut self, events: &mut Events, link: LinkId) {
+        self.receivers[link.index()].expire(events.now());
+        self.obey(events, link);
+    }
+
+    /// The set of paused priorities of a link may have changed.
+    fn obey(&mut self, events: &mut Events, id: LinkId) {
+        let paused = self.receivers[id.index()].paused();
+        let link = &mut self.links[id.index()];
+        if paused == link.paused {
+            return;
+        }
+        link.paused = paused;
+        // A frame that has begun goes on; one that was only chosen does not begin. A higher
+        // priority that may send again goes before it, too.
+        if link.has_not_begun(events.now()) && link.current != Link::PAUSE {
+            self.put_back(id);
+        }
+        if self.links[id.index()].is_idle() {
+            self.start_next(events, id);
+        }
+    }
+
+    /// Sees to it that standing pauses are renewed before they lapse.
+    pub(super) fn renew_later(&mut self, events: &mut Events, on: LinkId) {
+        let input = &mut self.inputs[on.reverse().index()];
+        if !input.renewing
+            && let Some(at) = input.sender.deadline()
+        {
+            input.renewing = true;
+            events.push(at.max(events.now()), Event::PauseAgain(on));
+        }
+    }
+
+    /// The time to renew pauses, if they still stand.
+    pub(super) fn pause_again(&mut self, events: &mut Events, on: LinkId) {
+        let input = &mut self.inputs[on.reverse().index()];
+        input.renewing = false;
+        if input.sender.is_due(events.now()) {
+            self.pause_is_due(events, on.reverse());
+        } else {
+            self.renew_later(events, on);
+        }
+    }
+}

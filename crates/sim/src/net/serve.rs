@@ -1,0 +1,168 @@
+//! The sending end of a link: which frame is next, and when.
+
+use sluice_base::{Nanos, Priority};
+
+use super::frames::{FrameId, Shape, State};
+use super::link::Link;
+use super::{Net, Outcome, Payload};
+use crate::event::{Event, Events};
+use crate::topology::LinkId;
+
+/// The frame that goes next, or why none does.
+enum Next {
+    Frame { priority: Priority, id: FrameId },
+    None,
+}
+
+impl<P: Payload> Net<P> {
+    /// Puts a frame at the end of its queue.
+    #[inline]
+    pub(super) fn enqueue(&mut self, link: LinkId, id: FrameId, shape: Shape) {
+        let queue = &mut self.queues[link.index() * Priority::COUNT + shape.priority.index()];
+        if queue.head == FrameId::NIL {
+            queue.head = id;
+        } else {
+            self.frames.get_mut(queue.tail).next = id;
+        }
+        queue.tail = id;
+        self.links[link.index()].backlog.insert(shape.priority);
+    }
+
+    /// A link may have sent its frame.
+    #[inline]
+    pub(super) fn link_end(&mut self, events: &mut Events, id: LinkId) -> Outcome<P> {
+        let link = &mut self.links[id.index()];
+        // The event of a frame that was put back is void.
+        if link.end_at != events.now() || link.is_idle() {
+            return Outcome::Nothing;
+        }
+        let frame = std::mem::replace(&mut link.current, FrameId::NIL);
+        link.end_at = Nanos::MAX;
+        if frame != Link::PAUSE {
+            link.sent_frames += 1;
+            self.release(events, frame);
+            self.go_on(events, id, frame);
+        }
+        self.start_next(events, id);
+        if let Some(overflow) = self.broken.take() {
+            return Outcome::Broken(overflow);
+        }
+        self.ask(id)
+    }
+
+    /// Whether the host at the beginning of an idle link is to be asked for a frame.
+    #[inline]
+    fn ask(&self, id: LinkId) -> Outcome<P> {
+        let link = &self.links[id.index()];
+        if link.asks && link.is_idle() {
+            if let crate::topology::Node::Host(host) = self.links[id.reverse().index()].to {
+                return Outcome::Free { host };
+            }
+        }
+        Outcome::Nothing
+    }
+
+    /// Starts the next frame of an idle link, or settles when it will.
+    pub(super) fn start_next(&mut self, events: &mut Events, id: LinkId) {
+        if self.links[id.index()].pause_due {
+            self.links[id.index()].pause_due = false;
+            let input = &mut self.inputs[id.reverse().index()];
+            if input.sender.is_due(events.now()) {
+                let message = input.sender.message(events.now());
+                input.sender.sent(events.now());
+                self.renew_later(events, id);
+                self.begin_pause(events, id, message);
+                return;
+            }
+        }
+        let Next::Frame { priority, id: frame } = self.choose(id, events.now()) else { return };
+        self.dequeue(id, priority, frame);
+        let (ready, size) = {
+            let frame = self.frames.get(frame);
+            (frame.ready, frame.size)
+        };
+        let link = &mut self.links[id.index()];
+        link.queued -= u32::from(size);
+        link.current = frame;
+        link.start_at = ready.max(events.now());
+        link.end_at = link.start_at.after(link.time_for(size));
+        events.push(link.end_at, Event::LinkEnd(id));
+    }
+
+    /// The highest priority that may send now; else the frame that may leave first.
+    #[inline]
+    fn choose(&mut self, id: LinkId, now: Nanos) -> Next {
+        let link = &self.links[id.index()];
+        let mut mask = link.backlog.without(link.paused).0;
+        let mut best = Next::None;
+        let mut best_ready = Nanos::MAX;
+        while mask != 0 {
+            let at = 7 - mask.leading_zeros();
+            mask &= !(1 << at);
+            let priority = Priority::from_low_bits(u8::try_from(at).expect("below eight"));
+            let Some(head) = self.settled_head(id, priority) else { continue };
+            let ready = self.frames.get(head).ready;
+            if ready <= now {
+                return Next::Frame { priority, id: head };
+            }
+            if ready < best_ready {
+                best_ready = ready;
+                best = Next::Frame { priority, id: head };
+            }
+        }
+        best
+    }
+
+    /// The first frame of a queue, if it is decided that it goes; dropped ones before it end here.
+    #[inline]
+    fn settled_head(&mut self, link: LinkId, priority: Priority) -> Option<FrameId> {
+        loop {
+            let head = self.queues[link.index() * Priority::COUNT + priority.index()].head;
+            if head == FrameId::NIL {
+                return None;
+            }
+            match self.frames.get(head).state {
+                State::Settled => return Some(head),
+                State::Open => return None,
+                State::Dropped => {
+                    self.dequeue(link, priority, head);
+                    let path = self.frames.get(head).path;
+                    self.leave_path(path);
+                    drop(self.frames.give_back(head));
+                }
+            }
+        }
+    }
+
+    /// Takes the first frame out of its queue.
+    #[inline]
+    fn dequeue(&mut self, link: LinkId, priority: Priority, id: FrameId) {
+        let next = self.frames.get(id).next;
+        let queue = &mut self.queues[link.index() * Priority::COUNT + priority.index()];
+        queue.head = next;
+        if next == FrameId::NIL {
+            queue.tail = FrameId::NIL;
+            self.links[link.index()].backlog.remove(priority);
+        }
+        self.frames.get_mut(id).next = FrameId::NIL;
+    }
+
+    /// Puts back the frame that was chosen but has not begun: something else comes first.
+    pub(super) fn put_back(&mut self, id: LinkId) {
+        let link = &mut self.links[id.index()];
+        let frame = std::mem::replace(&mut link.current, FrameId::NIL);
+        link.end_at = Nanos::MAX;
+        let (size, priority) = {
+            let frame = self.frames.get(frame);
+            (frame.size, frame.priority)
+        };
+        link.queued += u32::from(size);
+        link.backlog.insert(priority);
+        let queue = &mut self.queues[id.index() * Priority::COUNT + priority.index()];
+        self.frames.get_mut(frame).next = queue.head;
+        queue.head = frame;
+        if queue.tail == FrameId::NIL {
+            queue.tail = frame;
+        }
+    }
+}
