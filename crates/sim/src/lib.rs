@@ -10,3 +10,5 @@ pub mod events;
 pub mod net;
 pub mod tcp;
 pub mod topology;
+pub mod workload;
+pub mod world;

@@ -37,7 +37,7 @@ use sluice_wire::mac_control::Message;
 
 pub use config::{Buffering, NetConfig, NetConfigError};
 pub(crate) use frames::Payload;
-pub use frames::{FrameId, Shape};
+pub use frames::{Ecn, FrameId, Shape};
 pub use link::LinkCounters;
 
 use crate::event::{Event, Events};

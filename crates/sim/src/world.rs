@@ -1,0 +1,197 @@
+//! The simulated data centre: the network, the hosts at its ends, and the TCP on them.
+//!
+//! A [`Workload`] opens connections, writes to them and asks to be told when bytes have arrived;
+//! everything between is the world's. One event at a time is taken from the queue, and what it
+//! brings to the workload is told before the next one.
+//!
+//! ```text
+//!   workload ── write ──> endpoint ── poll ──> host ──> network ──> host ──> endpoint
+//!      ^                                                                       │
+//!      └────────────────────────── Notice::Delivered ──────────────────────────┘
+//! ```
+
+mod endpoints;
+mod plain;
+
+use std::collections::VecDeque;
+
+use sluice_base::Nanos;
+
+use crate::event::{Event, Events};
+use crate::events::Ties;
+use crate::net::{Net, NetConfig, NetConfigError, Outcome, Overflow};
+use crate::tcp;
+use crate::topology::{Routes, Topology, TopologyError};
+use endpoints::Endpoint;
+pub use endpoints::{Connect, ConnectionId, EndpointId};
+
+/// What a frame carries from an endpoint to the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub(crate) to: EndpointId,
+    /// Tells connections apart that had the same place one after the other.
+    pub(crate) generation: u32,
+    pub(crate) segment: tcp::Segment,
+}
+
+/// What a simulated data centre is made of.
+#[derive(Clone, Debug)]
+pub struct WorldConfig {
+    /// Hosts, switches and cables.
+    pub topology: Topology,
+    /// The physical network.
+    pub net: NetConfig,
+    /// How long a host takes from its TCP to the first bit of a frame.
+    pub send_latency: Nanos,
+    /// What comes first of several things at the same time.
+    pub ties: Ties,
+}
+
+/// A world that cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorldError {
+    /// The topology.
+    Topology(TopologyError),
+    /// The physical network.
+    Net(NetConfigError),
+}
+
+impl std::fmt::Display for WorldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Topology(error) => error.fmt(f),
+            Self::Net(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WorldError {}
+
+/// Something that the workload asked to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An endpoint has received as many bytes as were expected of it.
+    Delivered(EndpointId),
+    /// All bytes that an endpoint has written are acknowledged.
+    Acknowledged(EndpointId),
+    /// A time that the workload asked for has come.
+    Time(u32),
+}
+
+/// What runs in a world.
+pub trait Workload {
+    /// Begins.
+    fn start(&mut self, world: &mut World);
+    /// Something has happened.
+    fn happened(&mut self, world: &mut World, notice: Notice);
+    /// Whether nothing more is to come.
+    fn is_done(&self) -> bool;
+}
+
+/// Why a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The workload is done.
+    Done,
+    /// The time is over.
+    Time,
+    /// Nothing is left to happen, and the workload is not done.
+    Stalled,
+    /// A lossless priority has lost a frame.
+    Broken(Overflow),
+}
+
+/// A data centre.
+#[derive(Debug)]
+pub struct World {
+    events: Events,
+    net: Net<Packet>,
+    routes: Routes,
+    endpoints: Vec<Endpoint>,
+    free: Vec<u32>,
+    send_latency: Nanos,
+    notices: VecDeque<Notice>,
+    /// Segments that came for a connection that was closed.
+    stale: u64,
+}
+
+impl World {
+    /// Makes a data centre in which nothing has happened.
+    ///
+    /// # Errors
+    /// What in the configuration cannot work.
+    pub fn new(config: &WorldConfig) -> Result<Self, WorldError> {
+        let routes = Routes::new(&config.topology).map_err(WorldError::Topology)?;
+        for cable in &config.topology.cables {
+            config.net.check(cable.rate, cable.delay).map_err(WorldError::Net)?;
+        }
+        Ok(Self {
+            events: Events::new(config.ties),
+            net: Net::new(&config.topology, config.net),
+            routes,
+            endpoints: Vec::new(),
+            free: Vec::new(),
+            send_latency: config.send_latency,
+            notices: VecDeque::new(),
+            stale: 0,
+        })
+    }
+
+    /// Runs a workload until it is done, or until `end`.
+    pub fn run(&mut self, workload: &mut impl Workload, end: Nanos) -> End {
+        workload.start(self);
+        loop {
+            while let Some(notice) = self.notices.pop_front() {
+                workload.happened(self, notice);
+            }
+            if workload.is_done() {
+                return End::Done;
+            }
+            let Some(event) = self.events.pop_until(end) else {
+                return if self.now() == end { End::Time } else { End::Stalled };
+            };
+            match event {
+                Event::Timer(at) => self.timer(EndpointId(at)),
+                Event::App(token) => self.notices.push_back(Notice::Time(token)),
+                event => match self.net.handle(&mut self.events, event) {
+                    Outcome::Nothing => {}
+                    Outcome::Arrived { payload, .. } => self.deliver(&payload),
+                    Outcome::Broken(overflow) => return End::Broken(overflow),
+                    Outcome::Free { .. } | Outcome::Paused { .. } => {
+                        unreachable!("plain hosts are not asked")
+                    }
+                },
+            }
+        }
+    }
+
+    /// The time.
+    #[must_use]
+    pub const fn now(&self) -> Nanos {
+        self.events.now()
+    }
+
+    /// Asks for a [`Notice::Time`] with this token.
+    pub fn at(&mut self, at: Nanos, token: u32) {
+        self.events.push(at.max(self.now()), Event::App(token));
+    }
+
+    /// Frames that left a port onto a link, so far.
+    #[must_use]
+    pub fn hops(&self) -> u64 {
+        self.net.hops()
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub const fn event_count(&self) -> u64 {
+        self.events.popped()
+    }
+
+    /// Frames dropped by physical switches so far.
+    #[must_use]
+    pub const fn drops(&self) -> u64 {
+        self.net.dropped
+    }
+}

@@ -1,0 +1,238 @@
+//! Connections and their two ends.
+
+use std::sync::Arc;
+
+use sluice_base::{Nanos, Priority};
+
+use super::{Notice, Packet, World};
+use crate::event::Event;
+use crate::net::PathId;
+use crate::tcp::{Config, Connection, Role, Stats};
+use crate::topology::TopologyError;
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndpointId(pub u32);
+
+impl EndpointId {
+    /// The other end.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+
+    /// The connection it is an end of.
+    #[must_use]
+    pub const fn connection(self) -> ConnectionId {
+        ConnectionId(self.0 / 2)
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A connection. A number is used again after [`World::close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId(pub u32);
+
+impl ConnectionId {
+    /// The end that connected.
+    #[must_use]
+    pub const fn client(self) -> EndpointId {
+        EndpointId(self.0 * 2)
+    }
+
+    /// The other end.
+    #[must_use]
+    pub const fn server(self) -> EndpointId {
+        EndpointId(self.0 * 2 + 1)
+    }
+}
+
+/// How two hosts are connected.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// The host that connects.
+    pub from: u32,
+    /// The host that is connected to.
+    pub to: u32,
+    /// The priority of its frames, both ways.
+    pub priority: Priority,
+    /// What picks among equal paths; each way has its own.
+    pub flow: u64,
+    /// Whether the connection begins with SYN and SYN-ACK.
+    pub handshake: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) tcp: Connection,
+    pub(super) path: PathId,
+    pub(super) priority: Priority,
+    pub(super) generation: u32,
+    /// When its earliest timer event comes; an earlier deadline needs another event.
+    pub(super) timer_at: Nanos,
+    /// The count of received bytes that is worth a notice.
+    expected: u64,
+    /// Whether the acknowledgement of everything written is worth a notice.
+    tell_acknowledged: bool,
+    written: u64,
+    open: bool,
+}
+
+impl World {
+    /// Connects two hosts.
+    ///
+    /// # Errors
+    /// There is no path.
+    pub fn connect(
+        &mut self,
+        config: &Arc<Config>,
+        with: &Connect,
+    ) -> Result<ConnectionId, TopologyError> {
+        let there = self.routes.path(with.from, with.to, with.flow)?;
+        let back = self.routes.path(with.to, with.from, !with.flow)?;
+        let roles = if with.handshake {
+            [Role::Client, Role::Server]
+        } else {
+            [Role::Established, Role::Established]
+        };
+        let at = self.free.pop();
+        let mut ends = [there, back].into_iter().zip(roles).map(|(path, role)| Endpoint {
+            tcp: Connection::new(config, role, self.events.now()),
+            path: self.net.open_path(path),
+            priority: with.priority,
+            generation: 0,
+            timer_at: Nanos::MAX,
+            expected: u64::MAX,
+            tell_acknowledged: false,
+            written: 0,
+            open: true,
+        });
+        let id = match at {
+            Some(at) => {
+                let id = ConnectionId(at);
+                for endpoint in [id.client(), id.server()] {
+                    let place = &mut self.endpoints[endpoint.index()];
+                    let generation = place.generation + 1;
+                    // A timer event of the connection that was here before is void: it finds
+                    // another time, or nothing to do.
+                    *place = Endpoint { generation, ..ends.next().expect("two ends") };
+                }
+                id
+            }
+            None => {
+                let id = u32::try_from(self.endpoints.len() / 2).expect("fewer than 2^31");
+                self.endpoints.extend(ends);
+                ConnectionId(id)
+            }
+        };
+        if with.handshake {
+            self.pump(id.client());
+        }
+        Ok(id)
+    }
+
+    /// Forgets a connection. Segments of it that are still on their way end unseen.
+    pub fn close(&mut self, id: ConnectionId) {
+        for endpoint in [id.client(), id.server()] {
+            let endpoint = &mut self.endpoints[endpoint.index()];
+            assert!(endpoint.open, "a connection is closed once");
+            endpoint.open = false;
+            let path = endpoint.path;
+            self.net.close_path(path);
+        }
+        self.free.push(id.0);
+    }
+
+    /// An endpoint sends `bytes` more.
+    pub fn write(&mut self, id: EndpointId, bytes: u64) {
+        let now = self.now();
+        let endpoint = &mut self.endpoints[id.index()];
+        endpoint.written += bytes;
+        endpoint.tcp.write(now, bytes);
+        self.pump(id);
+    }
+
+    /// Asks for a [`Notice::Delivered`] when an endpoint has received `total` bytes since it
+    /// began.
+    pub fn expect(&mut self, id: EndpointId, total: u64) {
+        let endpoint = &mut self.endpoints[id.index()];
+        endpoint.expected = total;
+        if endpoint.tcp.delivered() >= total {
+            endpoint.expected = u64::MAX;
+            self.notices.push_back(Notice::Delivered(id));
+        }
+    }
+
+    /// Asks for a [`Notice::Acknowledged`] when all that the endpoint has written is acknowledged.
+    pub fn tell_acknowledged(&mut self, id: EndpointId) {
+        self.endpoints[id.index()].tell_acknowledged = true;
+    }
+
+    /// Bytes that an endpoint has received in order.
+    #[must_use]
+    pub fn delivered(&self, id: EndpointId) -> u64 {
+        self.endpoints[id.index()].tcp.delivered()
+    }
+
+    /// What an endpoint's TCP has counted.
+    #[must_use]
+    pub fn tcp_stats(&self, id: EndpointId) -> Stats {
+        *self.endpoints[id.index()].tcp.stats()
+    }
+
+    /// A segment has reached its endpoint.
+    #[inline]
+    pub(super) fn deliver(&mut self, packet: &Packet) {
+        let now = self.now();
+        let endpoint = &mut self.endpoints[packet.to.index()];
+        if endpoint.generation != packet.generation || !endpoint.open {
+            self.stale += 1;
+            return;
+        }
+        endpoint.tcp.receive(now, &packet.segment);
+        if endpoint.tcp.delivered() >= endpoint.expected {
+            endpoint.expected = u64::MAX;
+            self.notices.push_back(Notice::Delivered(packet.to));
+        }
+        if endpoint.tell_acknowledged && endpoint.tcp.acknowledged() >= endpoint.written {
+            endpoint.tell_acknowledged = false;
+            self.notices.push_back(Notice::Acknowledged(packet.to));
+        }
+        self.pump(packet.to);
+    }
+
+    /// A timer event of an endpoint has come.
+    pub(super) fn timer(&mut self, id: EndpointId) {
+        let now = self.now();
+        let endpoint = &mut self.endpoints[id.index()];
+        if endpoint.timer_at != now || !endpoint.open {
+            return;
+        }
+        endpoint.timer_at = Nanos::MAX;
+        if endpoint.tcp.deadline().is_some_and(|at| at <= now) {
+            endpoint.tcp.expire(now);
+        }
+        self.pump(id);
+    }
+
+    /// Sends what an endpoint has to send, and sees to its next timer. A deadline that has moved
+    /// to a later time keeps its event: it will find that it came too early.
+    #[inline]
+    fn pump(&mut self, id: EndpointId) {
+        let now = self.now();
+        while let Some(segment) = self.endpoints[id.index()].tcp.poll(now) {
+            self.transmit(id, &segment);
+        }
+        let endpoint = &mut self.endpoints[id.index()];
+        if let Some(deadline) = endpoint.tcp.deadline()
+            && deadline < endpoint.timer_at
+        {
+            let at = deadline.max(now);
+            endpoint.timer_at = at;
+            self.events.push(at, Event::Timer(id.0));
+        }
+    }
+}
