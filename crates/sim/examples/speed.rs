@@ -4,10 +4,16 @@ use std::time::Instant;
 use sluice_base::{BitRate, ByteCount, Nanos, PriorityMask};
 use sluice_sim::events::Ties;
 use sluice_sim::net::{Buffering, NetConfig};
+use sluice_sim::overlay::OverlayConfig;
 use sluice_sim::tcp::{Algorithm, Config};
 use sluice_sim::topology::FatTree;
 use sluice_sim::workload::{Permutation, Waves};
 use sluice_sim::world::{World, WorldConfig};
+use sluice_switch::Limit;
+
+fn limit(frames: u32) -> Limit {
+    Limit { frames, bytes: ByteCount(u64::from(frames) * 1600) }
+}
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -18,7 +24,13 @@ fn main() {
         topology,
         net: NetConfig {
             lossless: if pfc { PriorityMask::ALL } else { PriorityMask::NONE },
-            buffer: ByteCount(if pfc { 15 * 1514 + 8000 + 2500} else if args[1] == "pa" { 1_500_000 } else { 150_000 }),
+            buffer: ByteCount(if pfc {
+                15 * 1514 + 8000 + 2500
+            } else if args[1] == "pa" {
+                1_500_000
+            } else {
+                150_000
+            }),
             buffering: Buffering::Output,
             xoff: ByteCount(15 * 1514),
             xon: ByteCount(12 * 1514),
@@ -27,14 +39,27 @@ fn main() {
             pause_response: Nanos::ZERO,
             overhead: 0,
             frame_max: 1514,
-            host_latency: Nanos::ZERO,
-            hosts_are_switches: false,
         },
+        overlay: (args.len() > 4).then(|| OverlayConfig {
+            vms_per_host: 1,
+            lossless: true,
+            mtu: 1450,
+            vm_in: limit(64),
+            vm_out: limit(256),
+            vm_rate: None,
+            card_in: limit(512),
+            card_out: limit(256),
+            pool: limit(256),
+            card_pause: pfc.then_some((ByteCount(400_000), ByteCount(200_000))),
+        }),
         send_latency: Nanos::ZERO,
+        receive_latency: Nanos::ZERO,
+        seed: 1,
         ties: Ties::Fifo,
     };
     let mut tcp = Config::linux_2013(Algorithm::NewReno);
     tcp.ack_every = 1;
+    tcp.mss = if args.len() > 4 { 1410 } else { 1460 };
     let tcp = Arc::new(tcp);
     let mut world = World::new(&config).unwrap();
     let start = Instant::now();
@@ -43,10 +68,22 @@ fn main() {
         let end = world.run(&mut waves, Nanos::MAX);
         let mut fct = waves.fct.clone();
         fct.sort();
-        println!("fct {} min {} p50 {} max {}", fct.len(), fct[0], fct[fct.len() / 2], fct[fct.len() - 1]);
+        println!(
+            "fct {} min {} p50 {} max {}",
+            fct.len(),
+            fct[0],
+            fct[fct.len() / 2],
+            fct[fct.len() - 1]
+        );
         end
     } else {
-        let mut p = Permutation { tcp, hosts: 256, shift: 80, priority: sluice_base::Priority::ZERO, seed: 1 };
+        let mut p = Permutation {
+            tcp,
+            hosts: 256,
+            shift: 80,
+            priority: sluice_base::Priority::ZERO,
+            seed: 1,
+        };
         world.run(&mut p, Nanos::from_millis(n))
     };
     let took = start.elapsed().as_secs_f64();

@@ -28,6 +28,8 @@ pub(crate) enum Event {
     Timer(u32),
     /// A host has something to do.
     Host(u32),
+    /// A packet has reached its VM.
+    Packet(u32),
     /// The workload has something to do.
     App(u32),
 }
@@ -48,7 +50,8 @@ impl Event {
             Self::PauseAgain(link) => (6, link.0),
             Self::Timer(endpoint) => (7, endpoint),
             Self::Host(host) => (8, host),
-            Self::App(at) => (9, at),
+            Self::Packet(packet) => (9, packet),
+            Self::App(at) => (10, at),
         };
         debug_assert!(index <= INDEX_MASK, "more than 2^28 of a kind");
         kind << INDEX_BITS | index
@@ -67,6 +70,7 @@ impl Event {
             6 => Self::PauseAgain(LinkId(index)),
             7 => Self::Timer(index),
             8 => Self::Host(index),
+            9 => Self::Packet(index),
             _ => Self::App(index),
         }
     }

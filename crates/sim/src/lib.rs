@@ -8,6 +8,7 @@
 mod event;
 pub mod events;
 pub mod net;
+pub mod overlay;
 pub mod tcp;
 pub mod topology;
 pub mod workload;

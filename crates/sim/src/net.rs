@@ -35,6 +35,7 @@ mod serve;
 use sluice_base::{DropReason, Nanos, Priority};
 use sluice_wire::mac_control::Message;
 
+pub(crate) use config::Ends;
 pub use config::{Buffering, NetConfig, NetConfigError};
 pub(crate) use frames::Payload;
 pub use frames::{Ecn, FrameId, Shape};
@@ -105,6 +106,7 @@ impl std::fmt::Display for Overflow {
 #[derive(Debug)]
 pub(crate) struct Net<P> {
     config: NetConfig,
+    hosts_are_switches: bool,
     frames: Frames<P>,
     links: Vec<Link>,
     /// By (link, priority).
@@ -123,7 +125,7 @@ pub(crate) struct Net<P> {
 
 impl<P: Payload> Net<P> {
     /// A network of this topology.
-    pub(crate) fn new(topology: &Topology, config: NetConfig) -> Self {
+    pub(crate) fn new(topology: &Topology, config: NetConfig, ends: Ends) -> Self {
         let uniform = arrive::uniform_inputs(topology);
         let on_links = arrive::bytes_on_links(topology, u32::from(config.frame_max));
         let links: Vec<Link> = topology
@@ -131,11 +133,15 @@ impl<P: Payload> Net<P> {
             .map(|(id, cable)| {
                 let (from, to) = topology.ends(id);
                 let late = matches!(to, Node::Switch(s) if !uniform[s as usize]);
-                let may_come = match from {
-                    Node::Switch(s) => on_links[s as usize],
-                    Node::Host(_) => 0,
+                let (may_come, asks) = match from {
+                    Node::Switch(s) => (on_links[s as usize], false),
+                    Node::Host(_) => (0, ends.are_switches),
                 };
-                Link::new(to, cable, &config, late, may_come)
+                let latency = match to {
+                    Node::Host(_) => ends.latency,
+                    Node::Switch(_) => config.latency,
+                };
+                Link::new(to, cable, &config, latency, asks, late, may_come)
             })
             .collect();
         let inputs = topology.links().map(|(_, cable)| Input::new(cable, &config)).collect();
@@ -146,6 +152,7 @@ impl<P: Payload> Net<P> {
         let queues = vec![Queue::EMPTY; links.len() * Priority::COUNT];
         Self {
             config,
+            hosts_are_switches: ends.are_switches,
             frames: Frames::default(),
             links,
             queues,
@@ -219,6 +226,11 @@ impl<P: Payload> Net<P> {
         self.begin_pause(events, link, message);
     }
 
+    /// Whether a link sends nothing now.
+    pub(crate) fn is_idle(&self, link: LinkId) -> bool {
+        self.links[link.index()].is_idle()
+    }
+
     /// Handles an event of the network.
     #[inline]
     pub(crate) fn handle(&mut self, events: &mut Events, event: Event) -> Outcome<P> {
@@ -230,7 +242,7 @@ impl<P: Payload> Net<P> {
             Event::Pause(at) => return self.pause_arrives(events, at),
             Event::PauseEnd(link) => self.pause_ends(events, link),
             Event::PauseAgain(link) => self.pause_again(events, link),
-            Event::Timer(_) | Event::Host(_) | Event::App(_) => {
+            Event::Timer(_) | Event::Host(_) | Event::Packet(_) | Event::App(_) => {
                 unreachable!("not an event of the network")
             }
         }

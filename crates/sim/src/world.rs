@@ -12,18 +12,22 @@
 
 mod endpoints;
 mod plain;
+mod virt;
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use sluice_base::Nanos;
+use sluice_base::{BitRate, Nanos};
 
 use crate::event::{Event, Events};
 use crate::events::Ties;
-use crate::net::{Net, NetConfig, NetConfigError, Outcome, Overflow};
+use crate::net::{Ends, Net, NetConfig, NetConfigError, Outcome, Overflow};
+use crate::overlay::{Head, OverlayConfig, OverlayError, PacketId};
 use crate::tcp;
 use crate::topology::{Routes, Topology, TopologyError};
 use endpoints::Endpoint;
 pub use endpoints::{Connect, ConnectionId, EndpointId};
+use virt::Virtual;
 
 /// What a frame carries from an endpoint to the other.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,15 @@ pub(crate) struct Packet {
     pub(crate) segment: tcp::Segment,
 }
 
+/// What a frame carries on the physical network.
+#[derive(Debug)]
+pub(crate) enum Load {
+    /// A packet between hosts.
+    Plain(Packet),
+    /// A packet between VMs, behind these outer headers.
+    Outer { head: Rc<Head>, packet: PacketId },
+}
+
 /// What a simulated data centre is made of.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
@@ -41,20 +54,28 @@ pub struct WorldConfig {
     pub topology: Topology,
     /// The physical network.
     pub net: NetConfig,
-    /// How long a host takes from its TCP to the first bit of a frame.
+    /// The virtual networks; none: the hosts' own TCP sends.
+    pub overlay: Option<OverlayConfig>,
+    /// How long a host takes from its TCP to the first bit of a frame, or to the VM's ring.
     pub send_latency: Nanos,
+    /// How long it takes from the last bit of a frame, or from the VM's ring, to its TCP.
+    pub receive_latency: Nanos,
+    /// The seed of everything that is drawn.
+    pub seed: u64,
     /// What comes first of several things at the same time.
     pub ties: Ties,
 }
 
 /// A world that cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorldError {
     /// The topology.
     Topology(TopologyError),
     /// The physical network.
     Net(NetConfigError),
+    /// The virtual switches.
+    Switch(OverlayError),
 }
 
 impl std::fmt::Display for WorldError {
@@ -62,6 +83,7 @@ impl std::fmt::Display for WorldError {
         match self {
             Self::Topology(error) => error.fmt(f),
             Self::Net(error) => error.fmt(f),
+            Self::Switch(error) => write!(f, "the virtual switch: {error:?}"),
         }
     }
 }
@@ -106,7 +128,8 @@ pub enum End {
 #[derive(Debug)]
 pub struct World {
     events: Events,
-    net: Net<Packet>,
+    net: Net<Load>,
+    virt: Option<Virtual>,
     routes: Routes,
     endpoints: Vec<Endpoint>,
     free: Vec<u32>,
@@ -126,9 +149,20 @@ impl World {
         for cable in &config.topology.cables {
             config.net.check(cable.rate, cable.delay).map_err(WorldError::Net)?;
         }
+        let link = config.topology.cables.first().map_or(BitRate(0), |cable| cable.rate);
+        let hosts = config.topology.hosts;
+        let make = |overlay: &OverlayConfig| {
+            Virtual::new(overlay, &routes, hosts, link, config.receive_latency, config.seed)
+        };
+        let virt = config.overlay.as_ref().map(make).transpose()?;
+        let ends = Ends {
+            latency: if virt.is_some() { Nanos::ZERO } else { config.receive_latency },
+            are_switches: virt.is_some(),
+        };
         Ok(Self {
             events: Events::new(config.ties),
-            net: Net::new(&config.topology, config.net),
+            net: Net::new(&config.topology, config.net, ends),
+            virt,
             routes,
             endpoints: Vec::new(),
             free: Vec::new(),
@@ -153,13 +187,17 @@ impl World {
             };
             match event {
                 Event::Timer(at) => self.timer(EndpointId(at)),
+                Event::Host(host) => self.host_event(host),
+                Event::Packet(packet) => self.deliver_packet(PacketId(packet)),
                 Event::App(token) => self.notices.push_back(Notice::Time(token)),
                 event => match self.net.handle(&mut self.events, event) {
                     Outcome::Nothing => {}
-                    Outcome::Arrived { payload, .. } => self.deliver(&payload),
+                    Outcome::Arrived { payload: Load::Plain(packet), .. } => self.deliver(&packet),
                     Outcome::Broken(overflow) => return End::Broken(overflow),
-                    Outcome::Free { .. } | Outcome::Paused { .. } => {
-                        unreachable!("plain hosts are not asked")
+                    outcome => {
+                        if let Some(overflow) = self.at_host(outcome) {
+                            return End::Broken(overflow);
+                        }
                     }
                 },
             }

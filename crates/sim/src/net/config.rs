@@ -35,11 +35,16 @@ pub struct NetConfig {
     pub overhead: u16,
     /// The largest frame.
     pub frame_max: u16,
-    /// How long a host takes to hand a frame to its TCP.
-    pub host_latency: Nanos,
+}
+
+/// The hosts at the ends of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// From the last bit of a frame to the host's hearing of it.
+    pub(crate) latency: Nanos,
     /// Whether hosts are asked for the next frame when their card is free, and handle pause
     /// frames themselves: a virtual switch feeds the card. Otherwise frames queue at the card.
-    pub hosts_are_switches: bool,
+    pub(crate) are_switches: bool,
 }
 
 /// A network that cannot keep its promise.

@@ -68,20 +68,18 @@ impl Queue {
 impl Link {
     pub(super) const PAUSE: FrameId = FrameId(u32::MAX - 1);
 
-    /// `late`: see the field; `may_come`: see the field; `to` is where it ends.
+    /// A link that ends at `to`; for the rest see the fields.
     pub(super) fn new(
         to: Node,
         cable: &Cable,
         config: &NetConfig,
+        latency: Nanos,
+        asks: bool,
         late: bool,
         may_come: u32,
     ) -> Self {
         let nanos = |span: Nanos| u32::try_from(span.0).expect("a delay of less than 4 s");
         let byte_ps = 8_000_000_000_000_u64.div_ceil(cable.rate.0);
-        let latency = match to {
-            Node::Host(_) => config.host_latency,
-            Node::Switch(_) => config.latency,
-        };
         Self {
             end_at: Nanos::MAX,
             start_at: Nanos::MAX,
@@ -97,7 +95,7 @@ impl Link {
             paused: PriorityMask::NONE,
             pause_due: false,
             late,
-            asks: config.hosts_are_switches && matches!(to, Node::Switch(_)),
+            asks,
             sent_frames: 0,
         }
     }

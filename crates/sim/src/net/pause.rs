@@ -48,7 +48,7 @@ impl<P: Payload> Net<P> {
         let (on, message) = self.messages[at as usize].take().expect("it was on its way");
         self.free_messages.push(at);
         if let Node::Host(host) = self.links[on.index()].to
-            && self.config.hosts_are_switches
+            && self.hosts_are_switches
         {
             return Outcome::Paused { host, message };
         }

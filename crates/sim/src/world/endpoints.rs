@@ -50,16 +50,17 @@ impl ConnectionId {
     }
 }
 
-/// How two hosts are connected.
+/// How two stations are connected: VMs where there are virtual networks, hosts otherwise.
 #[derive(Clone, Debug)]
 pub struct Connect {
-    /// The host that connects.
+    /// The station that connects.
     pub from: u32,
-    /// The host that is connected to.
+    /// The station that is connected to.
     pub to: u32,
     /// The priority of its frames, both ways.
     pub priority: Priority,
-    /// What picks among equal paths; each way has its own.
+    /// What picks among equal paths; each way has its own. Between VMs it gives the ports of the
+    /// connection, whose hash is the entropy of the outer header.
     pub flow: u64,
     /// Whether the connection begins with SYN and SYN-ACK.
     pub handshake: bool,
@@ -68,7 +69,11 @@ pub struct Connect {
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) tcp: Connection,
-    pub(super) path: PathId,
+    /// The path of its frames; in a VM it is found when the first one has its outer headers.
+    pub(super) path: Option<PathId>,
+    /// The host, or the VM, that it is in.
+    pub(super) station: u32,
+    pub(super) heads: Option<super::virt::Heads>,
     pub(super) priority: Priority,
     pub(super) generation: u32,
     /// When its earliest timer event comes; an earlier deadline needs another event.
@@ -81,8 +86,15 @@ pub(super) struct Endpoint {
     open: bool,
 }
 
+/// The headers of one way of a connection between VMs; its ports come from the flow.
+fn heads_of((from, to, _): (u32, u32, u64), with: &Connect) -> super::virt::Heads {
+    let ports = ((with.flow >> 16) as u16 | 1, with.flow as u16 | 1);
+    let ports = if from == with.from { ports } else { (ports.1, ports.0) };
+    super::virt::Heads::new(crate::overlay::vm_head(from, to, with.priority, ports))
+}
+
 impl World {
-    /// Connects two hosts.
+    /// Connects two stations.
     ///
     /// # Errors
     /// There is no path.
@@ -91,17 +103,25 @@ impl World {
         config: &Arc<Config>,
         with: &Connect,
     ) -> Result<ConnectionId, TopologyError> {
-        let there = self.routes.path(with.from, with.to, with.flow)?;
-        let back = self.routes.path(with.to, with.from, !with.flow)?;
+        let ways = [(with.from, with.to, with.flow), (with.to, with.from, !with.flow)];
+        let mut paths = [None; 2];
+        if self.virt.is_none() {
+            for (path, (from, to, flow)) in paths.iter_mut().zip(ways) {
+                let links = self.routes.path(from, to, flow)?;
+                *path = Some(self.net.open_path(links));
+            }
+        }
         let roles = if with.handshake {
             [Role::Client, Role::Server]
         } else {
             [Role::Established, Role::Established]
         };
         let at = self.free.pop();
-        let mut ends = [there, back].into_iter().zip(roles).map(|(path, role)| Endpoint {
+        let mut ends = ways.into_iter().zip(paths).zip(roles).map(|((way, path), role)| Endpoint {
             tcp: Connection::new(config, role, self.events.now()),
-            path: self.net.open_path(path),
+            path,
+            station: way.0,
+            heads: self.virt.as_ref().map(|_| heads_of(way, with)),
             priority: with.priority,
             generation: 0,
             timer_at: Nanos::MAX,
@@ -140,8 +160,9 @@ impl World {
             let endpoint = &mut self.endpoints[endpoint.index()];
             assert!(endpoint.open, "a connection is closed once");
             endpoint.open = false;
-            let path = endpoint.path;
-            self.net.close_path(path);
+            if let Some(path) = endpoint.path.take() {
+                self.net.close_path(path);
+            }
         }
         self.free.push(id.0);
     }
@@ -224,7 +245,11 @@ impl World {
     fn pump(&mut self, id: EndpointId) {
         let now = self.now();
         while let Some(segment) = self.endpoints[id.index()].tcp.poll(now) {
-            self.transmit(id, &segment);
+            if self.virt.is_some() {
+                self.transmit_virtual(id, &segment);
+            } else {
+                self.transmit(id, &segment);
+            }
         }
         let endpoint = &mut self.endpoints[id.index()];
         if let Some(deadline) = endpoint.tcp.deadline()

@@ -1,6 +1,6 @@
 //! Hosts without a virtual switch: a segment goes straight to the network card.
 
-use super::{EndpointId, Packet, World};
+use super::{EndpointId, Load, Packet, World};
 use crate::net::{Ecn, Shape};
 use crate::tcp::Segment;
 
@@ -23,6 +23,7 @@ impl World {
             segment: *segment,
         };
         let ready = self.events.now().after(self.send_latency);
-        self.net.send(&mut self.events, endpoint.path, ready, shape, packet);
+        let path = endpoint.path.expect("found when it was connected");
+        self.net.send(&mut self.events, path, ready, shape, Load::Plain(packet));
     }
 }

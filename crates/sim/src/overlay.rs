@@ -1,0 +1,251 @@
+//! A host with virtual machines behind the product's own virtual switch.
+//!
+//! The switch is driven as the daemon drives it: window, receive, transmit, reclaim. A frame that
+//! waits is a handle in the switch; what it holds is a number of the world's packets and the first
+//! bytes of the frame as they would be on the wire, so that the switch classifies, encapsulates
+//! and decapsulates real headers.
+//!
+//! ```text
+//!   VM ── send latency ──> ring ── window ──> switch ──> network card (asked when it is free)
+//!   VM <── receive latency ── switch <── frames and pause frames of the network card
+//! ```
+//!
+//! A VM's ring has no end of its own: TCP fills it with no more than its window, and what the
+//! switch does not promise to take waits there, as the zero-loss path of a guest does.
+
+mod build;
+mod heads;
+mod packets;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use sluice_base::{Batch, InputId, Mac, Nanos, PortId, Priority};
+use sluice_host::Host;
+use sluice_switch::{Egress, Taken};
+use sluice_wire::mac_control::{FRAME_SIZE, Message};
+
+pub use build::{OverlayConfig, OverlayError};
+pub(crate) use build::{make_host, vm_head};
+pub(crate) use heads::{Head, OuterHeads};
+pub(crate) use packets::{PacketId, Packets};
+
+use crate::topology::LinkId;
+
+const BATCH: usize = 64;
+
+/// A frame as the virtual switch sees it.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) head: Rc<Head>,
+    pub(crate) size: u32,
+    pub(crate) packet: PacketId,
+}
+
+impl sluice_base::Buf for Parcel {
+    #[inline]
+    fn head(&self) -> &[u8] {
+        self.head.shown(self.size)
+    }
+
+    #[inline]
+    fn size(&self) -> u32 {
+        self.size
+    }
+}
+
+/// What a host's switch gave its network card.
+pub(crate) enum Outgoing {
+    /// A tenant's frame behind outer headers.
+    Frame { head: Rc<Head>, size: u32, packet: PacketId, priority: Priority },
+    /// Flow control for the link's other end.
+    Pause(Message),
+}
+
+/// A virtual machine's side of its port.
+#[derive(Debug, Default)]
+struct Ring {
+    /// Frames and when they get there.
+    frames: VecDeque<(Nanos, Parcel)>,
+}
+
+/// A host.
+#[derive(Debug)]
+pub(crate) struct VirtualHost {
+    host: Host<Parcel>,
+    rings: Vec<Ring>,
+    pub(crate) card: LinkId,
+    batch: Batch<Parcel>,
+    /// When the next event of this host comes.
+    pub(crate) due: Nanos,
+}
+
+impl VirtualHost {
+    pub(crate) fn new(host: Host<Parcel>, vms: usize, card: LinkId) -> Self {
+        Self {
+            host,
+            rings: (0..vms).map(|_| Ring::default()).collect(),
+            card,
+            batch: Batch::with_limit(BATCH),
+            due: Nanos::MAX,
+        }
+    }
+
+    fn underlay(&self) -> PortId {
+        PortId::from_index(self.rings.len())
+    }
+
+    /// A VM sends a frame, which is in its ring at `ready`.
+    #[inline]
+    pub(crate) fn send(&mut self, vm: usize, ready: Nanos, parcel: Parcel) {
+        self.rings[vm].frames.push_back((ready, parcel));
+    }
+
+    /// The switch reads what the VMs' rings hold, as far as it has room. Returns whether it read.
+    pub(crate) fn read_rings(&mut self, now: Nanos) -> bool {
+        let mut read = false;
+        for vm in 0..self.rings.len() {
+            let is_ready = |ring: &Ring| ring.frames.front().is_some_and(|f| f.0 <= now);
+            if !is_ready(&self.rings[vm]) {
+                continue;
+            }
+            let input = self.input(vm);
+            let window = self.window(input);
+            for _ in 0..window.min(BATCH) {
+                if !is_ready(&self.rings[vm]) {
+                    break;
+                }
+                let (_, parcel) = self.rings[vm].frames.pop_front().expect("looked at just now");
+                self.batch.push(parcel).expect("no more than a batch");
+            }
+            if !self.batch.is_empty() {
+                read = true;
+                self.host.switch_mut().receive(now, input, &mut self.batch);
+                self.host.resolve(now);
+            }
+        }
+        read
+    }
+
+    fn input(&self, port: usize) -> InputId {
+        self.host.switch().input(PortId::from_index(port), 0)
+    }
+
+    /// What the switch promises to take, after it has moved what it wants out of the way.
+    fn window(&mut self, input: InputId) -> usize {
+        let window = self.host.switch().window(input);
+        if !window.spill {
+            return window.frames as usize;
+        }
+        // The pool's handle is the same one: it holds no memory of the VM.
+        self.host.switch_mut().spill(input, Ok);
+        self.host.switch().window(input).frames as usize
+    }
+
+    /// A frame has come in at the network card. False if the switch had not promised to take it.
+    pub(crate) fn receive(&mut self, now: Nanos, parcel: Parcel, packets: &mut Packets) -> bool {
+        let input = self.input(self.underlay().index());
+        if self.window(input) == 0 {
+            packets.give_back(parcel.packet);
+            return false;
+        }
+        self.batch.push(parcel).expect("it is empty");
+        self.host.switch_mut().receive(now, input, &mut self.batch);
+        self.host.resolve(now);
+        true
+    }
+
+    /// A pause frame has come in at the network card.
+    pub(crate) fn receive_pause(&mut self, now: Nanos, message: Message) {
+        let mut bytes = [0; FRAME_SIZE];
+        message.emit(Mac([2, 0, 0, 0, 0, 1]), &mut bytes);
+        let input = self.input(self.underlay().index());
+        let size = u32::try_from(FRAME_SIZE).expect("64 bytes");
+        let head = Rc::new(Head::new(&bytes));
+        let parcel = Parcel { head, size, packet: PacketId::NONE };
+        self.batch.push(parcel).expect("it is empty");
+        self.host.switch_mut().receive(now, input, &mut self.batch);
+    }
+
+    /// Whether a ring holds something that the switch may read.
+    pub(crate) fn has_ready(&self, now: Nanos) -> bool {
+        self.rings.iter().any(|ring| ring.frames.front().is_some_and(|f| f.0 <= now))
+    }
+
+    /// Everything that may leave to VMs does; `to_vm` gets the packets.
+    pub(crate) fn serve_vms(&mut self, now: Nanos, mut to_vm: impl FnMut(PacketId)) {
+        let underlay = self.underlay();
+        let mut next = self.host.switch().busy_port(PortId(0));
+        while let Some(port) = next.filter(|port| *port < underlay) {
+            let mut sink = |frame: &Egress<'_, Parcel>| {
+                if let Some(parcel) = frame.buf {
+                    to_vm(parcel.packet);
+                }
+                Taken::All
+            };
+            self.host.switch_mut().transmit(now, port, &mut sink);
+            next = self.host.switch().busy_port(PortId(port.0 + 1));
+        }
+    }
+
+    /// The next frame for the network card.
+    pub(crate) fn next_out(
+        &mut self,
+        now: Nanos,
+        mut outer: impl FnMut(&Egress<'_, Parcel>, &Parcel) -> Rc<Head>,
+    ) -> Option<Outgoing> {
+        let mut out = None;
+        let underlay = self.underlay();
+        let mut sink = |frame: &Egress<'_, Parcel>| {
+            if out.is_some() {
+                return Taken::No;
+            }
+            out = Some(match frame.buf {
+                Some(parcel) => Outgoing::Frame {
+                    head: outer(frame, parcel),
+                    size: frame.size,
+                    packet: parcel.packet,
+                    priority: frame.priority,
+                },
+                None => Outgoing::Pause(heads::pause_of(frame.header)),
+            });
+            Taken::All
+        };
+        self.host.switch_mut().transmit(now, underlay, &mut sink);
+        out
+    }
+
+    /// Gives ended handles back to where they came from; returns whether any had ended.
+    pub(crate) fn reclaim(&mut self, packets: &mut Packets) -> bool {
+        let mut any = false;
+        let last = self.host.switch().pool_input();
+        for input in 0..=last.0 {
+            loop {
+                self.host.switch_mut().reclaim(InputId(input), &mut self.batch);
+                if self.batch.is_empty() {
+                    break;
+                }
+                any = true;
+                for parcel in self.batch.drain() {
+                    packets.give_back(parcel.packet);
+                }
+            }
+        }
+        any
+    }
+
+    /// When this host has something to do next, if nothing comes in.
+    pub(crate) fn next_time(&self, now: Nanos) -> Option<Nanos> {
+        let ring = self.rings.iter().filter_map(|r| r.frames.front()).map(|f| f.0);
+        let switch = self.host.switch().deadline();
+        ring.chain(switch).filter(|at| *at > now).min()
+    }
+
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        self.host.switch_mut().advance(now);
+    }
+
+    pub(crate) const fn host(&self) -> &Host<Parcel> {
+        &self.host
+    }
+}

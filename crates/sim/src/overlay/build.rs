@@ -1,0 +1,201 @@
+//! Makes the virtual switches of a data centre: every VM in one network, every host a tunnel end.
+
+use std::net::Ipv4Addr;
+
+use sluice_base::{
+    BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
+};
+use sluice_host::Host;
+use sluice_switch::{
+    ChipConfig, ClassConfig, ConfigError, Destination, InputFull, Limit, PauseConfig, PoolConfig,
+    PortConfig, PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig,
+    VnetConfig,
+};
+use sluice_wire::{EtherType, ethernet, ipv4};
+
+use super::{Head, Parcel};
+
+/// The virtual network of every host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverlayConfig {
+    /// Virtual machines of a host.
+    pub vms_per_host: u32,
+    /// Whether a full output of the virtual switch holds frames back; else it drops them.
+    pub lossless: bool,
+    /// Layer-3 MTU of the tenants: 50 bytes less than the underlay's.
+    pub mtu: u16,
+    /// What a VM's input may hold.
+    pub vm_in: Limit,
+    /// What may wait for a VM, if the virtual switch drops.
+    pub vm_out: Limit,
+    /// What a VM takes, if that is limited: bits of its frames per second.
+    pub vm_rate: Option<BitRate>,
+    /// What the network card's receive buffer may hold.
+    pub card_in: Limit,
+    /// What may wait for the network card in each tunnel, if the virtual switch drops.
+    pub card_out: Limit,
+    /// Each half of the host pool.
+    pub pool: Limit,
+    /// XOFF and XON of the network card's buffer, if the physical network is paused.
+    pub card_pause: Option<(ByteCount, ByteCount)>,
+}
+
+/// A virtual switch that cannot be made.
+pub type OverlayError = ConfigError;
+
+const VNET: VnetId = VnetId(0);
+
+/// The address of a VM, by its number among all VMs.
+fn vm_mac(vm: u32) -> Mac {
+    Mac::from_u64(0x0201_0000_0000 | u64::from(vm))
+}
+
+fn vm_ip(vm: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x0a00_0000 + vm + 1)
+}
+
+fn card_mac(host: u32) -> Mac {
+    Mac::from_u64(0x0202_0000_0000 | u64::from(host))
+}
+
+fn card_ip(host: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0xac10_0000 + host + 1)
+}
+
+/// The headers of the frames of a connection, as its VM writes them.
+pub(crate) fn vm_head(from: u32, to: u32, priority: Priority, ports: (u16, u16)) -> Head {
+    let mut bytes = [0; ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + 4];
+    ethernet::Repr { dst: vm_mac(to), src: vm_mac(from), ethertype: EtherType::IPV4 }
+        .emit(&mut bytes);
+    let ip = ipv4::Repr {
+        src: vm_ip(from),
+        dst: vm_ip(to),
+        protocol: ipv4::PROTOCOL_TCP,
+        dscp: priority.get() * 8,
+        ecn: 0,
+        ttl: 64,
+        ident: 0,
+        dont_fragment: true,
+        payload_size: 20,
+    };
+    ip.emit(&mut bytes[ethernet::HEADER_SIZE..]);
+    let at = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN;
+    bytes[at..at + 2].copy_from_slice(&ports.0.to_be_bytes());
+    bytes[at + 2..].copy_from_slice(&ports.1.to_be_bytes());
+    Head::new(&bytes)
+}
+
+/// The host of this number, of so many. Its ports are its VMs' and then the underlay's.
+pub(crate) fn make_host(
+    config: &OverlayConfig,
+    host: u32,
+    hosts: u32,
+    link: BitRate,
+    seed: u64,
+) -> Result<Host<Parcel>, OverlayError> {
+    let vms = config.vms_per_host;
+    let mut ports: Vec<PortConfig> = (0..vms).map(|_| vm_port(config)).collect();
+    ports.push(card_port(config, host, link));
+    let underlay = PortId::from_index(ports.len() - 1);
+    let others = || (0..hosts).filter(move |other| *other != host);
+    let tunnels: Vec<TunnelConfig> = others()
+        .map(|other| TunnelConfig {
+            port: underlay,
+            remote: card_ip(other),
+            next_hop: Some(card_mac(other)),
+        })
+        .collect();
+    let tunnel_of = |other: u32| {
+        let at = other - u32::from(other > host);
+        TunnelId::from_index(at as usize)
+    };
+    let place_of = |vm: u32| {
+        let other = vm / vms;
+        if other == host {
+            Destination::Port(PortId::from_index((vm % vms) as usize))
+        } else {
+            Destination::Tunnel(tunnel_of(other))
+        }
+    };
+    let addresses = (0..hosts * vms).map(|vm| (VNET, vm_mac(vm), place_of(vm)));
+    Host::new(&switch_config(config, ports, tunnels), addresses, seed, Nanos::ZERO)
+}
+
+fn switch_config(
+    config: &OverlayConfig,
+    ports: Vec<PortConfig>,
+    tunnels: Vec<TunnelConfig>,
+) -> SwitchConfig {
+    let members = (0..tunnels.len()).map(TunnelId::from_index).collect();
+    let class = ClassConfig { service: Service::Weighted(1), lossless: config.lossless };
+    let priority_of = |dscp: usize| Priority::all().nth(dscp / 8).unwrap_or(Priority::ZERO);
+    SwitchConfig {
+        ports,
+        vnets: vec![VnetConfig { vni: Vni::new(42), mtu: config.mtu, tunnels: members }],
+        tunnels,
+        classes: [class; Priority::COUNT],
+        dscp_to_priority: std::array::from_fn(priority_of),
+        priority_to_dscp: [0, 8, 16, 24, 32, 40, 48, 56],
+        pool: PoolConfig {
+            from_underlay: config.pool,
+            from_local: config.pool,
+            pair_share: 128,
+            replicated_frames: 4,
+            copies_per_lane: 4,
+        },
+        chip: ChipConfig { macs: 1024 },
+        unresolved: UnresolvedConfig {
+            destinations: 64,
+            frames: 64,
+            timeout: Nanos::from_millis(1000),
+            punt_gap: Nanos::ZERO,
+        },
+    }
+}
+
+fn vm_port(config: &OverlayConfig) -> PortConfig {
+    let frame = u64::from(config.mtu) + 14;
+    let rate = config.vm_rate.map(|rate| RateLimit {
+        rate,
+        // Two frames of burst: a machine takes one while the next one comes.
+        catch_up: rate.time_for(ByteCount(2 * frame)),
+        overhead: 0,
+    });
+    PortConfig {
+        role: PortRole::Access { vnet: VNET },
+        queues: 1,
+        input: config.vm_in,
+        input_full: InputFull::Wait,
+        output: config.vm_out,
+        rate,
+        lane_rate: None,
+        mtu: config.mtu,
+        obey_pause: false,
+        trust: Trust::PcpThenDscp,
+        default_priority: Priority::ZERO,
+    }
+}
+
+fn card_port(config: &OverlayConfig, host: u32, link: BitRate) -> PortConfig {
+    let mac = card_mac(host);
+    let input_full = match config.card_pause {
+        Some((xoff, xon)) => InputFull::Pause(PauseConfig {
+            priorities: PriorityMask::ALL,
+            xoff,
+            xon,
+            link,
+            source: mac,
+        }),
+        None => InputFull::Drop,
+    };
+    PortConfig {
+        role: PortRole::Underlay { local: card_ip(host), mac },
+        input: config.card_in,
+        input_full,
+        output: config.card_out,
+        mtu: config.mtu + 50,
+        obey_pause: config.card_pause.is_some(),
+        rate: None,
+        ..vm_port(config)
+    }
+}
