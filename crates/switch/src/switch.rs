@@ -63,6 +63,8 @@ pub struct Switch<B> {
     pub(crate) free_lanes: Vec<u32>,
     pub(crate) waiting_lanes: Vec<u32>,
     pub(crate) timed: Vec<u32>,
+    /// Lanes of tunnels without a next hop.
+    pub(crate) closed: Vec<u32>,
     pub(crate) notices: VecDeque<Notice>,
     pub(crate) pool: [Partition; 2],
     pub(crate) pool_marks: [Marks; 2],
@@ -122,6 +124,7 @@ impl<B: Buf> Switch<B> {
             free_lanes: (first_unresolved..lanes.len()).rev().map(index_of).collect(),
             waiting_lanes: Vec::with_capacity(lanes.len()),
             timed: Vec::with_capacity(lanes.len()),
+            closed: Vec::with_capacity(config.tunnels.len()),
             notices: VecDeque::with_capacity(usize::from(config.unresolved.destinations)),
             pool: [config.pool.from_local, config.pool.from_underlay].map(|limit| Partition {
                 limit,
@@ -355,6 +358,7 @@ impl<B: Buf> Switch<B> {
         if mac.is_some() {
             self.lanes[lane as usize].deadline = Nanos::MAX;
             if self.lanes[lane as usize].gate == Gate::Closed {
+                self.closed.retain(|&l| l != lane);
                 self.open_lane(lane);
             }
         } else if had || self.lanes[lane as usize].gate == Gate::Open {
@@ -373,6 +377,7 @@ impl<B: Buf> Switch<B> {
         let l = &mut self.lanes[lane as usize];
         l.gate = Gate::Closed;
         l.deadline = now.after(self.unresolved.timeout);
+        self.closed.push(lane);
         for at in 0..self.queues.len() {
             if self.queues.is_live_leaf(at) {
                 let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
@@ -412,7 +417,7 @@ impl<B: Buf> Switch<B> {
         if !self.timed.is_empty() {
             self.open_timed_lanes(now);
         }
-        if !self.waiting_lanes.is_empty() || !self.tunnels.is_empty() {
+        if !self.waiting_lanes.is_empty() || !self.closed.is_empty() {
             self.advance_unresolved(now);
         }
     }

@@ -254,10 +254,9 @@ impl<B: Buf> Switch<B> {
     }
 
     fn advance_closed_tunnels(&mut self, now: Nanos) {
-        for tunnel in 0..self.tunnels.len() {
-            let lane = self.tunnels[tunnel].lane;
-            let l = &self.lanes[lane as usize];
-            if l.gate == Gate::Closed && l.deadline <= now {
+        for at in 0..self.closed.len() {
+            let lane = self.closed[at];
+            if self.lanes[lane as usize].deadline <= now {
                 self.drop_parked(lane, DropReason::TunnelDown);
             }
         }
@@ -270,9 +269,9 @@ impl<B: Buf> Switch<B> {
             // Without frames (their port was detached) there is nothing to ask about.
             if l.parked == NIL { l.deadline } else { l.deadline.min(l.punt_at) }
         });
-        let closed = self.tunnels.iter().filter_map(|t| {
-            let l = &self.lanes[t.lane as usize];
-            (l.gate == Gate::Closed && l.parked != NIL).then_some(l.deadline)
+        let closed = self.closed.iter().filter_map(|&lane| {
+            let l = &self.lanes[lane as usize];
+            (l.parked != NIL).then_some(l.deadline)
         });
         waiting.chain(closed).min()
     }
