@@ -322,3 +322,6 @@ impl Sender {
         (seq, length(len))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,7 @@ impl Vegas {
             window.cwnd = (segments + 1) * mss;
         }
         window.cwnd = window.cwnd.max(2 * mss);
-        window.ssthresh = window.ssthresh.max(window.cwnd / 4 * 3);
+        window.ssthresh = window.ssthresh.max(window.cwnd * 3 / 4);
     }
 
     pub(super) fn reduce(&mut self, flight: u64, config: &Config) -> u64 {
