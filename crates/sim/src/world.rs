@@ -35,7 +35,27 @@ pub(crate) struct Packet {
     pub(crate) to: EndpointId,
     /// Tells connections apart that had the same place one after the other.
     pub(crate) generation: u32,
-    pub(crate) segment: tcp::Segment,
+    pub(crate) body: Body,
+}
+
+/// A packet without its headers' addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    Tcp(tcp::Segment),
+    /// A UDP datagram with so many bytes of payload.
+    Datagram(u32),
+}
+
+impl Body {
+    /// The size of the frame in bytes, Ethernet and IPv4 headers included.
+    pub(crate) fn frame_size(&self) -> u32 {
+        const ETHERNET_AND_IPV4: u32 = 14 + 20;
+        ETHERNET_AND_IPV4
+            + match self {
+                Self::Tcp(segment) => segment.header_bytes() + segment.len,
+                Self::Datagram(bytes) => 8 + bytes,
+            }
+    }
 }
 
 /// What a frame carries on the physical network.
@@ -90,11 +110,16 @@ impl std::fmt::Display for WorldError {
 
 impl std::error::Error for WorldError {}
 
-/// Something that the workload asked to be told.
+/// Something that a workload asked to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// An endpoint has received as many bytes as were expected of it.
-    Delivered(EndpointId),
+    /// A message has arrived whole.
+    Message {
+        /// Where.
+        to: EndpointId,
+        /// What its sender called it.
+        tag: u32,
+    },
     /// All bytes that an endpoint has written are acknowledged.
     Acknowledged(EndpointId),
     /// A time that the workload asked for has come.
@@ -102,7 +127,7 @@ pub enum Notice {
 }
 
 /// What runs in a world.
-pub trait Workload {
+pub trait Workload: std::fmt::Debug {
     /// Begins.
     fn start(&mut self, world: &mut World);
     /// Something has happened.
@@ -134,7 +159,13 @@ pub struct World {
     endpoints: Vec<Endpoint>,
     free: Vec<u32>,
     send_latency: Nanos,
-    notices: VecDeque<Notice>,
+    /// What is to be told, and which workload of several it is for.
+    notices: VecDeque<(u8, Notice)>,
+    /// Which workload is speaking.
+    speaker: u8,
+    /// Times that were asked for: by which workload, and the token.
+    times: Vec<(u8, u32)>,
+    free_times: Vec<u32>,
     /// Segments that came for a connection that was closed.
     stale: u64,
 }
@@ -168,18 +199,33 @@ impl World {
             free: Vec::new(),
             send_latency: config.send_latency,
             notices: VecDeque::new(),
+            speaker: 0,
+            times: Vec::new(),
+            free_times: Vec::new(),
             stale: 0,
         })
     }
 
-    /// Runs a workload until it is done, or until `end`.
-    pub fn run(&mut self, workload: &mut impl Workload, end: Nanos) -> End {
-        workload.start(self);
+    /// Runs one workload until it is done, or until `end`.
+    pub fn run(&mut self, workload: &mut dyn Workload, end: Nanos) -> End {
+        self.run_all(&mut [workload], end)
+    }
+
+    /// Runs several workloads beside each other, until the first one is done, or until `end`.
+    ///
+    /// # Panics
+    /// If there are none, or more than 256.
+    pub fn run_all(&mut self, workloads: &mut [&mut dyn Workload], end: Nanos) -> End {
+        for (at, workload) in workloads.iter_mut().enumerate() {
+            self.speaker = u8::try_from(at).expect("256 workloads at most");
+            workload.start(self);
+        }
         loop {
-            while let Some(notice) = self.notices.pop_front() {
-                workload.happened(self, notice);
+            while let Some((speaker, notice)) = self.notices.pop_front() {
+                self.speaker = speaker;
+                workloads[usize::from(speaker)].happened(self, notice);
             }
-            if workload.is_done() {
+            if workloads[0].is_done() {
                 return End::Done;
             }
             let Some(event) = self.events.pop_until(end) else {
@@ -189,7 +235,7 @@ impl World {
                 Event::Timer(at) => self.timer(EndpointId(at)),
                 Event::Host(host) => self.host_event(host),
                 Event::Packet(packet) => self.deliver_packet(PacketId(packet)),
-                Event::App(token) => self.notices.push_back(Notice::Time(token)),
+                Event::App(at) => self.time_has_come(at),
                 event => match self.net.handle(&mut self.events, event) {
                     Outcome::Nothing => {}
                     Outcome::Arrived { payload: Load::Plain(packet), .. } => self.deliver(&packet),
@@ -212,7 +258,18 @@ impl World {
 
     /// Asks for a [`Notice::Time`] with this token.
     pub fn at(&mut self, at: Nanos, token: u32) {
-        self.events.push(at.max(self.now()), Event::App(token));
+        let place = self.free_times.pop().unwrap_or_else(|| {
+            self.times.push((0, 0));
+            u32::try_from(self.times.len() - 1).expect("fewer than 2^28 times")
+        });
+        self.times[place as usize] = (self.speaker, token);
+        self.events.push(at.max(self.now()), Event::App(place));
+    }
+
+    fn time_has_come(&mut self, place: u32) {
+        let (speaker, token) = self.times[place as usize];
+        self.free_times.push(place);
+        self.notices.push_back((speaker, Notice::Time(token)));
     }
 
     /// Frames that left a port onto a link, so far.

@@ -75,8 +75,7 @@ impl Waves {
                     self.since.resize(at + 1, Nanos::ZERO);
                 }
                 self.since[at] = world.now();
-                world.expect(id.server(), self.bytes);
-                world.write(id.client(), self.bytes);
+                world.send(id.client(), self.bytes, 0);
                 world.tell_acknowledged(id.client());
                 self.open += 1;
             }
@@ -108,8 +107,8 @@ impl Workload for Waves {
     fn happened(&mut self, world: &mut World, notice: Notice) {
         match notice {
             Notice::Time(_) => self.wave(world),
-            Notice::Delivered(end) => {
-                let since = self.since[end.connection().0 as usize];
+            Notice::Message { to, .. } => {
+                let since = self.since[to.connection().0 as usize];
                 self.fct.push(world.now().since(since));
             }
             Notice::Acknowledged(end) => self.close(world, end.connection()),

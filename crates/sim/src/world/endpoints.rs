@@ -1,10 +1,11 @@
 //! Connections and their two ends.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sluice_base::{Nanos, Priority};
 
-use super::{Notice, Packet, World};
+use super::{Body, Notice, Packet, World};
 use crate::event::Event;
 use crate::net::PathId;
 use crate::tcp::{Config, Connection, Role, Stats};
@@ -78,8 +79,14 @@ pub(super) struct Endpoint {
     pub(super) generation: u32,
     /// When its earliest timer event comes; an earlier deadline needs another event.
     pub(super) timer_at: Nanos,
-    /// The count of received bytes that is worth a notice.
-    expected: u64,
+    /// The count of received bytes at which the next message is whole.
+    next_message: u64,
+    /// The messages on their way: where each ends, and its tag.
+    messages: VecDeque<(u64, u32)>,
+    /// Bytes that datagrams brought.
+    datagram_bytes: u64,
+    /// The workload that connected.
+    owner: u8,
     /// Whether the acknowledgement of everything written is worth a notice.
     tell_acknowledged: bool,
     written: u64,
@@ -125,7 +132,10 @@ impl World {
             priority: with.priority,
             generation: 0,
             timer_at: Nanos::MAX,
-            expected: u64::MAX,
+            next_message: u64::MAX,
+            messages: VecDeque::new(),
+            datagram_bytes: 0,
+            owner: self.speaker,
             tell_acknowledged: false,
             written: 0,
             open: true,
@@ -176,15 +186,21 @@ impl World {
         self.pump(id);
     }
 
-    /// Asks for a [`Notice::Delivered`] when an endpoint has received `total` bytes since it
-    /// began.
-    pub fn expect(&mut self, id: EndpointId, total: u64) {
-        let endpoint = &mut self.endpoints[id.index()];
-        endpoint.expected = total;
-        if endpoint.tcp.delivered() >= total {
-            endpoint.expected = u64::MAX;
-            self.notices.push_back(Notice::Delivered(id));
+    /// An endpoint sends a message; a [`Notice::Message`] with this tag tells that it has arrived
+    /// whole.
+    pub fn send(&mut self, id: EndpointId, bytes: u64, tag: u32) {
+        let end = self.endpoints[id.index()].written + bytes;
+        let peer = &mut self.endpoints[id.peer().index()];
+        if peer.messages.is_empty() {
+            peer.next_message = end;
         }
+        peer.messages.push_back((end, tag));
+        self.write(id, bytes);
+    }
+
+    /// An endpoint sends a datagram to the other end of its connection.
+    pub fn send_datagram(&mut self, id: EndpointId, bytes: u32) {
+        self.put_on_wire(id, Body::Datagram(bytes));
     }
 
     /// Asks for a [`Notice::Acknowledged`] when all that the endpoint has written is acknowledged.
@@ -213,16 +229,45 @@ impl World {
             self.stale += 1;
             return;
         }
-        endpoint.tcp.receive(now, &packet.segment);
-        if endpoint.tcp.delivered() >= endpoint.expected {
-            endpoint.expected = u64::MAX;
-            self.notices.push_back(Notice::Delivered(packet.to));
+        match &packet.body {
+            Body::Tcp(segment) => endpoint.tcp.receive(now, segment),
+            Body::Datagram(bytes) => {
+                endpoint.datagram_bytes += u64::from(*bytes);
+                return;
+            }
         }
+        if endpoint.tcp.delivered() >= endpoint.next_message {
+            self.messages_arrived(packet.to);
+        }
+        let endpoint = &mut self.endpoints[packet.to.index()];
         if endpoint.tell_acknowledged && endpoint.tcp.acknowledged() >= endpoint.written {
             endpoint.tell_acknowledged = false;
-            self.notices.push_back(Notice::Acknowledged(packet.to));
+            self.notices.push_back((endpoint.owner, Notice::Acknowledged(packet.to)));
         }
         self.pump(packet.to);
+    }
+
+    fn messages_arrived(&mut self, to: EndpointId) {
+        let endpoint = &mut self.endpoints[to.index()];
+        let delivered = endpoint.tcp.delivered();
+        while let Some(&(end, tag)) = endpoint.messages.front() {
+            if end > delivered {
+                endpoint.next_message = end;
+                return;
+            }
+            endpoint.messages.pop_front();
+            self.notices.push_back((endpoint.owner, Notice::Message { to, tag }));
+        }
+        endpoint.next_message = u64::MAX;
+    }
+
+    #[inline]
+    fn put_on_wire(&mut self, from: EndpointId, body: Body) {
+        if self.virt.is_some() {
+            self.transmit_virtual(from, body);
+        } else {
+            self.transmit(from, body);
+        }
     }
 
     /// A timer event of an endpoint has come.
@@ -245,11 +290,7 @@ impl World {
     fn pump(&mut self, id: EndpointId) {
         let now = self.now();
         while let Some(segment) = self.endpoints[id.index()].tcp.poll(now) {
-            if self.virt.is_some() {
-                self.transmit_virtual(id, &segment);
-            } else {
-                self.transmit(id, &segment);
-            }
+            self.put_on_wire(id, Body::Tcp(segment));
         }
         let endpoint = &mut self.endpoints[id.index()];
         if let Some(deadline) = endpoint.tcp.deadline()

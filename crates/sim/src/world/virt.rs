@@ -4,17 +4,13 @@ use std::rc::Rc;
 
 use sluice_base::{BitRate, Nanos, Priority};
 
-use super::{EndpointId, Load, Packet, World, WorldError};
+use super::{Body, EndpointId, Load, Packet, World, WorldError};
 use crate::event::Event;
 use crate::net::{Ecn, Outcome, Overflow, Shape};
 use crate::overlay::{
     Head, OuterHeads, Outgoing, OverlayConfig, PacketId, Packets, Parcel, VirtualHost, make_host,
 };
-use crate::tcp::Segment;
 use crate::topology::{LinkId, Routes};
-
-/// Ethernet and IPv4 headers.
-const HEADERS: u32 = 14 + 20;
 
 /// The hosts of a data centre with virtual networks.
 #[derive(Debug)]
@@ -64,17 +60,13 @@ impl Virtual {
 
 impl World {
     /// A segment of a VM's TCP: it is in the VM's ring after the send latency.
-    pub(super) fn transmit_virtual(&mut self, from: EndpointId, segment: &Segment) {
+    pub(super) fn transmit_virtual(&mut self, from: EndpointId, body: Body) {
         let virt = self.virt.as_mut().expect("the endpoint is in a VM");
         let generation = self.endpoints[from.peer().0 as usize].generation;
         let endpoint = &self.endpoints[from.0 as usize];
         let heads = endpoint.heads.as_ref().expect("the endpoint is in a VM");
-        let packet = virt.packets.take(Packet { to: from.peer(), generation, segment: *segment });
-        let parcel = Parcel {
-            head: Rc::clone(&heads.inner),
-            size: HEADERS + segment.header_bytes() + segment.len,
-            packet,
-        };
+        let packet = virt.packets.take(Packet { to: from.peer(), generation, body });
+        let parcel = Parcel { head: Rc::clone(&heads.inner), size: body.frame_size(), packet };
         let ready = self.events.now().after(self.send_latency);
         let host = endpoint.station / virt.vms_per_host;
         let vm = endpoint.station % virt.vms_per_host;
