@@ -59,7 +59,7 @@ fn main() {
     };
     let mut tcp = Config::linux_2013(Algorithm::NewReno);
     tcp.ack_every = 1;
-    tcp.mss = if args.len() > 4 { 1410 } else { 1460 };
+    tcp.mss = if args.len() > 4 { 1398 } else { 1448 };
     let tcp = Arc::new(tcp);
     let mut world = World::new(&config).unwrap();
     let start = Instant::now();

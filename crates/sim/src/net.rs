@@ -271,6 +271,15 @@ impl<P: Payload> Net<P> {
         self.frames.get_mut(id).state = frames::State::Dropped;
     }
 
+    pub(crate) const fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Where a link ends.
+    pub(crate) fn end_of(&self, link: LinkId) -> Node {
+        self.links[link.index()].to
+    }
+
     /// What the links have sent, in frames: each is a hop.
     pub(crate) fn hops(&self) -> u64 {
         self.links.iter().map(|l| l.sent_frames).sum()

@@ -91,7 +91,7 @@ impl VirtualHost {
         }
     }
 
-    fn underlay(&self) -> PortId {
+    pub(crate) fn underlay(&self) -> PortId {
         PortId::from_index(self.rings.len())
     }
 
@@ -247,5 +247,23 @@ impl VirtualHost {
 
     pub(crate) const fn host(&self) -> &Host<Parcel> {
         &self.host
+    }
+
+    /// XOFF and XON that it sent.
+    pub(crate) fn pauses_sent(&self, now: Nanos) -> (u64, u64) {
+        let states = Priority::all()
+            .map(|priority| self.host.switch().pause_state(now, self.underlay(), priority));
+        states.fold((0, 0), |sum, s| (sum.0 + s.xoff_sent, sum.1 + s.xon_sent))
+    }
+
+    /// The most frames that waited for one of its VMs.
+    pub(crate) fn vm_queue_max(&self) -> u64 {
+        let frames = |vm| self.host.switch().queued_marks(PortId::from_index(vm)).frames_max;
+        (0..self.rings.len()).map(|vm| u64::from(frames(vm))).max().unwrap_or(0)
+    }
+
+    /// The most bytes that waited in the network card's receive buffer.
+    pub(crate) fn card_held_max(&self) -> u64 {
+        self.host.switch().held_marks(self.input(self.underlay().index())).bytes_max
     }
 }

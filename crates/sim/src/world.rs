@@ -12,6 +12,7 @@
 
 mod endpoints;
 mod plain;
+mod summary;
 mod virt;
 
 use std::collections::VecDeque;
@@ -26,7 +27,8 @@ use crate::overlay::{Head, OverlayConfig, OverlayError, PacketId};
 use crate::tcp;
 use crate::topology::{Routes, Topology, TopologyError};
 use endpoints::Endpoint;
-pub use endpoints::{Connect, ConnectionId, EndpointId};
+pub use endpoints::{Connect, ConnectError, ConnectionId, EndpointId};
+pub use summary::{Place, Summary, TcpTotals};
 use virt::Virtual;
 
 /// What a frame carries from an endpoint to the other.
@@ -159,6 +161,8 @@ pub struct World {
     endpoints: Vec<Endpoint>,
     free: Vec<u32>,
     send_latency: Nanos,
+    /// The layer-3 MTU of the stations.
+    mtu: u16,
     /// What is to be told, and which workload of several it is for.
     notices: VecDeque<(u8, Notice)>,
     /// Which workload is speaking.
@@ -168,6 +172,8 @@ pub struct World {
     free_times: Vec<u32>,
     /// Segments that came for a connection that was closed.
     stale: u64,
+    /// The TCP of closed connections.
+    closed_tcp: TcpTotals,
 }
 
 impl World {
@@ -198,11 +204,13 @@ impl World {
             endpoints: Vec::new(),
             free: Vec::new(),
             send_latency: config.send_latency,
+            mtu: config.overlay.as_ref().map_or(config.net.frame_max - 14, |o| o.mtu),
             notices: VecDeque::new(),
             speaker: 0,
             times: Vec::new(),
             free_times: Vec::new(),
             stale: 0,
+            closed_tcp: TcpTotals::default(),
         })
     }
 

@@ -213,7 +213,8 @@ impl<P: Payload> Net<P> {
         };
         super::LinkCounters {
             frames: self.links[id.index()].sent_frames,
-            drops: input.drops.total(),
+            input_full: input.drops.input_full,
+            output_full: input.drops.output_full,
             pauses: (sum(|c| c.0), sum(|c| c.1)),
             held_max: sluice_base::ByteCount(u64::from(input.held_max)),
             paused: Priority::all()

@@ -38,10 +38,6 @@ impl Drops {
             _ => self.input_full += 1,
         }
     }
-
-    pub(super) fn total(self) -> u64 {
-        self.input_full + self.output_full
-    }
 }
 
 impl Input {

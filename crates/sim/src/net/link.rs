@@ -1,6 +1,6 @@
 //! One direction of a cable: its sending end.
 
-use sluice_base::{ByteCount, Nanos, PriorityMask};
+use sluice_base::{ByteCount, DropReason, Nanos, PriorityMask};
 
 use super::config::NetConfig;
 use super::frames::FrameId;
@@ -44,14 +44,24 @@ pub(super) struct Link {
 pub struct LinkCounters {
     /// Frames sent, without pause frames.
     pub frames: u64,
-    /// Frames dropped in the buffer at its end.
-    pub drops: u64,
+    /// Frames dropped at its end, because the buffer there was full.
+    pub input_full: u64,
+    /// Frames dropped at its end, because the queue they were to go to was full.
+    pub output_full: u64,
     /// XOFF and XON sent for the buffer at its end.
     pub pauses: (u64, u64),
     /// The most bytes that the buffer at its end held, in one priority.
     pub held_max: ByteCount,
     /// How long the link was paused in all, in any priority.
     pub paused: Nanos,
+}
+
+impl LinkCounters {
+    /// Frames dropped at its end, by reason.
+    #[must_use]
+    pub const fn drops(&self) -> [(DropReason, u64); 2] {
+        [(DropReason::InputFull, self.input_full), (DropReason::OutputFull, self.output_full)]
+    }
 }
 
 /// Frames that wait for a link in one priority, first one first.

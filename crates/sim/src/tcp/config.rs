@@ -188,6 +188,12 @@ impl Config {
         }
     }
 
+    /// Whether segments carry time stamps.
+    #[must_use]
+    pub const fn stamps(&self) -> bool {
+        matches!(self.rtt_sampling, RttSampling::EveryAck)
+    }
+
     /// The largest window that can be advertised, in bytes.
     #[must_use]
     pub const fn window_max(&self) -> u32 {

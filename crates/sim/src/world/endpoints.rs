@@ -67,6 +67,36 @@ pub struct Connect {
     pub handshake: bool,
 }
 
+/// Two stations that cannot be connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No path joins them.
+    Path(TopologyError),
+    /// A full segment with its headers is larger than the MTU.
+    TooLarge {
+        /// The size of the packet.
+        packet: u32,
+        /// What the network carries.
+        mtu: u16,
+    },
+}
+
+impl std::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(error) => error.fmt(f),
+            Self::TooLarge { packet, mtu } => write!(
+                f,
+                "a full segment makes a packet of {packet} bytes, and the MTU is {mtu}: lower the \
+                 MSS"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) tcp: Connection,
@@ -93,6 +123,12 @@ pub(super) struct Endpoint {
     open: bool,
 }
 
+impl Endpoint {
+    pub(super) const fn is_open(&self) -> bool {
+        self.open
+    }
+}
+
 /// The headers of one way of a connection between VMs; its ports come from the flow.
 fn heads_of((from, to, _): (u32, u32, u64), with: &Connect) -> super::virt::Heads {
     let ports = ((with.flow >> 16) as u16 | 1, with.flow as u16 | 1);
@@ -104,17 +140,21 @@ impl World {
     /// Connects two stations.
     ///
     /// # Errors
-    /// There is no path.
+    /// There is no path, or the segments would be too large for the network.
     pub fn connect(
         &mut self,
         config: &Arc<Config>,
         with: &Connect,
-    ) -> Result<ConnectionId, TopologyError> {
+    ) -> Result<ConnectionId, ConnectError> {
+        let packet = 20 + 20 + if config.stamps() { 12 } else { 0 } + config.mss;
+        if packet > u32::from(self.mtu) {
+            return Err(ConnectError::TooLarge { packet, mtu: self.mtu });
+        }
         let ways = [(with.from, with.to, with.flow), (with.to, with.from, !with.flow)];
         let mut paths = [None; 2];
         if self.virt.is_none() {
             for (path, (from, to, flow)) in paths.iter_mut().zip(ways) {
-                let links = self.routes.path(from, to, flow)?;
+                let links = self.routes.path(from, to, flow).map_err(ConnectError::Path)?;
                 *path = Some(self.net.open_path(links));
             }
         }
@@ -170,6 +210,7 @@ impl World {
             let endpoint = &mut self.endpoints[endpoint.index()];
             assert!(endpoint.open, "a connection is closed once");
             endpoint.open = false;
+            self.closed_tcp.add(endpoint.tcp.stats());
             if let Some(path) = endpoint.path.take() {
                 self.net.close_path(path);
             }
