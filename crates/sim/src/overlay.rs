@@ -167,6 +167,11 @@ impl VirtualHost {
         self.host.switch_mut().receive(now, input, &mut self.batch);
     }
 
+    /// Frames in a VM's ring.
+    pub(crate) fn ring_frames(&self, vm: usize) -> usize {
+        self.rings[vm].frames.len()
+    }
+
     /// Whether a ring holds something that the switch may read.
     pub(crate) fn has_ready(&self, now: Nanos) -> bool {
         self.rings.iter().any(|ring| ring.frames.front().is_some_and(|f| f.0 <= now))

@@ -1,7 +1,14 @@
 //! Workloads: who sends what to whom, and what is measured.
 
+mod aggregate;
+mod background;
+pub mod draw;
 mod permutation;
+mod search;
 mod waves;
 
+pub use aggregate::{Aggregate, Aggregating};
+pub use background::{Background, BackgroundTraffic, Carrier};
 pub use permutation::Permutation;
+pub use search::{Search, Searching};
 pub use waves::Waves;

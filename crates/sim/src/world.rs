@@ -17,6 +17,7 @@ mod virt;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use sluice_base::{BitRate, Nanos};
 
@@ -174,6 +175,8 @@ pub struct World {
     stale: u64,
     /// The TCP of closed connections.
     closed_tcp: TcpTotals,
+    /// What endpoints are made of that send datagrams only.
+    no_tcp: Arc<tcp::Config>,
 }
 
 impl World {
@@ -211,6 +214,10 @@ impl World {
             free_times: Vec::new(),
             stale: 0,
             closed_tcp: TcpTotals::default(),
+            no_tcp: Arc::new(tcp::Config {
+                mss: 1,
+                ..tcp::Config::linux_2013(tcp::Algorithm::NewReno)
+            }),
         })
     }
 

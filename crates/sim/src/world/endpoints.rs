@@ -163,6 +163,9 @@ impl World {
         } else {
             [Role::Established, Role::Established]
         };
+        while let Some(id) = self.virt.as_mut().and_then(|virt| virt.packets.released()) {
+            self.free_place(id);
+        }
         let at = self.free.pop();
         let mut ends = ways.into_iter().zip(paths).zip(roles).map(|((way, path), role)| Endpoint {
             tcp: Connection::new(config, role, self.events.now()),
@@ -204,6 +207,25 @@ impl World {
         Ok(id)
     }
 
+    /// Joins two stations for datagrams only.
+    ///
+    /// # Errors
+    /// There is no path.
+    pub fn connect_datagrams(&mut self, with: &Connect) -> Result<ConnectionId, ConnectError> {
+        let config = Arc::clone(&self.no_tcp);
+        self.connect(&config, &Connect { handshake: false, ..with.clone() })
+    }
+
+    /// Frames that wait in the ring of an endpoint's VM; 0 without virtual networks.
+    #[must_use]
+    pub fn ring_frames(&self, id: EndpointId) -> usize {
+        let station = self.endpoints[id.index()].station;
+        self.virt.as_ref().map_or(0, |virt| {
+            let host = &virt.hosts[(station / virt.vms_per_host) as usize];
+            host.ring_frames((station % virt.vms_per_host) as usize)
+        })
+    }
+
     /// Forgets a connection. Segments of it that are still on their way end unseen.
     pub fn close(&mut self, id: ConnectionId) {
         for endpoint in [id.client(), id.server()] {
@@ -211,7 +233,16 @@ impl World {
             assert!(endpoint.open, "a connection is closed once");
             endpoint.open = false;
             self.closed_tcp.add(endpoint.tcp.stats());
-            if let Some(path) = endpoint.path.take() {
+        }
+        if self.virt.as_mut().is_none_or(|virt| virt.packets.close(id)) {
+            self.free_place(id);
+        }
+    }
+
+    /// Nothing of a closed connection is left: its place can be used again.
+    fn free_place(&mut self, id: ConnectionId) {
+        for endpoint in [id.client(), id.server()] {
+            if let Some(path) = self.endpoints[endpoint.index()].path.take() {
                 self.net.close_path(path);
             }
         }

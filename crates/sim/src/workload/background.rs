@@ -1,0 +1,176 @@
+//! Background traffic: every station sends flows of random sizes to random others at random times,
+//! at a given load.
+//!
+//! Sizes come from a published distribution; flows begin as a Poisson process. A TCP flow has a
+//! connection of its own. A UDP flow has no congestion control: its datagrams leave at a steady
+//! rate until all are sent, unless the station's ring is full, which blocks its socket.
+
+use std::sync::Arc;
+
+use sluice_base::{BitRate, ByteCount, Nanos, Priority, Prng};
+
+use super::draw::{Sizes, exponential};
+use crate::tcp::Config;
+use crate::world::{Connect, ConnectionId, Notice, Workload, World};
+
+/// How flows are carried.
+#[derive(Clone, Debug)]
+pub enum Carrier {
+    /// By TCP with this configuration.
+    Tcp(Arc<Config>),
+    /// By datagrams of so many bytes, sent at this rate while a flow lasts.
+    Udp {
+        /// Payload bytes of a datagram.
+        bytes: u32,
+        /// The rate of a flow, in bits of payload.
+        rate: BitRate,
+    },
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub struct Background {
+    /// How.
+    pub carrier: Carrier,
+    /// How large flows are.
+    pub sizes: Sizes,
+    /// The stations that send and receive.
+    pub stations: Vec<u32>,
+    /// Between two flows of one station, in the mean.
+    pub gap: Nanos,
+    /// The priority of all frames.
+    pub priority: Priority,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Background {
+    /// The gap that gives each station this part, in percent, of a link.
+    #[must_use]
+    pub fn gap_for(sizes: &Sizes, link: BitRate, percent: u32) -> Nanos {
+        let time = link.time_for(ByteCount(sizes.mean()));
+        Nanos(time.0.saturating_mul(100) / u64::from(percent.max(1)))
+    }
+}
+
+/// A UDP flow that has not ended.
+#[derive(Debug)]
+struct Stream {
+    connection: ConnectionId,
+    left: u64,
+}
+
+/// Background traffic, running.
+#[derive(Debug)]
+pub struct BackgroundTraffic {
+    plan: Background,
+    random: Vec<Prng>,
+    streams: Vec<Option<Stream>>,
+    free: Vec<u32>,
+    flows: u64,
+}
+
+/// Tokens from here on are streams; below, stations.
+const STREAMS: u32 = 1 << 24;
+/// Frames that a station's ring holds before its UDP sockets block.
+const RING_FRAMES: usize = 64;
+
+impl BackgroundTraffic {
+    /// Ready to begin.
+    #[must_use]
+    pub fn new(plan: Background) -> Self {
+        let random = plan
+            .stations
+            .iter()
+            .map(|station| Prng::stream(plan.seed, &format!("background {station}")))
+            .collect();
+        Self { plan, random, streams: Vec::new(), free: Vec::new(), flows: 0 }
+    }
+
+    /// Flows that have begun.
+    #[must_use]
+    pub const fn flows(&self) -> u64 {
+        self.flows
+    }
+
+    fn begin(&mut self, world: &mut World, at: u32) {
+        let random = &mut self.random[at as usize];
+        let others = self.plan.stations.len() as u64 - 1;
+        let other = usize::try_from(random.below(others)).expect("below the stations");
+        let to = self.plan.stations[other + usize::from(other >= at as usize)];
+        let bytes = self.plan.sizes.draw(random);
+        let with = Connect {
+            from: self.plan.stations[at as usize],
+            to,
+            priority: self.plan.priority,
+            flow: random.next_u64(),
+            handshake: false,
+        };
+        self.flows += 1;
+        match self.plan.carrier.clone() {
+            Carrier::Tcp(config) => {
+                let id = world.connect(&config, &with).expect("all stations are joined");
+                world.tell_acknowledged(id.client());
+                world.write(id.client(), bytes);
+            }
+            Carrier::Udp { .. } => {
+                let connection = world.connect_datagrams(&with).expect("all stations are joined");
+                let stream = Stream { connection, left: bytes };
+                let place = self.free.pop().unwrap_or_else(|| {
+                    self.streams.push(None);
+                    u32::try_from(self.streams.len() - 1).expect("fewer than 2^24")
+                });
+                self.streams[place as usize] = Some(stream);
+                self.datagram(world, place);
+            }
+        }
+        self.next_flow(world, at);
+    }
+
+    fn next_flow(&mut self, world: &mut World, at: u32) {
+        let gap = exponential(&mut self.random[at as usize], self.plan.gap);
+        world.at(world.now().after(gap), at);
+    }
+
+    /// The next datagram of a stream.
+    fn datagram(&mut self, world: &mut World, place: u32) {
+        let Carrier::Udp { bytes, rate } = self.plan.carrier else { return };
+        let stream = self.streams[place as usize].as_mut().expect("it has not ended");
+        let size = stream.left.min(u64::from(bytes));
+        if world.ring_frames(stream.connection.client()) < RING_FRAMES {
+            let size = u32::try_from(size).expect("not more than a datagram");
+            world.send_datagram(stream.connection.client(), size);
+            stream.left -= u64::from(size);
+        }
+        if stream.left > 0 {
+            let gap = rate.time_for(ByteCount(u64::from(bytes)));
+            world.at(world.now().after(gap), STREAMS + place);
+        } else {
+            // Datagrams that are still on their way end unseen: nobody waits for them.
+            let stream = self.streams[place as usize].take().expect("looked at just now");
+            world.close(stream.connection);
+            self.free.push(place);
+        }
+    }
+}
+
+impl Workload for BackgroundTraffic {
+    fn start(&mut self, world: &mut World) {
+        for at in 0..self.plan.stations.len() {
+            self.next_flow(world, u32::try_from(at).expect("fewer than 2^24 stations"));
+        }
+    }
+
+    fn happened(&mut self, world: &mut World, notice: Notice) {
+        match notice {
+            Notice::Time(token) if token >= STREAMS => self.datagram(world, token - STREAMS),
+            Notice::Time(at) => self.begin(world, at),
+            Notice::Acknowledged(end) => world.close(end.connection()),
+            Notice::Message { .. } => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
