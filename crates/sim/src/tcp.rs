@@ -88,7 +88,7 @@ pub struct Connection {
     stats: Stats,
 }
 
-const _: () = assert!(size_of::<Connection>() <= 512, "an endpoint is a few cache lines");
+const _: () = assert!(size_of::<Connection>() <= 400, "an endpoint is a few cache lines");
 
 impl Connection {
     /// An endpoint that begins at `now`. The settings are shared, not copied.

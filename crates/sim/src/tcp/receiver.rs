@@ -54,9 +54,11 @@ impl Receiver {
     /// Remembers the time stamp to echo (RFC 7323 clause 4.3).
     #[inline]
     pub(super) const fn stamped(&mut self, segment: &Segment) {
-        // In wrapping arithmetic a stamp is newer if it is less than half of the range ahead.
+        // In wrapping arithmetic a stamp is newer if it is less than half of the range ahead. After
+        // an idle time of more than that the next byte in order is believed all the same (RFC 7323
+        // clause 5.5).
         let newer = segment.stamp.wrapping_sub(self.echo) < 1 << 31;
-        if segment.seq <= self.acked && (newer || self.acked == 0) {
+        if segment.seq <= self.acked && (newer || segment.seq == self.next) {
             self.echo = segment.stamp;
         }
     }

@@ -79,3 +79,17 @@ fn which_stamp_is_echoed() {
         assert_eq!(h.receiver.echo, echo);
     }
 }
+
+/// RFC 7323 clause 5.5: after an idle time of half of the range a stamp looks old and is not.
+#[test]
+fn a_stamp_after_a_long_pause() {
+    let mut h = Harness::new(Config::linux_2013(Algorithm::Cubic));
+    h.receiver.stamped(&Segment { stamp: 10, ..data(0, 100) });
+    h.receive(0, 100);
+    h.receiver.expire(Nanos::MAX);
+    h.receiver.sent();
+    h.receiver.stamped(&Segment { stamp: 3 << 30, ..data(0, 100) });
+    assert_eq!(h.receiver.echo, 10, "an old copy");
+    h.receiver.stamped(&Segment { stamp: 3 << 30, ..data(100, 100) });
+    assert_eq!(h.receiver.echo, 3 << 30);
+}

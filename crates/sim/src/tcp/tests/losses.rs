@@ -1,8 +1,8 @@
 //! Losses: the cases of Fall and Floyd, time-outs, limited transmit, rescue.
 
-use sluice_base::Nanos;
+use sluice_base::{Nanos, Prng};
 
-use super::network::{Network, drop_data};
+use super::network::{Fate, IN_TIME, Network, drop_data};
 use super::small::ALGORITHMS;
 use crate::tcp::{Algorithm, Config, RttSampling};
 
@@ -138,5 +138,51 @@ fn a_lost_window_is_sent_again_once() {
         let stats = net.ends[0].stats();
         assert_eq!((stats.timeouts, stats.retransmissions), (1, 16));
         assert_eq!(net.ends[1].stats().useless_received, 0);
+    }
+}
+
+/// Mathis, Semke, Mahdavi and Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance
+/// Algorithm", 1997: with random losses of probability p and an ACK for each segment the window of
+/// Reno averages `sqrt(3/2 / p)` segments. Given: one in so many is lost, the window. Tolerance 15 %:
+/// that is a model too, and time-outs are not in it.
+#[test]
+fn mathis() {
+    for (period, window) in [(400, 24), (1_600, 49), (6_400, 98)] {
+        let mut net = Network::established(Config {
+            receive_buffer: 1 << 20,
+            // Retransmissions that are lost cost a time-out: here hardly more than a round trip.
+            rto_slop: Nanos::ZERO,
+            rto_min: Nanos::from_micros(300),
+            ..config(Algorithm::NewReno, true)
+        });
+        // No queue on the path.
+        net.spacing = Nanos(100);
+        let mut random = Prng::new(period);
+        net.rule = Box::new(move |_, segment| {
+            if segment.len > 0 && random.chance(1, period) { Fate::Lost } else { IN_TIME }
+        });
+        let segments = period * 150;
+        let time = net.transfer(segments * MSS);
+        let average = segments * 100_250 / time.0;
+        assert!(average.abs_diff(window) * 100 <= window * 15, "1/{period}: {average}");
+    }
+}
+
+/// Disorder of up to two segments is no loss (DupThresh of RFC 5681).
+#[test]
+fn a_little_disorder_is_no_loss() {
+    for algorithm in ALGORITHMS {
+        for sack in [false, true] {
+            let mut net = Network::established(config(algorithm, sack));
+            let mut count = 0;
+            net.rule = Box::new(move |_, segment| {
+                count += u64::from(segment.len > 0);
+                let late = segment.len > 0 && count % 10 == 0;
+                if late { Fate::Late(Nanos(2_500)) } else { IN_TIME }
+            });
+            net.transfer(2_000 * MSS);
+            assert!(net.ends[1].stats().disordered_received > 100);
+            assert_eq!(net.ends[0].stats().retransmissions, 0, "{algorithm:?} {sack}");
+        }
     }
 }

@@ -81,11 +81,12 @@ impl Network {
         done.expect("a transfer finishes")
     }
 
-    /// Lets everything run until `end`, or until nothing is left to happen.
+    /// Lets everything run until `end`.
     pub(super) fn run_until(&mut self, end: Nanos) {
         for _ in 0..STEPS_MAX {
             self.drain();
             if self.next_event().is_none_or(|next| next > end) {
+                self.now = end;
                 return;
             }
             self.step();
