@@ -90,6 +90,9 @@ pub struct Config {
     /// How many segments one acknowledgement covers; 1 acknowledges each (RFC 1122 clause 4.2.3.2
     /// allows 2).
     pub ack_every: u8,
+    /// How many segments at the start of a connection are acknowledged at once (Linux's quick
+    /// ACKs).
+    pub quick_acks: u8,
     /// How long an acknowledgement is delayed at most.
     pub ack_delay: Nanos,
     /// Bytes that the sender may have unacknowledged.
@@ -152,6 +155,7 @@ impl Config {
             tick: Nanos::from_micros(1),
             rtt_sampling,
             ack_every: 2,
+            quick_acks: 0,
             ack_delay: Nanos::from_millis(10),
             send_buffer: 128 << 10,
             receive_buffer: 256 << 10,
@@ -166,10 +170,10 @@ impl Config {
     }
 
     /// Linux of 2013 (3.x, before RACK and tail loss probes): initial window 10 (RFC 6928), least
-    /// variance term 200 ms, CUBIC's decrease 717/1024, delayed ACK 40 ms, time stamps, slow start
-    /// after idle. Send and receive buffers are the largest of its auto-tuning, 4 MiB and 6 MiB.
+    /// variance term 200 ms, CUBIC's decrease 717/1024, delayed ACK 40 ms after 16 quick ones, time
+    /// stamps, slow start after idle. Send and receive buffers are the largest of its auto-tuning, 4 MiB and 6 MiB.
     ///
-    /// Not modelled: quick ACKs at the start of a connection, rate halving, undo.
+    /// Not modelled: quick ACKs again after a pause, rate halving, undo.
     #[must_use]
     pub const fn linux_2013(algorithm: Algorithm) -> Self {
         Self {
@@ -181,6 +185,7 @@ impl Config {
             rto_max: Nanos::from_millis(120_000),
             rto_slop: Nanos::ZERO,
             rtt_sampling: RttSampling::EveryAck,
+            quick_acks: 16,
             ack_delay: Nanos::from_millis(40),
             send_buffer: 4 << 20,
             receive_buffer: 6 << 20,

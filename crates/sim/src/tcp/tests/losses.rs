@@ -161,7 +161,7 @@ fn mathis() {
         net.rule = Box::new(move |_, segment| {
             if segment.len > 0 && random.chance(1, period) { Fate::Lost } else { IN_TIME }
         });
-        let segments = period * 150;
+        let segments = period * 100;
         let time = net.transfer(segments * MSS);
         let average = segments * 100_250 / time.0;
         assert!(average.abs_diff(window) * 100 <= window * 15, "1/{period}: {average}");
