@@ -171,7 +171,8 @@ impl Config {
 
     /// Linux of 2013 (3.x, before RACK and tail loss probes): initial window 10 (RFC 6928), least
     /// variance term 200 ms, CUBIC's decrease 717/1024, delayed ACK 40 ms after 16 quick ones, time
-    /// stamps, slow start after idle. Send and receive buffers are the largest of its auto-tuning, 4 MiB and 6 MiB.
+    /// stamps, slow start after idle. Send and receive buffers are the largest of its auto-tuning,
+    /// 4 MiB and 6 MiB.
     ///
     /// Not modelled: quick ACKs again after a pause, rate halving, undo.
     #[must_use]

@@ -156,6 +156,9 @@ impl Sender {
             self.nxt = ack;
         }
         let opened = self.offered(ack, segment.window);
+        if self.is_without_news(segment, config) {
+            return;
+        }
         if !self.calm || !segment.sack.is_empty() || ack <= self.una {
             self.acknowledged_disordered(now, segment, opened, config, stats);
             return;
@@ -167,6 +170,13 @@ impl Sender {
         self.sample(now, segment, config);
         self.grow(now, acked, flight, config);
         self.restart_timer(now, config);
+    }
+
+    /// Whether an acknowledgement says nothing, as those do that come with data of the peer.
+    #[inline]
+    fn is_without_news(&self, segment: &Segment, config: &Config) -> bool {
+        let repeats = segment.ack <= self.una && self.calm && segment.sack.is_empty();
+        repeats && (config.sack || segment.len > 0 || self.una == self.nxt)
     }
 
     /// Lets the window grow if it was the limit.

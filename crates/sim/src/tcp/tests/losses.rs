@@ -53,8 +53,8 @@ fn fall_and_floyd() {
 }
 
 /// ns-3, src/internet/test/tcp-rtt-estimation.cc: segments written and the offsets that are dropped
-/// (500 bytes a segment, 50 ms one way, offsets less the SYN's one). The estimate is never that of a
-/// segment that was sent twice: it stays between the path's time and that with a full queue.
+/// (500 bytes a segment, 50 ms one way, offsets less the SYN's one). The estimate is never that of
+/// a segment that was sent twice: it stays between the path's time and that with a full queue.
 #[test]
 fn ns3_estimation_with_losses() {
     let many = [(500, 2), (54_000, 1), (58_000, 1), (58_500, 1), (60_000, 1), (68_500, 1)];
@@ -143,8 +143,8 @@ fn a_lost_window_is_sent_again_once() {
 
 /// Mathis, Semke, Mahdavi and Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance
 /// Algorithm", 1997: with random losses of probability p and an ACK for each segment the window of
-/// Reno averages `sqrt(3/2 / p)` segments. Given: one in so many is lost, the window. Tolerance 15 %:
-/// that is a model too, and time-outs are not in it.
+/// Reno averages `sqrt(3/2 / p)` segments. Given: one in so many is lost, the window. Tolerance
+/// 15 %: that is a model too, and time-outs are not in it.
 #[test]
 fn mathis() {
     for (period, window) in [(400, 24), (1_600, 49), (6_400, 98)] {
