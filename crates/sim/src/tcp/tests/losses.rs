@@ -186,3 +186,26 @@ fn a_little_disorder_is_no_loss() {
         }
     }
 }
+
+/// A path that stands still for longer than a time-out, as with priority flow control, loses
+/// nothing: with undo and time stamps the window comes back, and one segment was sent in vain.
+/// Without stamps a pause that ends long after the time-out cannot be told from a loss.
+#[test]
+fn a_pause_of_the_path_is_no_loss() {
+    for algorithm in ALGORITHMS {
+        for rtt_sampling in [RttSampling::OneSegment, RttSampling::EveryAck] {
+            for undo in [false, true] {
+                let config = Config { undo, rtt_sampling, ..config(algorithm, true) };
+                let mut net = Network::established(config);
+                net.pause = (Nanos::from_millis(1), Nanos::from_millis(31));
+                net.transfer(2_000 * MSS);
+                let stats = net.ends[0].stats();
+                let what = format!("{algorithm:?} {rtt_sampling:?} {undo}: {stats:?}");
+                let undone = undo && rtt_sampling == RttSampling::EveryAck;
+                assert_eq!(stats.timeouts, 1, "{what}");
+                assert_eq!(stats.timeouts_undone, u32::from(undone), "{what}");
+                assert_eq!(stats.retransmissions == 1, undone, "{what}");
+            }
+        }
+    }
+}
