@@ -1,0 +1,96 @@
+//! Traces as text, and what it means that two of them agree.
+//!
+//! `crates/sim/tests/tcp_kernel` reads this format; `docs/tcp-oracles.md` describes it.
+
+use std::fmt::Write;
+
+use crate::relay::{Entry, What};
+use crate::scenarios::{DELAY_MS, MSS, Scenario};
+
+/// Where two runs of a scenario differ; `None` if they agree. The two directions are compared by
+/// themselves, for which of two segments that cross came first depends on the machine.
+pub(crate) fn difference(a: &[Entry], b: &[Entry], spread_ms_max: u64) -> Option<String> {
+    for data in [true, false] {
+        let mut a = a.iter().filter(|entry| entry.is_data() == data);
+        let mut b = b.iter().filter(|entry| entry.is_data() == data);
+        loop {
+            match (a.next(), b.next()) {
+                (None, None) => break,
+                (Some(a), Some(b))
+                    if a.what == b.what
+                        && a.lost == b.lost
+                        && a.at_ms().abs_diff(b.at_ms()) <= spread_ms_max => {}
+                (a, b) => {
+                    let line = |entry: Option<&Entry>| entry.map_or("nothing".to_owned(), line);
+                    return Some(format!("{} / {}", line(a).trim(), line(b).trim()));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The run of the middle by the time of its last segment.
+pub(crate) fn median(runs: &[Vec<Entry>]) -> Vec<Entry> {
+    let mut order: Vec<&Vec<Entry>> = runs.iter().collect();
+    order.sort_by_key(|run| run.last().map(|entry| entry.at));
+    order[order.len() / 2].clone()
+}
+
+/// The text of a golden.
+pub(crate) fn render(scenario: &Scenario, entries: &[Entry], kernel: &str, date: &str) -> String {
+    let mut text = String::new();
+    let on = |yes| if yes { "on" } else { "off" };
+    let acks = if scenario.delayed_acks { "delayed" } else { "each" };
+    let mut put = |key: &str, value: &str| {
+        writeln!(text, "{key}: {value}").expect("a string takes all");
+    };
+    put("about", scenario.about);
+    put("algorithm", scenario.algorithm);
+    put("sack", on(scenario.sack));
+    put("acks", acks);
+    put("mss", &MSS.to_string());
+    put("initial_window", &scenario.initial_window.to_string());
+    put("delay_ms", &DELAY_MS.to_string());
+    for (at_ms, bytes) in &scenario.sends {
+        put("send", &format!("{bytes} at {at_ms} ms"));
+    }
+    for (seq, times) in &scenario.lost_data {
+        let times: Vec<String> = times.iter().map(u32::to_string).collect();
+        put("lose", &format!("data {seq}, transmission {}", times.join(" ")));
+    }
+    for number in &scenario.lost_acks {
+        put("lose", &format!("ack number {number}"));
+    }
+    put("kernel", kernel);
+    put("date", date);
+    for deviation in scenario.deviations {
+        put("deviation", deviation);
+    }
+    text.push('\n');
+    for entry in entries {
+        text.push_str(&line(entry));
+        text.push('\n');
+    }
+    text
+}
+
+fn line(entry: &Entry) -> String {
+    let mut line = format!("{:5}  ", entry.at_ms());
+    match &entry.what {
+        What::Data { seq, size, again } => {
+            write!(line, "data {seq:6} +{size}{}", if *again { " again" } else { "" })
+        }
+        What::Ack { ack, sack } => {
+            let blocks: String =
+                sack.iter().map(|(first, end)| format!(" {first}-{end}")).collect();
+            let word = if sack.is_empty() { "" } else { " sack" };
+            write!(line, "     ack {ack:6}{word}{blocks}")
+        }
+    }
+    .expect("a string takes all");
+    if entry.lost {
+        line.push_str(" LOST");
+    }
+    line
+}

@@ -1,0 +1,178 @@
+//! What is lost, scenario by scenario, and where the simulator is not expected to follow.
+
+/// The payload of a full segment, in bytes.
+pub(crate) const MSS: u32 = 1000;
+/// The delay of every frame in one direction; a round trip takes twice that.
+pub(crate) const DELAY_MS: u64 = 10;
+
+/// One transfer with its losses.
+pub(crate) struct Scenario {
+    /// The name of its file.
+    pub(crate) name: &'static str,
+    /// What happens, in words.
+    pub(crate) about: &'static str,
+    /// The congestion control, as the kernel calls it.
+    pub(crate) algorithm: &'static str,
+    pub(crate) sack: bool,
+    /// Whether acknowledgements are delayed; otherwise every segment is answered at once.
+    pub(crate) delayed_acks: bool,
+    /// In segments.
+    pub(crate) initial_window: u32,
+    /// When how many bytes are written: milliseconds after the first write, bytes.
+    pub(crate) sends: Vec<(u64, u32)>,
+    /// Segments by their first byte, and which of their transmissions are lost, from 1.
+    pub(crate) lost_data: Vec<(u32, Vec<u32>)>,
+    /// Acknowledgements by their number, from 1.
+    pub(crate) lost_acks: Vec<u32>,
+    /// Deviations of the simulator: `KIND from MS: reason`; see `docs/tcp-oracles.md`.
+    pub(crate) deviations: &'static [&'static str],
+}
+
+impl Scenario {
+    /// All bytes that are written.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.sends.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn lose(mut self, segments: &[u32]) -> Self {
+        self.lost_data.extend(segments.iter().map(|segment| (segment * MSS, vec![1])));
+        self
+    }
+
+    fn lose_times(mut self, segment: u32, times: &[u32]) -> Self {
+        self.lost_data.push((segment * MSS, times.to_vec()));
+        self
+    }
+
+    fn lose_acks(mut self, numbers: &[u32]) -> Self {
+        self.lost_acks.extend(numbers);
+        self
+    }
+
+    fn without_sack(mut self) -> Self {
+        self.sack = false;
+        self
+    }
+
+    fn initial_window(mut self, segments: u32) -> Self {
+        self.initial_window = segments;
+        self
+    }
+
+    fn then(mut self, at_ms: u64, segments: u32) -> Self {
+        self.sends.push((at_ms, segments * MSS));
+        self
+    }
+
+    fn delayed_acks(mut self) -> Self {
+        self.delayed_acks = true;
+        self
+    }
+
+    fn deviates(mut self, deviations: &'static [&'static str]) -> Self {
+        self.deviations = deviations;
+        self
+    }
+}
+
+fn transfer(
+    algorithm: &'static str,
+    name: &'static str,
+    segments: u32,
+    about: &'static str,
+) -> Scenario {
+    Scenario {
+        name,
+        about,
+        algorithm,
+        sack: true,
+        delayed_acks: false,
+        initial_window: 10,
+        sends: vec![(0, segments * MSS)],
+        lost_data: Vec::new(),
+        lost_acks: Vec::new(),
+        deviations: &[],
+    }
+}
+
+fn reno(name: &'static str, segments: u32, about: &'static str) -> Scenario {
+    transfer("reno", name, segments, about)
+}
+
+fn cubic(name: &'static str, segments: u32, about: &'static str) -> Scenario {
+    transfer("cubic", name, segments, about)
+}
+
+/// All scenarios.
+pub(crate) fn all() -> Vec<Scenario> {
+    [reno_with_sack(), reno_without_sack(), others()].into_iter().flatten().collect()
+}
+
+fn reno_with_sack() -> Vec<Scenario> {
+    vec![
+        reno("reno-no-loss", 50, "nothing is lost: slow start"),
+        reno("reno-delayed-acks", 25, "nothing is lost, and every second segment is answered")
+            .delayed_acks(),
+        reno("reno-first", 30, "the first segment of all is lost").lose(&[0]),
+        reno("reno-middle", 30, "one segment of the first window is lost").lose(&[4]),
+        reno("reno-second-window", 50, "one segment of the second window is lost").lose(&[14]),
+        reno("reno-two-adjacent", 30, "two segments in a row are lost").lose(&[4, 5]),
+        reno("reno-two-apart", 30, "two segments with others between them are lost").lose(&[2, 6]),
+        reno("reno-three", 30, "three segments of the first window are lost").lose(&[1, 3, 6]),
+        reno("reno-last", 20, "the last segment is lost: a time-out").lose(&[19]),
+        reno("reno-backoff", 20, "the last segment is lost three times: time-outs back off")
+            .lose_times(19, &[1, 2, 3]),
+        reno("reno-window", 25, "the whole first window is lost: a time-out")
+            .lose(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        reno("reno-retransmission", 30, "a segment and its fast retransmission are lost")
+            .lose_times(4, &[1, 2]),
+        reno("reno-acks", 30, "four acknowledgements in a row are lost; later ones make up")
+            .lose_acks(&[3, 4, 5, 6]),
+        reno("reno-all-acks", 10, "all acknowledgements of a window are lost: a time-out")
+            .lose_acks(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        reno("reno-limited-transmit", 20, "the first of three segments is lost: limited transmit")
+            .initial_window(3)
+            .lose(&[0]),
+        reno("reno-few-duplicates", 5, "too few segments follow the lost one").lose(&[2]),
+        reno("reno-idle", 20, "after an idle second the window begins anew").then(1000, 30),
+        reno("reno-app-limited", 5, "the sender has little to say, three times, then much")
+            .then(100, 5)
+            .then(200, 5)
+            .then(300, 30),
+    ]
+}
+
+fn reno_without_sack() -> Vec<Scenario> {
+    vec![
+        reno("newreno-middle", 30, "no SACK: one segment is lost").without_sack().lose(&[4]),
+        reno("newreno-two-apart", 30, "no SACK: two are lost, so one partial acknowledgement")
+            .without_sack()
+            .lose(&[2, 6]),
+        reno("newreno-three", 30, "no SACK: three are lost, so two partial acknowledgements")
+            .without_sack()
+            .lose(&[1, 3, 6]),
+        reno("newreno-retransmission", 30, "no SACK: a segment is lost again: a time-out")
+            .without_sack()
+            .lose_times(4, &[1, 2]),
+        reno("newreno-few-duplicates", 5, "no SACK: two duplicates are not enough: a time-out")
+            .without_sack()
+            .lose(&[2]),
+        reno("newreno-limited-transmit", 20, "no SACK: the first of three segments is lost")
+            .without_sack()
+            .initial_window(3)
+            .lose(&[0]),
+    ]
+}
+
+fn others() -> Vec<Scenario> {
+    vec![
+        cubic("cubic-no-loss", 50, "nothing is lost: slow start"),
+        cubic("cubic-middle", 60, "one segment is lost; the window grows again").lose(&[4]),
+        cubic("cubic-second-window", 60, "one segment of the second window is lost").lose(&[14]),
+        cubic("cubic-three", 60, "three segments of the first window are lost").lose(&[1, 3, 6]),
+        cubic("cubic-last", 20, "the last segment is lost: a time-out").lose(&[19]),
+        cubic("cubic-window", 40, "the whole first window is lost: a time-out")
+            .lose(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        cubic("cubic-without-sack", 60, "no SACK: one segment is lost").without_sack().lose(&[4]),
+    ]
+}
