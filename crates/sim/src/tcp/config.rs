@@ -1,0 +1,195 @@
+//! What an endpoint is told: algorithms, buffers and timers, with two profiles of real stacks.
+//!
+//! Many connections share one configuration, so it is kept behind an `Arc` and only read.
+
+use sluice_base::Nanos;
+
+/// Which congestion control an endpoint runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RFC 5681 and RFC 6582, the window counted in bytes (RFC 3465).
+    NewReno,
+    /// RFC 9438.
+    Cubic,
+    /// Brakmo and Peterson 1995, as Linux and ns-3 restate it.
+    Vegas,
+}
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sends the SYN at once.
+    Client,
+    /// Waits for a SYN.
+    Server,
+    /// No handshake: both ends can send. Both ends must have this role.
+    Established,
+}
+
+/// How the retransmission time-out follows from the round trip time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RtoRule {
+    /// `max(rto_min, SRTT + max(tick, 4 RTTVAR)) + rto_slop` (RFC 6298 clause 2.3; the slop is
+    /// FreeBSD's `tcp_rexmit_slop`).
+    Rfc6298,
+    /// `SRTT + max(rto_min, tick, 4 RTTVAR) + rto_slop`: Linux bounds the variance term, not the
+    /// sum.
+    Linux,
+}
+
+/// What gives a sample of the round trip time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RttSampling {
+    /// One segment at a time is timed, never a retransmitted one (Karn; RFC 6298 clause 3).
+    OneSegment,
+    /// Every acknowledgement of new data, by time stamps (RFC 7323 clause 4).
+    EveryAck,
+}
+
+/// The settings of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// Payload bytes of a full segment; at least 1.
+    pub mss: u32,
+    /// The initial window in segments (RFC 3390, RFC 6928).
+    pub initial_window: u32,
+    /// The slow start threshold before the first loss, in bytes.
+    pub initial_ssthresh: u64,
+    /// How many segments' worth of bytes one acknowledgement may add to the window in slow start
+    /// (L of RFC 3465 clause 2.2).
+    pub abc_limit: u32,
+    /// Selective acknowledgements (RFC 2018, RFC 6675) instead of partial ones (RFC 6582).
+    pub sack: bool,
+    /// Limited transmit (RFC 3042).
+    pub limited_transmit: bool,
+    /// Whether the window grows only while it is the limit (RFC 7661 clause 4.3 in the simple form
+    /// of Linux). Without it the window grows up to the peer's.
+    pub window_validation: bool,
+    /// Whether the window falls back to the initial one after an idle RTO (RFC 5681 clause 4.1).
+    pub idle_restart: bool,
+    /// Whether a short segment waits while data is in flight (RFC 896).
+    pub nagle: bool,
+    /// How the time-out is computed.
+    pub rto_rule: RtoRule,
+    /// The time-out before the first sample (RFC 6298 clause 2.1).
+    pub rto_initial: Nanos,
+    /// The lower bound of the time-out, by `rto_rule`.
+    pub rto_min: Nanos,
+    /// The upper bound of the time-out.
+    pub rto_max: Nanos,
+    /// Added to every time-out.
+    pub rto_slop: Nanos,
+    /// Granularity of the clock (G of RFC 6298 clause 2.3).
+    pub tick: Nanos,
+    /// What gives a sample of the round trip time.
+    pub rtt_sampling: RttSampling,
+    /// How many full segments one acknowledgement covers; 1 acknowledges each (RFC 1122 clause
+    /// 4.2.3.2 allows 2).
+    pub ack_every: u8,
+    /// How long an acknowledgement is delayed at most.
+    pub ack_delay: Nanos,
+    /// Bytes that the sender may have unacknowledged.
+    pub send_buffer: u32,
+    /// Bytes that the receiver holds for the application; what it advertises.
+    pub receive_buffer: u32,
+    /// Shift of the window scale option (RFC 7323 clause 2): the advertised window is at most
+    /// `65535 << window_scale`. The loss of low bits is not modelled.
+    pub window_scale: u8,
+    /// Whether the application takes every byte at once. Otherwise it calls
+    /// [`super::Connection::read`].
+    pub auto_read: bool,
+    /// CUBIC's multiplicative decrease in 1024ths (RFC 9438 clause 4.6 has 0.7).
+    pub cubic_beta: u16,
+    /// CUBIC's fast convergence (RFC 9438 clause 4.7).
+    pub cubic_fast_convergence: bool,
+    /// Vegas: fewer queued segments than this let the window grow.
+    pub vegas_alpha: u32,
+    /// Vegas: more queued segments than this let the window shrink.
+    pub vegas_beta: u32,
+    /// Vegas: more queued segments than this end slow start.
+    pub vegas_gamma: u32,
+}
+
+impl Config {
+    /// FreeBSD 9 with the timers of the predecessor's study (Crisan et al., "Short and Fat: TCP
+    /// Performance in CEE Datacenter Networks", Hot Interconnects 2011, and "Got Loss? Get zOVN!",
+    /// SIGCOMM 2013): least time-out 2 ms, variance addend 20 ms, 1 us clock, buffers of
+    /// 128 KB and 256 KB, an ACK for two segments.
+    ///
+    /// FreeBSD 9 begins with the window of RFC 3390, `min(4 MSS, max(2 MSS, 4380))`, which is 3
+    /// segments of 1460 bytes, and counts bytes with L = 2. Vegas needs a sample for every ACK, so
+    /// with it time stamps are on.
+    #[must_use]
+    pub const fn freebsd9(algorithm: Algorithm) -> Self {
+        let rtt_sampling = match algorithm {
+            Algorithm::Vegas => RttSampling::EveryAck,
+            Algorithm::NewReno | Algorithm::Cubic => RttSampling::OneSegment,
+        };
+        Self {
+            algorithm,
+            mss: 1_460,
+            initial_window: 3,
+            initial_ssthresh: u64::MAX,
+            abc_limit: 2,
+            sack: true,
+            limited_transmit: true,
+            window_validation: false,
+            idle_restart: true,
+            nagle: false,
+            rto_rule: RtoRule::Rfc6298,
+            rto_initial: Nanos::from_millis(1_000),
+            rto_min: Nanos::from_millis(2),
+            rto_max: Nanos::from_millis(64_000),
+            rto_slop: Nanos::from_millis(20),
+            tick: Nanos::from_micros(1),
+            rtt_sampling,
+            ack_every: 2,
+            ack_delay: Nanos::from_millis(100),
+            send_buffer: 128 << 10,
+            receive_buffer: 256 << 10,
+            window_scale: 8,
+            auto_read: true,
+            cubic_beta: 717,
+            cubic_fast_convergence: true,
+            vegas_alpha: 2,
+            vegas_beta: 4,
+            vegas_gamma: 1,
+        }
+    }
+
+    /// Linux of 2013 (3.x, before RACK and tail loss probes): initial window 10 (RFC 6928), least
+    /// variance term 200 ms, CUBIC's decrease 717/1024, delayed ACK 40 ms, time stamps, slow start
+    /// after idle. Send and receive buffers are the largest of its auto-tuning, 4 MiB and 6 MiB.
+    ///
+    /// Not modelled: quick ACKs at the start of a connection, rate halving, undo.
+    #[must_use]
+    pub const fn linux_2013(algorithm: Algorithm) -> Self {
+        Self {
+            initial_window: 10,
+            abc_limit: u32::MAX,
+            window_validation: true,
+            rto_rule: RtoRule::Linux,
+            rto_min: Nanos::from_millis(200),
+            rto_max: Nanos::from_millis(120_000),
+            rto_slop: Nanos::ZERO,
+            rtt_sampling: RttSampling::EveryAck,
+            ack_delay: Nanos::from_millis(40),
+            send_buffer: 4 << 20,
+            receive_buffer: 6 << 20,
+            ..Self::freebsd9(algorithm)
+        }
+    }
+
+    /// The largest window that can be advertised, in bytes.
+    #[must_use]
+    pub const fn window_max(&self) -> u32 {
+        let scaled = 65_535_u64 << if self.window_scale > 14 { 14 } else { self.window_scale };
+        if scaled < self.receive_buffer as u64 {
+            #[expect(clippy::cast_possible_truncation, reason = "below a 32 bit number")]
+            return scaled as u32;
+        }
+        self.receive_buffer
+    }
+}
