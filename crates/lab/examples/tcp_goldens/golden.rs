@@ -7,27 +7,43 @@ use std::fmt::Write;
 use crate::relay::{Entry, What};
 use crate::scenarios::{DELAY_MS, MSS, Scenario};
 
+/// From this time between two segments on it was a timer that sent the second one.
+const TIMER_MS_MIN: u64 = 100;
+/// The kernel's wheel of timers is coarser the longer they run: by an eighth of their time.
+const WHEEL: u64 = 8;
+
 /// Where two runs of a scenario differ; `None` if they agree. The two directions are compared by
-/// themselves, for which of two segments that cross came first depends on the machine.
+/// themselves, for which of two segments that cross came first depends on the machine; and of the
+/// times those between segments, for after a timer all of them shift.
 pub(crate) fn difference(a: &[Entry], b: &[Entry], spread_ms_max: u64) -> Option<String> {
     for data in [true, false] {
         let mut a = a.iter().filter(|entry| entry.is_data() == data);
         let mut b = b.iter().filter(|entry| entry.is_data() == data);
+        let mut before = (0, 0);
         loop {
-            match (a.next(), b.next()) {
-                (None, None) => break,
-                (Some(a), Some(b))
-                    if a.what == b.what
-                        && a.lost == b.lost
-                        && a.at_ms().abs_diff(b.at_ms()) <= spread_ms_max => {}
-                (a, b) => {
-                    let line = |entry: Option<&Entry>| entry.map_or("nothing".to_owned(), line);
-                    return Some(format!("{} / {}", line(a).trim(), line(b).trim()));
+            let (a, b) = (a.next(), b.next());
+            let (Some(x), Some(y)) = (a, b) else {
+                if a.is_none() && b.is_none() {
+                    break;
                 }
+                return Some(text(a, b));
+            };
+            let steps = (x.at_ms().abs_diff(before.0), y.at_ms().abs_diff(before.1));
+            let is_timer = steps.0 >= TIMER_MS_MIN;
+            let slack_ms = if is_timer { steps.0 / WHEEL } else { 0 };
+            let far = steps.0.abs_diff(steps.1) > spread_ms_max + slack_ms;
+            if x.what != y.what || x.lost != y.lost || far {
+                return Some(text(a, b));
             }
+            before = (x.at_ms(), y.at_ms());
         }
     }
     None
+}
+
+fn text(a: Option<&Entry>, b: Option<&Entry>) -> String {
+    let line = |entry: Option<&Entry>| entry.map_or("nothing".to_owned(), line);
+    format!("{} / {}", line(a).trim(), line(b).trim())
 }
 
 /// The run of the middle by the time of its last segment.
@@ -64,7 +80,7 @@ pub(crate) fn render(scenario: &Scenario, entries: &[Entry], kernel: &str, date:
     }
     put("kernel", kernel);
     put("date", date);
-    for deviation in scenario.deviations {
+    for deviation in &scenario.deviations {
         put("deviation", deviation);
     }
     text.push('\n');

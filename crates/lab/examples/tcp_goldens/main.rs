@@ -42,7 +42,7 @@ use scenarios::Scenario;
 const RUNS: usize = 3;
 /// How often that is tried again when runs differ.
 const ATTEMPTS: usize = 4;
-/// How much the times of one segment may differ between runs.
+/// How much the time from one segment to the next may differ between runs.
 const SPREAD_MS_MAX: u64 = 6;
 
 /// Writes what this machine's TCP sends when chosen segments are lost.

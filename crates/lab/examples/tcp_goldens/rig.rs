@@ -27,6 +27,8 @@ const DEVICE: &str = "tap0";
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 71, 0, 1), Ipv4Addr::new(10, 71, 0, 2)];
 const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0x71, 1]), Mac([2, 0, 0, 0, 0x71, 2])];
 const PORT: u16 = 7100;
+/// In bytes; more than any scenario has in flight.
+const RECEIVE_WINDOW: &str = "64000";
 /// How long the connection stands before the first byte is written.
 const SETTLE: Duration = Duration::from_millis(100);
 /// How long a thread sleeps before it looks again whether the run is over.
@@ -174,8 +176,9 @@ fn open(side: usize, scenario: &Scenario) -> anyhow::Result<TapPort> {
     in_netns(&["link", "set", DEVICE, "gso_max_segs", "1"])?;
     in_netns(&["address", "add", &format!("{own}/32"), "dev", DEVICE])?;
     let quickack = if scenario.delayed_acks { "0" } else { "1" };
+    // A window that never changes: an acknowledgement that moves it counts as no duplicate.
     let route = ["route", "add", &other, "dev", DEVICE, "advmss", &mss, "initcwnd", &window];
-    in_netns(&[&route[..], &["quickack", quickack]].concat())?;
+    in_netns(&[&route[..], &["quickack", quickack, "window", RECEIVE_WINDOW]].concat())?;
     let mac = MACS[1 - side].to_string();
     in_netns(&["neighbour", "add", &other, "lladdr", &mac, "dev", DEVICE, "nud", "permanent"])?;
     Ok(tap)

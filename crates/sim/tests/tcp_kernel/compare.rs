@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::golden::{Deviation, Entry, Golden, What};
+use crate::golden::{Deviation, Entry, Golden, Rescue, What};
 
 /// How much the time between two segments may differ.
 const STEP_MS: u64 = 5;
@@ -25,6 +25,11 @@ const WHEEL: u64 = 8;
 /// Compares what the simulator sent with what the kernel sent.
 pub(crate) fn compare(golden: &Golden, trace: &[Entry]) -> Result<(), String> {
     let round_trip_ms = 2 * golden.scenario.delay_ms;
+    let mut trace = trace.to_vec();
+    for rescue in &golden.rescues {
+        take_rescue(golden, rescue, &mut trace)?;
+    }
+    let trace = &trace[..];
     let difference = difference(&golden.trace, trace, round_trip_ms);
     match (&golden.deviation, difference) {
         (None, None) => Ok(()),
@@ -32,13 +37,40 @@ pub(crate) fn compare(golden: &Golden, trace: &[Entry]) -> Result<(), String> {
         (Some(_), None) => Err("the deviation is not needed: remove it".to_owned()),
         (Some(deviation), Some(difference)) => {
             let at_ms = difference.at_us / 1000;
-            let from = deviation.from_ms..deviation.from_ms + round_trip_ms / 2;
+            let from = deviation.from_ms..deviation.from_ms + round_trip_ms;
             if !from.contains(&at_ms) {
                 return Err(format!("the deviation is not from here on: {}", difference.text));
             }
             loosely(golden, deviation, trace)
         }
     }
+}
+
+/// Takes the rescue and the acknowledgement that it brings out of the simulator's trace.
+fn take_rescue(golden: &Golden, rescue: &Rescue, left: &mut Vec<Entry>) -> Result<(), String> {
+    let is_rescue = |entry: &Entry| {
+        let What::Data { seq, again: true, .. } = entry.what else { return false };
+        seq == rescue.seq && entry.at_us / 1000 == rescue.at_ms
+    };
+    if golden.trace.iter().any(|entry| is_again_of(entry, rescue.seq)) {
+        return Err("the kernel sent the rescue, too: remove the deviation".to_owned());
+    }
+    let at = left.iter().position(is_rescue).ok_or("there is no rescue: remove the deviation")?;
+    left.remove(at);
+    // The segment was there before, so that the answer repeats the one before it.
+    let arrival_us = (rescue.at_ms + golden.scenario.delay_ms) * 1000;
+    let mut repeated = (1..left.len()).filter(|&n| {
+        let is_ack = !left[n].is_data() && left[n].at_us == arrival_us;
+        let before = left[..n].iter().rev().find(|entry| !entry.is_data());
+        is_ack && before.is_some_and(|before| before.what == left[n].what)
+    });
+    let answer = repeated.next().ok_or("nothing answers the rescue")?;
+    left.remove(answer);
+    Ok(())
+}
+
+fn is_again_of(entry: &Entry, byte: u64) -> bool {
+    matches!(entry.what, What::Data { seq, again: true, .. } if seq == byte)
 }
 
 /// Where two traces begin to differ.
@@ -127,27 +159,51 @@ fn loosely(golden: &Golden, deviation: &Deviation, trace: &[Entry]) -> Result<()
         let [a, b] = ends.map(|us| us / 1000);
         return Err(format!("the end is at {b} ms, the kernel's at {a} ms"));
     }
-    if deviation.timeouts > 0 {
-        return Ok(());
-    }
-    apart(golden, deviation, trace)
-}
-
-/// Compares how far the two are after each round trip.
-fn apart(golden: &Golden, deviation: &Deviation, trace: &[Entry]) -> Result<(), String> {
-    let round_trip_us = 2 * golden.scenario.delay_ms * 1000;
-    let ends = [&golden.trace[..], trace].map(|trace| trace.last().map_or(0, |e| e.at_us));
-    // Data leaves at multiples of the round trip: between them nothing is about to be sent.
-    let mut at_us = round_trip_us / 2;
-    while at_us < ends[0].max(ends[1]) {
-        let [a, b] = [&golden.trace[..], trace].map(|trace| passed(trace, at_us));
-        if a.abs_diff(b) > deviation.apart * u64::from(golden.scenario.mss) {
-            let ms = at_us / 1000;
-            return Err(format!("too far apart: {b} bytes after {ms} ms, the kernel's {a}"));
-        }
-        at_us += round_trip_us;
+    let (apart, needed) = (deviation.apart, apart(golden, trace));
+    if apart != needed {
+        return Err(format!("at most {needed} segments apart, where {apart} are granted"));
     }
     Ok(())
+}
+
+/// By how many segments the two differ at most after a round trip. After a silence, which ends by
+/// a timer, times count from its end. What follows is left out if the other has no such silence.
+fn apart(golden: &Golden, trace: &[Entry]) -> u64 {
+    let round_trip_us = 2 * golden.scenario.delay_ms * 1000;
+    let traces = [&golden.trace[..], trace];
+    let [kernel, simulator] = traces.map(talks);
+    let both = if kernel.len() == simulator.len() { kernel.len() } else { 1 };
+    let mut apart = 0;
+    for (a, b) in kernel.iter().zip(&simulator).take(both) {
+        // Data leaves at multiples of the round trip: between them nothing is about to be sent.
+        let mut span_us = round_trip_us / 2;
+        while span_us < a.len_us().max(b.len_us()) {
+            let at = [a.start_us + span_us, b.start_us + span_us];
+            let [a, b] = [passed(traces[0], at[0]), passed(traces[1], at[1])];
+            apart = apart.max(a.abs_diff(b).div_ceil(golden.scenario.mss.into()));
+            span_us += round_trip_us;
+        }
+    }
+    apart
+}
+
+/// A part of a trace between silences.
+struct Talk {
+    start_us: u64,
+    end_us: u64,
+}
+
+impl Talk {
+    const fn len_us(&self) -> u64 {
+        self.end_us - self.start_us
+    }
+}
+
+fn talks(trace: &[Entry]) -> Vec<Talk> {
+    let parts = trace.chunk_by(|a, b| b.at_us.saturating_sub(a.at_us) < SILENCE_MS * 1000);
+    let talk =
+        |part: &[Entry]| Talk { start_us: part[0].at_us, end_us: part[part.len() - 1].at_us };
+    parts.map(talk).collect()
 }
 
 /// How many bytes passed the wire by then, each counted once.

@@ -65,15 +65,15 @@ fn there_are_goldens_of_every_kind() {
     assert!(count(&|golden| golden.scenario.cubic) >= 4);
     assert!(count(&|golden| !golden.scenario.sack) >= 4);
     assert!(count(&|golden| compare::timeouts(&golden.trace) > 0) >= 4);
-    // A golden that deviates is checked less: most of them must not.
-    assert!(count(&|golden| golden.deviation.is_none()) * 2 >= goldens.len());
+    // Where there is a deviation less is compared. Enough must be compared to the end.
+    assert!(count(&|golden| golden.deviation.is_none()) >= 16);
 }
 
 /// What Linux did, taken for what the simulator did, after `doctor` changed it.
 fn doctored(name: &str, doctor: impl Fn(&mut Vec<Entry>)) -> Result<(), String> {
     let goldens = goldens();
     let (_, golden) = goldens.into_iter().find(|(found, _)| found == name).unwrap();
-    let golden = Golden { deviation: None, ..golden };
+    let golden = Golden { deviation: None, rescues: Vec::new(), ..golden };
     let mut trace = golden.trace.clone();
     doctor(&mut trace);
     trace.sort_by_key(|entry| entry.at_us);
@@ -91,7 +91,7 @@ fn is_again(entry: &Entry) -> bool {
 #[test]
 fn every_golden_agrees_with_itself() {
     for (name, golden) in goldens() {
-        let golden = Golden { deviation: None, ..golden };
+        let golden = Golden { deviation: None, rescues: Vec::new(), ..golden };
         assert_eq!(compare(&golden, &golden.trace), Ok(()), "{name}");
     }
 }
@@ -176,7 +176,7 @@ mod deviations {
         let goldens = goldens();
         let (_, golden) = goldens.into_iter().find(|(found, _)| found == name).unwrap();
         let deviation = Some(golden::parse_deviation(deviation).unwrap());
-        let golden = Golden { deviation, ..golden };
+        let golden = Golden { deviation, rescues: Vec::new(), ..golden };
         let mut trace = golden.trace.clone();
         doctor(&mut trace);
         trace.sort_by_key(|entry| entry.at_us);
@@ -243,7 +243,7 @@ mod deviations {
                 entry.at_us -= 20_000;
             }
         };
-        let line = LINE.replace("end 20 ms", "end 900 ms");
+        let line = LINE.replace("end 20 ms", "end 900 ms").replace("from 20 ms", "from 40 ms");
         assert!(loosely("reno-middle", &line, burst).unwrap_err().contains("apart"));
         let late = |trace: &mut Vec<Entry>| {
             later(trace);
