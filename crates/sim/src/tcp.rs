@@ -1,16 +1,55 @@
 //! TCP endpoints as pure state machines: time and segments in, segments and deadlines out.
 //!
-//! This is the first stage: the interface, for connections that lose nothing.
+//! ```text
+//!     write, read          receive(segment)         expire
+//!          |                      |                    |
+//!          v                      v                    v
+//!   +-------------+  ack   +-------------+      +-------------+
+//!   |   Sender    |<-------| Connection  |      |  deadline() |
+//!   | una nxt end |        +-------------+      +-------------+
+//!   | Control Rtt |  data         |
+//!   | Scoreboard  |        +-------------+
+//!   +-------------+        |  Receiver   |
+//!          |               | Reassembly  |
+//!          v               +-------------+
+//!     poll() -> segments          |
+//!          ^----------------------+  what to acknowledge goes along
+//! ```
+//!
+//! After each call of `write`, `read`, `receive` or `expire` the caller drains `poll` and asks for
+//! the `deadline`. A deadline may move later without notice to a timer that the caller has set:
+//! calling `expire` early is harmless and cheap. Nothing here reads a clock or draws a random
+//! number, so that the same calls give the same segments.
+//!
+//! What is left out, on purpose: payload, checksums, wrapping sequence numbers, urgent data,
+//! closing, resets, path MTU. What may follow: PRR, RACK and TLP, `HyStart`, DCTCP; the flags for
+//! ECN are there. Control, loss detection and timers have a file each for that.
+//!
+//! The common case (data in order, an acknowledgement without a loss) has no loop and no
+//! allocation. What a loss needs is in boxes that the first loss makes.
 
 use std::sync::Arc;
 
 use sluice_base::Nanos;
 
 mod config;
+mod control;
+mod handshake;
+mod reassembly;
+mod receiver;
+mod recovery;
+mod rtt;
+mod scoreboard;
 mod segment;
+mod sender;
 
 pub use config::{Algorithm, Config, Role, RtoRule, RttSampling};
 pub use segment::{Flags, SACK_BLOCKS_MAX, SackBlocks, Segment};
+
+use handshake::Handshake;
+use receiver::{Receiver, is_stamped};
+use segment::stamp_of;
+use sender::Sender;
 
 /// What an endpoint counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,119 +60,168 @@ pub struct Stats {
     pub segments_received: u64,
     /// Segments that carried bytes for a second time or more.
     pub retransmissions: u64,
-    /// Retransmission time-outs.
-    pub timeouts: u64,
+    /// Bytes in those.
+    pub bytes_retransmitted: u64,
+    /// Time-outs of the retransmission timer, those of SYN and SYN-ACK too.
+    pub timeouts: u32,
     /// Fast recoveries entered.
-    pub fast_recoveries: u64,
+    pub fast_recoveries: u32,
+    /// Rescue retransmissions (RFC 6675 clause 4, rule 4 of `NextSeg`).
+    pub rescues: u32,
+    /// Probes of a shut window.
+    pub window_probes: u32,
+    /// Duplicate acknowledgements received.
+    pub duplicate_acks: u64,
+    /// Segments received beyond a gap.
+    pub disordered_received: u64,
+    /// Segments received that brought nothing new.
+    pub useless_received: u64,
 }
 
 /// One end of a connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
     config: Arc<Config>,
-    una: u64,
-    nxt: u64,
-    end: u64,
-    cwnd: u64,
-    received: u64,
-    unacked: u8,
-    ack_at: Nanos,
-    ack_now: bool,
+    sender: Sender,
+    receiver: Receiver,
+    handshake: Handshake,
     stats: Stats,
 }
 
+const _: () = assert!(size_of::<Connection>() <= 512, "an endpoint is a few cache lines");
+
 impl Connection {
-    /// An endpoint that begins at `now`.
+    /// An endpoint that begins at `now`. The settings are shared, not copied.
+    ///
+    /// # Panics
+    ///
+    /// If the settings cannot work: no segment size, or a send buffer below one segment.
     #[must_use]
-    pub fn new(config: &Arc<Config>, _role: Role, _now: Nanos) -> Self {
+    pub fn new(config: &Arc<Config>, role: Role, now: Nanos) -> Self {
+        assert!(config.mss > 0 && config.send_buffer >= config.mss, "a segment must fit");
+        let mut sender = Sender::new(config, now);
+        if role == Role::Established {
+            sender.offered(0, config.window_max());
+        }
         Self {
-            una: 0,
-            nxt: 0,
-            end: 0,
-            cwnd: u64::from(config.initial_window) * u64::from(config.mss),
-            received: 0,
-            unacked: 0,
-            ack_at: Nanos::MAX,
-            ack_now: false,
+            sender,
+            receiver: Receiver::new(config),
+            handshake: Handshake::of(role),
             stats: Stats::default(),
             config: Arc::clone(config),
         }
     }
 
     /// The application appends `bytes` to its stream.
-    pub fn write(&mut self, _now: Nanos, bytes: u64) {
-        self.end += bytes;
+    pub const fn write(&mut self, _now: Nanos, bytes: u64) {
+        self.sender.end += bytes;
     }
 
-    /// The application takes `bytes`; not needed with `auto_read`.
-    pub fn read(&mut self, _now: Nanos, _bytes: u64) {}
+    /// The application takes `bytes` of what was delivered; not needed with
+    /// [`Config::auto_read`].
+    pub fn read(&mut self, _now: Nanos, bytes: u64) {
+        self.receiver.take(bytes, &self.config);
+    }
 
     /// A segment arrives.
+    #[inline]
     pub fn receive(&mut self, now: Nanos, segment: &Segment) {
         self.stats.segments_received += 1;
-        if segment.ack > self.una {
-            self.cwnd += segment.ack - self.una;
-            self.una = segment.ack;
+        if self.handshake != Handshake::Done && !self.receive_opening(now, segment) {
+            return;
         }
-        if segment.len > 0 && segment.seq == self.received {
-            self.received = segment.end();
-            self.unacked += 1;
-            if self.unacked >= self.config.ack_every {
-                self.ack_now = true;
-            } else if self.ack_at == Nanos::MAX {
-                self.ack_at = now.after(self.config.ack_delay);
-            }
+        if segment.flags.contains(Flags::SYN) {
+            // The answer to it was lost, or this is the one that opened the connection.
+            self.receiver.ack_now = true;
+            return;
+        }
+        if is_stamped(segment) {
+            self.receiver.stamped(segment);
+        }
+        if segment.len > 0 {
+            self.receiver.receive(now, segment, &self.config, &mut self.stats);
+        }
+        if segment.flags.contains(Flags::ACK) {
+            self.sender.acknowledged(now, segment, &self.config, &mut self.stats);
         }
     }
 
     /// The next segment to send now; call until `None`.
-    pub fn poll(&mut self, _now: Nanos) -> Option<Segment> {
-        let len = u64::from(self.config.mss).min(self.end - self.nxt);
-        let fits = len > 0 && self.nxt + len <= self.una + self.cwnd;
-        if !fits && !self.ack_now {
-            return None;
+    #[inline]
+    pub fn poll(&mut self, now: Nanos) -> Option<Segment> {
+        if self.handshake != Handshake::Done {
+            return self.poll_opening(now);
         }
-        let len = if fits { len } else { 0 };
-        let segment = Segment {
-            seq: self.nxt,
-            ack: self.received,
-            window: self.config.window_max(),
-            len: u32::try_from(len).unwrap_or(u32::MAX),
-            flags: Flags::ACK,
-            ..Segment::default()
-        };
-        self.nxt += len;
-        self.ack_now = false;
-        self.unacked = 0;
-        self.ack_at = Nanos::MAX;
-        self.stats.segments_sent += 1;
-        Some(segment)
+        if let Some((seq, len)) = self.sender.poll(now, &self.config, &mut self.stats) {
+            return Some(self.emit(now, seq, len, Flags::ACK));
+        }
+        if self.receiver.ack_now {
+            return Some(self.emit(now, self.sender.nxt, 0, Flags::ACK));
+        }
+        None
     }
 
-    /// The earliest moment at which [`Self::expire`] has something to do.
+    /// Writes a segment; what it acknowledges is acknowledged with it.
+    #[inline]
+    fn emit(&mut self, now: Nanos, seq: u64, len: u32, flags: Flags) -> Segment {
+        self.stats.segments_sent += 1;
+        let window = self.receiver.advertise(&self.config);
+        let stamped = self.config.rtt_sampling == RttSampling::EveryAck;
+        let segment = Segment {
+            seq,
+            ack: self.receiver.next,
+            window,
+            len,
+            stamp: if stamped { stamp_of(now) } else { 0 },
+            echo: self.receiver.echo,
+            sack: if self.config.sack { self.receiver.blocks() } else { SackBlocks::NONE },
+            flags: if stamped { flags.with(Flags::STAMPED) } else { flags },
+        };
+        self.receiver.sent();
+        segment
+    }
+
+    /// The earliest moment at which [`Self::expire`] has something to do: retransmission,
+    /// persist or delayed acknowledgement.
+    #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        (self.ack_at != Nanos::MAX).then_some(self.ack_at)
+        let earliest = self.sender.deadline.min(self.receiver.deadline);
+        (earliest != Nanos::MAX).then_some(earliest)
     }
 
     /// Acts on the timers that have passed; harmless when none has.
     pub fn expire(&mut self, now: Nanos) {
-        if self.ack_at <= now {
-            self.ack_at = Nanos::MAX;
-            self.ack_now = true;
+        self.receiver.expire(now);
+        if self.handshake == Handshake::Done {
+            self.sender.expire(now, &self.config, &mut self.stats);
+        } else {
+            self.expire_opening(now);
         }
+    }
+
+    /// Whether data can be sent and received.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.handshake == Handshake::Done
     }
 
     /// Bytes of the peer's stream that are here without a gap.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
-        self.received
+        self.receiver.next
     }
 
     /// Bytes of this end's stream that the peer has acknowledged.
     #[must_use]
     pub const fn acknowledged(&self) -> u64 {
-        self.una
+        self.sender.una
+    }
+
+    /// Bytes of this end's stream that the application has written.
+    #[must_use]
+    pub const fn written(&self) -> u64 {
+        self.sender.end
     }
 
     /// The counters.
@@ -145,24 +233,34 @@ impl Connection {
     /// The congestion window in bytes.
     #[must_use]
     pub const fn cwnd(&self) -> u64 {
-        self.cwnd
+        self.sender.window.cwnd
     }
 
-    /// The slow start threshold in bytes; `u64::MAX` before the first loss.
+    /// The slow start threshold in bytes.
     #[must_use]
     pub const fn ssthresh(&self) -> u64 {
-        u64::MAX
+        self.sender.window.ssthresh
     }
 
     /// The smoothed round trip time, once there is a sample.
     #[must_use]
     pub const fn srtt(&self) -> Option<Nanos> {
-        None
+        self.sender.rtt.srtt()
     }
 
-    /// Bytes that are thought to be on their way.
+    /// The retransmission time-out that holds now, with its backoff.
+    #[must_use]
+    pub fn rto(&self) -> Nanos {
+        self.sender.rtt.rto(&self.config)
+    }
+
+    /// Bytes that are thought to be on their way: sent and not acknowledged, less what is held by
+    /// the peer or counts as lost.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
-        self.nxt - self.una
+        self.sender.in_flight()
     }
 }
+
+#[cfg(test)]
+mod tests;

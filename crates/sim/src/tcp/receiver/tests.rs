@@ -1,0 +1,81 @@
+use super::*;
+use crate::tcp::Algorithm;
+
+fn data(seq: u64, len: u32) -> Segment {
+    Segment { seq, len, flags: Flags::ACK, ..Segment::default() }
+}
+
+struct Harness {
+    receiver: Receiver,
+    config: Config,
+    stats: Stats,
+}
+
+impl Harness {
+    fn new(config: Config) -> Self {
+        Self { receiver: Receiver::new(&config), config, stats: Stats::default() }
+    }
+
+    /// Gives whether an acknowledgement is due at once; sends it.
+    fn receive(&mut self, seq: u64, len: u32) -> bool {
+        self.receiver.receive(Nanos(7), &data(seq, len), &self.config, &mut self.stats);
+        let due = self.receiver.ack_now;
+        if due {
+            self.receiver.sent();
+        }
+        due
+    }
+}
+
+/// RFC 5681 clause 4.2: which arrivals are acknowledged at once.
+#[test]
+fn when_to_acknowledge() {
+    let mut h = Harness::new(Config::freebsd9(Algorithm::NewReno));
+    assert!(!h.receive(0, 100), "the first of two waits");
+    assert_eq!(h.receiver.deadline, Nanos(7).after(h.config.ack_delay));
+    assert!(h.receive(100, 100), "the second does not");
+    assert_eq!(h.receiver.deadline, Nanos::MAX);
+    assert!(h.receive(300, 100), "beyond a gap");
+    assert!(h.receive(500, 100), "beyond another");
+    assert!(h.receive(200, 100), "fills a part of a gap");
+    assert!(h.receive(400, 100), "fills it all");
+    assert_eq!(h.receiver.next, 600);
+    assert!(h.receive(0, 100), "nothing new");
+    assert!(!h.receive(600, 100), "in order again");
+    assert_eq!((h.stats.useless_received, h.stats.disordered_received), (1, 2));
+}
+
+#[test]
+fn the_part_beyond_the_window_is_cut_off() {
+    let config =
+        Config { receive_buffer: 250, auto_read: false, ..Config::freebsd9(Algorithm::NewReno) };
+    let mut h = Harness::new(config);
+    h.receive(0, 100);
+    h.receive(100, 200);
+    assert_eq!(h.receiver.next, 250);
+    assert_eq!(h.receiver.advertise(&h.config), 0);
+    assert!(h.receive(250, 1), "a probe is answered");
+    assert_eq!(h.receiver.next, 250);
+    // Small steps are not worth an update, half of the buffer is.
+    h.receiver.take(100, &h.config);
+    assert!(!h.receiver.ack_now);
+    assert_eq!(h.receiver.advertise(&h.config), 0);
+    h.receiver.take(100, &h.config);
+    assert!(h.receiver.ack_now);
+    assert_eq!(h.receiver.advertise(&h.config), 200);
+}
+
+/// RFC 7323 clause 4.3: with a delayed acknowledgement the first stamp is echoed, with a gap the
+/// one before the gap.
+#[test]
+fn which_stamp_is_echoed() {
+    let mut h = Harness::new(Config::linux_2013(Algorithm::Cubic));
+    for (seq, stamp, echo) in [(0, 10, 10), (100, 11, 10), (300, 13, 12), (200, 14, 14)] {
+        if seq == 300 {
+            h.receiver.stamped(&Segment { stamp: 12, ..data(200, 0) });
+        }
+        h.receiver.stamped(&Segment { stamp, ..data(seq, 100) });
+        h.receive(seq, 100);
+        assert_eq!(h.receiver.echo, echo);
+    }
+}

@@ -1,0 +1,327 @@
+//! Loss recovery: with SACK by RFC 6675, without by RFC 6582 (NewReno), after a time-out by
+//! RFC 5681 clause 3.1 and RFC 6298 clause 5.
+//!
+//! With SACK, what may be sent is `cwnd - pipe`, and `NextSeg` says which bytes. Without, every
+//! duplicate lets one more segment into the network: the window is inflated by it, and a partial
+//! acknowledgement deflates it again. After a time-out both are alike: everything that was
+//! outstanding and is not held by the peer counts as lost and is sent again in slow start.
+//!
+//! The timer restarts with every acknowledgement that moves `una`, also with partial ones: the
+//! "slow but steady" variant of RFC 6582 clause 4, as in FreeBSD. A repair that began with a
+//! time-out ends before a new fast recovery can begin (RFC 6582 clause 3.2 step 4).
+//!
+//! Not modelled: D-SACK, undo of spurious repairs, proportional rate reduction, RACK.
+
+use sluice_base::Nanos;
+
+use super::Stats;
+use super::config::Config;
+use super::scoreboard::{Assessment, DUP_THRESHOLD, Outstanding};
+use super::segment::Segment;
+use super::sender::{Phase, Sender, length};
+
+/// How many segments limited transmit sends at most without SACK (RFC 3042).
+const LIMITED_TRANSMIT_MAX: u32 = 2;
+
+impl Sender {
+    /// An acknowledgement that is not the common case: no news, SACK blocks, or a repair runs.
+    #[cold]
+    pub(super) fn acknowledged_disordered(
+        &mut self,
+        now: Nanos,
+        segment: &Segment,
+        opened: bool,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        let news = config.sack && self.absorb(segment);
+        if segment.ack > self.una {
+            self.advance(now, segment, config);
+        } else if segment.ack == self.una && self.nxt > self.una {
+            // RFC 6675 clause 2 counts what brings new SACK information, RFC 5681 clause 2 what
+            // brings nothing at all.
+            let duplicate = if config.sack { news } else { segment.len == 0 && !opened };
+            if duplicate {
+                stats.duplicate_acks += 1;
+                self.duplicate(now, config, stats);
+            }
+        }
+        if !self.calm {
+            self.settle(config);
+        }
+    }
+
+    /// Takes the SACK blocks over. Gives whether one of them is news.
+    fn absorb(&mut self, segment: &Segment) -> bool {
+        let mut news = false;
+        for &(start, end) in segment.sack.as_slice() {
+            let start = (segment.ack + u64::from(start)).max(self.una);
+            let end = (segment.ack + u64::from(end)).min(self.nxt);
+            if start < end {
+                self.calm = false;
+                news |= self.board.get_or_insert_default().insert(start, end);
+            }
+        }
+        news
+    }
+
+    /// `una` moves on while the connection is not calm.
+    fn advance(&mut self, now: Nanos, segment: &Segment, config: &Config) {
+        let acked = segment.ack - self.una;
+        let flight = self.nxt - self.una;
+        self.una = segment.ack;
+        self.high_rxt = self.high_rxt.max(self.una);
+        self.timeouts = 0;
+        if let Some(board) = &mut self.board {
+            board.trim(self.una);
+        }
+        self.sample(now, segment, config);
+        let repaired = self.una >= self.recover;
+        match self.phase {
+            Phase::Open => {
+                self.duplicates = 0;
+                self.grow(now, acked, flight, config);
+            }
+            Phase::Recovery if repaired => self.leave_recovery(config),
+            Phase::Recovery => self.partial(acked, config),
+            Phase::Loss => {
+                // L is one segment after a time-out (RFC 3465 clause 2.3): a jump over data that
+                // the peer held says nothing about the network.
+                self.grow(now, acked.min(u64::from(config.mss)), u64::MAX / 4, config);
+                if repaired {
+                    self.reopen();
+                }
+            }
+        }
+        self.restart_timer(now, config);
+    }
+
+    /// RFC 6582 clause 3.2 step 3, partial acknowledgement. With SACK the pipe says it all.
+    fn partial(&mut self, acked: u64, config: &Config) {
+        if config.sack {
+            return;
+        }
+        self.force = true;
+        let mss = u64::from(config.mss);
+        self.inflation = self.inflation.saturating_sub(acked);
+        if acked >= mss {
+            self.inflation += mss;
+        }
+    }
+
+    /// Everything that was outstanding when the recovery began has arrived.
+    fn leave_recovery(&mut self, config: &Config) {
+        let mss = u64::from(config.mss);
+        self.window.cwnd = if config.sack {
+            self.window.ssthresh
+        } else {
+            // RFC 6582 clause 3.2 step 3, full acknowledgement, option 1: no burst.
+            self.window.ssthresh.min((self.nxt - self.una).max(mss) + mss)
+        };
+        self.reopen();
+    }
+
+    fn reopen(&mut self) {
+        self.phase = Phase::Open;
+        self.force = false;
+        self.duplicates = 0;
+        self.inflation = 0;
+        self.control.reopened(self.nxt);
+    }
+
+    /// A duplicate acknowledgement.
+    fn duplicate(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
+        self.calm = false;
+        self.duplicates += 1;
+        match self.phase {
+            Phase::Open => {
+                let lost = if config.sack {
+                    self.duplicates >= DUP_THRESHOLD || self.assess(config).lost_edge > self.una
+                } else {
+                    // RFC 6582 clause 3.2 step 2: duplicates that a repair itself caused do not
+                    // begin another.
+                    self.duplicates >= DUP_THRESHOLD
+                        && (self.una > self.recover || self.recover == 0)
+                };
+                if lost {
+                    self.enter_recovery(now, config, stats);
+                }
+            }
+            Phase::Recovery if !config.sack => self.inflation += u64::from(config.mss),
+            Phase::Recovery | Phase::Loss => {}
+        }
+    }
+
+    /// RFC 6675 clause 5 step 4, RFC 6582 clause 3.2 step 2.
+    fn enter_recovery(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
+        stats.fast_recoveries += 1;
+        // What limited transmit sent beyond the window does not count (RFC 5681 clause 3.2).
+        let flight = (self.nxt - self.una).min(self.window.cwnd);
+        self.window.ssthresh = self.control.reduce(&self.window, flight, config);
+        self.window.cwnd = self.window.ssthresh;
+        self.phase = Phase::Recovery;
+        self.recover = self.nxt;
+        self.high_rxt = self.una;
+        self.inflation =
+            if config.sack { 0 } else { u64::from(self.duplicates) * u64::from(config.mss) };
+        self.force = true;
+        self.rescued = false;
+        self.timed_end = 0;
+        self.restart_timer(now, config);
+    }
+
+    /// The retransmission timer expired with data in flight.
+    pub(super) fn timed_out(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
+        stats.timeouts += 1;
+        if self.timeouts == 0 {
+            // RFC 5681 clause 3.1: the threshold is held when the same data times out again.
+            let flight = if self.phase == Phase::Loss { self.pipe } else { self.nxt - self.una };
+            self.window.ssthresh = self.control.reduce(&self.window, flight, config);
+        }
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.rtt.back_off();
+        self.window.cwnd = u64::from(config.mss);
+        self.phase = Phase::Loss;
+        self.calm = false;
+        self.force = true;
+        self.recover = self.nxt;
+        self.high_rxt = self.una;
+        self.inflation = 0;
+        self.duplicates = 0;
+        self.timed_end = 0;
+        self.restart_timer(now, config);
+        self.settle(config);
+    }
+
+    /// Brings what follows from the scoreboard up to date; finds out whether all is calm again.
+    fn settle(&mut self, config: &Config) {
+        let held = self.board.as_ref().map_or(0, |board| board.held());
+        if self.phase == Phase::Open {
+            if held == 0 && self.duplicates == 0 {
+                self.calm = true;
+                self.inflation = 0;
+                return;
+            }
+            // Limited transmit: what the peer has beyond the gap left the network (RFC 6675
+            // clause 5 step 3, RFC 3042).
+            self.inflation = if !config.limited_transmit {
+                0
+            } else if config.sack {
+                held
+            } else {
+                u64::from(self.duplicates.min(LIMITED_TRANSMIT_MAX)) * u64::from(config.mss)
+            };
+        }
+        let Assessment { lost_edge, pipe } = self.assess(config);
+        self.lost_edge = lost_edge;
+        self.pipe = pipe;
+    }
+
+    fn assess(&self, config: &Config) -> Assessment {
+        let outstanding = Outstanding {
+            una: self.una,
+            nxt: self.nxt,
+            high_rxt: if self.phase == Phase::Open { self.una } else { self.high_rxt },
+            lost_floor: if self.phase == Phase::Loss { self.recover } else { 0 },
+            mss: u64::from(config.mss),
+        };
+        match &self.board {
+            Some(board) => board.assess(&outstanding),
+            None => outstanding.assess(),
+        }
+    }
+
+    /// The next bytes to send while a repair runs.
+    #[cold]
+    pub(super) fn poll_repair(
+        &mut self,
+        now: Nanos,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> Option<(u64, u32)> {
+        if self.force {
+            self.force = false;
+            if let Some(hole) = self.hole(self.una, self.nxt) {
+                return Some(self.send_again(now, hole, config, stats));
+            }
+        }
+        if self.phase == Phase::Recovery && !config.sack {
+            let window = self.una + self.window.cwnd + self.inflation;
+            return self.poll_new(now, window, config, stats);
+        }
+        if self.pipe + u64::from(config.mss) > self.window.cwnd {
+            return None;
+        }
+        let from = self.high_rxt.max(self.una);
+        // NextSeg rule 1: what is lost.
+        if let Some(hole) = self.hole(from, self.lost_edge) {
+            return Some(self.send_again(now, hole, config, stats));
+        }
+        // Rule 2: new data.
+        if let Some(sent) = self.poll_new(now, u64::MAX, config, stats) {
+            return Some(sent);
+        }
+        if self.phase == Phase::Loss {
+            return None;
+        }
+        // Rule 3: what may be lost.
+        let highest = self.board.as_ref().map_or(0, |board| board.highest());
+        if let Some(hole) = self.hole(from, highest) {
+            return Some(self.send_again(now, hole, config, stats));
+        }
+        self.rescue(now, config, stats)
+    }
+
+    /// Rule 4: once per recovery, the last segment that the peer does not hold.
+    fn rescue(&mut self, now: Nanos, config: &Config, stats: &mut Stats) -> Option<(u64, u32)> {
+        if self.rescued {
+            return None;
+        }
+        let from = self.high_rxt.max(self.una);
+        let mut last = self.hole(from, self.recover)?;
+        while let Some(next) = self.hole(last.1, self.recover) {
+            last = next;
+        }
+        self.rescued = true;
+        stats.rescues += 1;
+        let start = last.0.max(last.1.saturating_sub(u64::from(config.mss)));
+        let high_rxt = self.high_rxt;
+        let sent = self.send_again(now, (start, last.1), config, stats);
+        // The rescue leaves HighRxt where it is, so that the bytes before it can still follow.
+        self.high_rxt = high_rxt;
+        Some(sent)
+    }
+
+    fn hole(&self, from: u64, limit: u64) -> Option<(u64, u64)> {
+        match &self.board {
+            Some(board) => board.hole(from, limit),
+            None => (from < limit).then_some((from, limit)),
+        }
+    }
+
+    /// Sends the beginning of a hole again.
+    fn send_again(
+        &mut self,
+        now: Nanos,
+        hole: (u64, u64),
+        config: &Config,
+        stats: &mut Stats,
+    ) -> (u64, u32) {
+        let (seq, limit) = hole;
+        let len = (limit - seq).min(u64::from(config.mss));
+        self.high_rxt = self.high_rxt.max(seq + len);
+        self.pipe += len;
+        // Karn: an acknowledgement may now answer either copy.
+        self.timed_end = 0;
+        self.last_send = now;
+        stats.retransmissions += 1;
+        stats.bytes_retransmitted += len;
+        if self.deadline == Nanos::MAX {
+            self.deadline = now.after(self.rtt.rto(config));
+        }
+        (seq, length(len))
+    }
+}
+
+#[cfg(test)]
+mod tests;

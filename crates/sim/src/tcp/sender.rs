@@ -1,0 +1,361 @@
+//! The sending half: windows, timers and new data. What follows a loss is in `recovery.rs`.
+//!
+//! ```text
+//!            una          high_rxt        nxt                     edge        end
+//!   acked     |  sent again  |   sent once |  may be sent          |  written  |
+//!   ----------+--------------+-------------+-----------------------+-----------+
+//!
+//!   OPEN ------ third duplicate, or IsLost(una) ------> RECOVERY --- una >= recover ---> OPEN
+//!   OPEN, RECOVERY, LOSS -- the timer expires --------> LOSS ------- una >= recover ---> OPEN
+//! ```
+//!
+//! A connection is calm while it is OPEN and nothing hints at a loss: then an acknowledgement moves
+//! `una`, takes a sample, grows the window and restarts the timer, without a loop or an
+//! allocation. Everything else goes through `recovery.rs`.
+//!
+//! One deadline serves the retransmission timer and, while the peer's window is shut and nothing
+//! is in flight, the persist timer: both never run together.
+
+use sluice_base::Nanos;
+
+use super::Stats;
+use super::config::{Config, RttSampling};
+use super::control::{Control, Progress, Window};
+use super::receiver::is_stamped;
+use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
+use super::segment::{Segment, since_stamp};
+
+/// Where the sending half is between losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing is being repaired.
+    Open,
+    /// Fast recovery.
+    Recovery,
+    /// The timer expired: everything outstanding is sent again.
+    Loss,
+}
+
+/// The state of the sending half.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    /// The first byte not acknowledged.
+    pub(super) una: u64,
+    /// The first byte never sent.
+    pub(super) nxt: u64,
+    /// The first byte not written by the application.
+    pub(super) end: u64,
+    /// The first byte that the peer has no room for.
+    pub(super) edge: u64,
+    pub(super) window: Window,
+    /// Bytes that may be in flight beyond the window, because duplicates say that others left the
+    /// network.
+    pub(super) inflation: u64,
+    /// Bytes in flight by the scoreboard; only kept while the connection is not calm.
+    pub(super) pipe: u64,
+    /// Bytes below this that are not held are lost; only kept while not calm.
+    pub(super) lost_edge: u64,
+    /// A repair ends when this is acknowledged.
+    pub(super) recover: u64,
+    /// Everything below was sent again in this repair.
+    pub(super) high_rxt: u64,
+    /// When the retransmission or the persist timer expires, `MAX` if none runs.
+    pub(super) deadline: Nanos,
+    /// The end of the segment that is timed, zero if none is.
+    pub(super) timed_end: u64,
+    timed_start: Nanos,
+    pub(super) last_send: Nanos,
+    pub(super) rtt: Rtt,
+    pub(super) control: Control,
+    pub(super) board: Option<Box<Scoreboard>>,
+    /// The largest window that the peer offered.
+    window_most: u32,
+    pub(super) duplicates: u32,
+    /// Time-outs since `una` moved last.
+    pub(super) timeouts: u8,
+    pub(super) phase: Phase,
+    /// Nothing hints at a loss: the fast paths hold.
+    pub(super) calm: bool,
+    /// The first hole is to be sent again whatever the window says.
+    pub(super) force: bool,
+    /// This recovery has had its rescue retransmission.
+    pub(super) rescued: bool,
+    /// The deadline is the persist timer's.
+    persisting: bool,
+    /// A window probe is due.
+    probe: bool,
+}
+
+impl Sender {
+    pub(super) fn new(config: &Config, now: Nanos) -> Self {
+        Self {
+            una: 0,
+            nxt: 0,
+            end: 0,
+            edge: 0,
+            window: Window { cwnd: initial_window(config), ssthresh: config.initial_ssthresh },
+            inflation: 0,
+            pipe: 0,
+            lost_edge: 0,
+            recover: 0,
+            high_rxt: 0,
+            deadline: Nanos::MAX,
+            timed_end: 0,
+            timed_start: Nanos::ZERO,
+            last_send: now,
+            rtt: Rtt::new(config),
+            control: Control::new(config.algorithm),
+            board: None,
+            window_most: 0,
+            duplicates: 0,
+            timeouts: 0,
+            phase: Phase::Open,
+            calm: true,
+            force: false,
+            rescued: false,
+            persisting: false,
+            probe: false,
+        }
+    }
+
+    /// The peer has room for `window` bytes after `ack`. Gives whether that is more than before.
+    /// A late segment tells of less and is not believed: a window never shrinks here.
+    #[inline]
+    pub(super) fn offered(&mut self, ack: u64, window: u32) -> bool {
+        let edge = ack + u64::from(window);
+        if edge <= self.edge {
+            return false;
+        }
+        self.edge = edge;
+        self.window_most = self.window_most.max(window);
+        if self.persisting {
+            self.persisting = false;
+            self.probe = false;
+            self.deadline = Nanos::MAX;
+            self.rtt.clear_backoff();
+        }
+        true
+    }
+
+    /// A segment with a valid `ack` arrives.
+    #[inline]
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Nanos,
+        segment: &Segment,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        let ack = segment.ack;
+        if ack > self.nxt {
+            // Only the byte of a window probe can be acknowledged before it counts as sent.
+            if !self.persisting || ack > self.nxt + 1 || ack > self.end {
+                return;
+            }
+            self.nxt = ack;
+        }
+        let opened = self.offered(ack, segment.window);
+        if !self.calm || !segment.sack.is_empty() || ack <= self.una {
+            self.acknowledged_disordered(now, segment, opened, config, stats);
+            return;
+        }
+        let flight = self.nxt - self.una;
+        let acked = ack - self.una;
+        self.una = ack;
+        self.timeouts = 0;
+        self.sample(now, segment, config);
+        self.grow(now, acked, flight, config);
+        self.restart_timer(now, config);
+    }
+
+    /// Lets the window grow if it was the limit.
+    #[inline]
+    pub(super) fn grow(&mut self, now: Nanos, acked: u64, flight: u64, config: &Config) {
+        let Window { cwnd, ssthresh } = self.window;
+        let limiting = if !config.window_validation {
+            cwnd <= self.edge - self.una
+        } else if cwnd < ssthresh {
+            cwnd < 2 * flight
+        } else {
+            cwnd < flight + u64::from(config.mss)
+        };
+        if limiting {
+            let srtt = self.rtt.srtt().unwrap_or(Nanos::ZERO);
+            let progress = Progress { now, acked, una: self.una, nxt: self.nxt, srtt };
+            self.control.acknowledged(&mut self.window, &progress, config);
+        }
+    }
+
+    /// Clauses 5.2 and 5.3 of RFC 6298: off when nothing is in flight, else from now on.
+    #[inline]
+    pub(super) fn restart_timer(&mut self, now: Nanos, config: &Config) {
+        self.deadline =
+            if self.una == self.nxt { Nanos::MAX } else { now.after(self.rtt.rto(config)) };
+    }
+
+    /// Takes a sample of the round trip time, if this acknowledgement of new data gives one.
+    #[inline]
+    pub(super) fn sample(&mut self, now: Nanos, segment: &Segment, config: &Config) {
+        let rtt = match config.rtt_sampling {
+            RttSampling::EveryAck => {
+                if !is_stamped(segment) {
+                    return;
+                }
+                since_stamp(now, segment.echo)
+            }
+            RttSampling::OneSegment => {
+                if self.timed_end == 0 || segment.ack < self.timed_end {
+                    return;
+                }
+                self.timed_end = 0;
+                now.since(self.timed_start)
+            }
+        };
+        self.measured(rtt, config);
+    }
+
+    /// A round trip took `rtt`.
+    pub(super) fn measured(&mut self, rtt: Nanos, config: &Config) {
+        self.rtt.sample(rtt, config);
+        self.control.sampled(rtt);
+    }
+
+    /// The next bytes to send now: offset and length.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        now: Nanos,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> Option<(u64, u32)> {
+        if self.phase != Phase::Open {
+            return self.poll_repair(now, config, stats);
+        }
+        if self.nxt == self.end {
+            return None;
+        }
+        if self.una == self.nxt {
+            self.before_burst(now, config);
+        }
+        let window = self.una + self.window.cwnd + self.inflation;
+        self.poll_new(now, window, config, stats)
+    }
+
+    /// New data, up to the byte `window` and what the buffers allow.
+    #[inline]
+    pub(super) fn poll_new(
+        &mut self,
+        now: Nanos,
+        window: u64,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> Option<(u64, u32)> {
+        let mss = u64::from(config.mss);
+        let len = mss.min(self.end - self.nxt);
+        let allowed = window.min(self.una + u64::from(config.send_buffer));
+        let after = self.nxt + len;
+        if len == 0 || after > allowed {
+            return None;
+        }
+        if after > self.edge {
+            return self.poll_narrow(now, len, config, stats);
+        }
+        if config.nagle && len < mss && self.una < self.nxt {
+            return None;
+        }
+        Some(self.send_new(now, len, config))
+    }
+
+    fn send_new(&mut self, now: Nanos, len: u64, config: &Config) -> (u64, u32) {
+        let seq = self.nxt;
+        self.nxt += len;
+        self.pipe += len;
+        if self.timed_end == 0 && self.phase == Phase::Open {
+            self.timed_end = self.nxt;
+            self.timed_start = now;
+        }
+        self.last_send = now;
+        if self.deadline == Nanos::MAX {
+            self.deadline = now.after(self.rtt.rto(config));
+        }
+        (seq, length(len))
+    }
+
+    /// The peer has no room for `len` bytes: sends a shorter segment if it is worth one (RFC 9293
+    /// clause 3.8.6.2.1), or probes (clause 3.8.6.1).
+    #[cold]
+    fn poll_narrow(
+        &mut self,
+        now: Nanos,
+        len: u64,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> Option<(u64, u32)> {
+        let room = self.edge.saturating_sub(self.nxt).min(len);
+        if room > 0 && (self.probe || room >= u64::from(self.window_most / 2)) {
+            self.probe = false;
+            if self.persisting {
+                self.persisting = false;
+                self.deadline = Nanos::MAX;
+            }
+            return Some(self.send_new(now, room, config));
+        }
+        if self.probe {
+            // The byte does not count as sent: it is likely to be thrown away.
+            self.probe = false;
+            stats.window_probes += 1;
+            return Some((self.nxt, 1));
+        }
+        if self.una == self.nxt && self.deadline == Nanos::MAX {
+            self.persisting = true;
+            self.deadline = now.after(self.rtt.rto(config));
+        }
+        None
+    }
+
+    /// Nothing is in flight and data waits: after a pause the window may be out of date (RFC 5681
+    /// clause 4.1).
+    #[cold]
+    fn before_burst(&mut self, now: Nanos, config: &Config) {
+        let idle = now.since(self.last_send);
+        if self.persisting || idle <= self.rtt.rto(config) {
+            return;
+        }
+        self.control.idle(idle);
+        if config.idle_restart {
+            self.window.cwnd = self.window.cwnd.min(initial_window(config));
+        }
+        // Once per pause, also if the peer's window holds the data back.
+        self.last_send = now;
+    }
+
+    /// The timer passed.
+    pub(super) fn expire(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
+        if self.deadline > now {
+            return;
+        }
+        if self.persisting {
+            self.probe = true;
+            self.rtt.back_off();
+            self.deadline = now.after(self.rtt.rto(config));
+        } else {
+            self.timed_out(now, config, stats);
+        }
+    }
+
+    /// Bytes thought to be on their way.
+    pub(super) const fn in_flight(&self) -> u64 {
+        if self.calm { self.nxt - self.una } else { self.pipe }
+    }
+}
+
+/// The initial window in bytes.
+pub(super) fn initial_window(config: &Config) -> u64 {
+    u64::from(config.initial_window.max(1)) * u64::from(config.mss)
+}
+
+/// A length that is at most a segment's.
+pub(super) fn length(len: u64) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

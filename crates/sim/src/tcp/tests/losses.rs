@@ -1,0 +1,142 @@
+//! Losses: the cases of Fall and Floyd, time-outs, limited transmit, rescue.
+
+use sluice_base::Nanos;
+
+use super::network::{Network, drop_data};
+use super::small::ALGORITHMS;
+use crate::tcp::{Algorithm, Config, RttSampling};
+
+const MSS: u64 = 1_000;
+
+fn config(algorithm: Algorithm, sack: bool) -> Config {
+    Config {
+        mss: 1_000,
+        sack,
+        initial_window: 16,
+        initial_ssthresh: 16_000,
+        ack_every: 1,
+        window_validation: false,
+        send_buffer: 1 << 20,
+        ..Config::freebsd9(algorithm)
+    }
+}
+
+/// Fall and Floyd, "Simulation-based Comparisons of Tahoe, Reno, and SACK TCP", 1996, clause 6: one
+/// to four segments of a window are dropped. SACK and NewReno recover without a time-out, SACK in
+/// about one round trip, NewReno with one retransmission per round trip.
+#[test]
+fn fall_and_floyd() {
+    for algorithm in ALGORITHMS {
+        for sack in [false, true] {
+            for drops in 1..=4_u64 {
+                let mut net = Network::established(config(algorithm, sack));
+                net.rule = drop_data((0..drops).map(|i| ((20 + 2 * i) * MSS, 1)).collect());
+                net.transfer(200 * MSS);
+                let stats = *net.ends[0].stats();
+                let what = format!("{algorithm:?} sack {sack} drops {drops}: {stats:?}");
+                assert_eq!(stats.timeouts, 0, "{what}");
+                assert_eq!(stats.retransmissions, drops, "{what}");
+                assert_eq!(stats.fast_recoveries, 1, "{what}");
+                let again: Vec<_> = net
+                    .sent
+                    .windows(2)
+                    .filter(|w| w[1].1.len > 0 && w[1].1.seq < w[0].1.seq)
+                    .map(|w| w[1].0)
+                    .collect();
+                let span = again.last().unwrap().since(again[0]);
+                let rounds = if sack { 1 } else { drops };
+                assert!(span < Nanos(rounds * 120_000), "{what}: {span}");
+                assert!(sack || span >= Nanos((drops - 1) * 100_000), "{what}: {span}");
+            }
+        }
+    }
+}
+
+/// ns-3, src/internet/test/tcp-rtt-estimation.cc: segments written and the offsets that are dropped
+/// (500 bytes a segment, 50 ms one way, offsets less the SYN's one). The estimate is never that of a
+/// segment that was sent twice: it stays between the path's time and that with a full queue.
+#[test]
+fn ns3_estimation_with_losses() {
+    let many = [(500, 2), (54_000, 1), (58_000, 1), (58_500, 1), (60_000, 1), (68_500, 1)];
+    let cases: [(u64, &[(u64, u32)]); 4] =
+        [(10, &[]), (10, &[(500, 1)]), (10, &[(500, 2)]), (1_000, &many)];
+    for (segments, drops) in cases {
+        for rtt_sampling in [RttSampling::OneSegment, RttSampling::EveryAck] {
+            let config = Config {
+                mss: 500,
+                rtt_sampling,
+                ack_every: 1,
+                ..Config::freebsd9(Algorithm::NewReno)
+            };
+            let mut net = Network::established(config);
+            net.delay = Nanos::from_millis(50);
+            net.rule = drop_data(drops.to_vec());
+            net.transfer(segments * 500);
+            let srtt = net.ends[0].srtt().expect("a sample");
+            assert!(srtt >= Nanos::from_millis(99) && srtt < Nanos::from_millis(115), "{srtt}");
+            assert!(drops.is_empty() || net.ends[0].stats().retransmissions > 0);
+        }
+    }
+}
+
+/// ns-3, src/internet/test/tcp-rto-test.cc, third test: the first data segment is dropped seven
+/// times; the time-out doubles with each, to the bound of 60 s.
+#[test]
+fn ns3_time_out_doubles() {
+    let config = Config {
+        rto_initial: Nanos::from_millis(1_000),
+        rto_max: Nanos::from_millis(60_000),
+        ..Config::linux_2013(Algorithm::NewReno)
+    };
+    let mut net = Network::established(config);
+    net.rule = drop_data(vec![(0, 7)]);
+    net.transfer(1_000);
+    let times: Vec<u64> = net.sent.iter().map(|s| s.0.0 / 1_000_000_000).collect();
+    assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 123]);
+    assert_eq!(net.ends[0].stats().timeouts, 7);
+}
+
+/// ns-3, src/internet/test/tcp-rto-test.cc, second test: a segment is dropped three times, so that
+/// its retransmission times out: the threshold is half of the flight, two segments at least.
+#[test]
+fn ns3_threshold_after_a_time_out() {
+    for sack in [false, true] {
+        for segments in [5, 20, 60] {
+            let mut net = Network::established(config(Algorithm::NewReno, sack));
+            net.rule = drop_data(vec![(2_000, 3)]);
+            net.ends[0].write(Nanos::ZERO, segments * MSS);
+            let mut flight = 0;
+            while net.ends[0].stats().timeouts == 0 {
+                flight = net.ends[0].sender.nxt - net.ends[0].sender.una;
+                net.step();
+            }
+            assert_eq!(net.ends[0].ssthresh(), (flight / 2).max(2 * MSS), "sack {sack}");
+            net.transfer(1);
+        }
+    }
+}
+
+/// The tail of a message is lost: nothing can say so but the timer.
+#[test]
+fn a_lost_tail_times_out() {
+    for algorithm in ALGORITHMS {
+        let mut net = Network::established(config(algorithm, true));
+        net.rule = drop_data(vec![(9_000, 1)]);
+        net.transfer(10 * MSS);
+        let stats = net.ends[0].stats();
+        assert_eq!((stats.timeouts, stats.retransmissions), (1, 1));
+    }
+}
+
+/// A whole window is lost: slow start sends it again, each segment once.
+#[test]
+fn a_lost_window_is_sent_again_once() {
+    for sack in [false, true] {
+        let mut net = Network::established(config(Algorithm::Cubic, sack));
+        net.rule = drop_data((0..16).map(|i| (i * MSS, 1)).collect());
+        net.transfer(100 * MSS);
+        let stats = net.ends[0].stats();
+        assert_eq!((stats.timeouts, stats.retransmissions), (1, 16));
+        assert_eq!(net.ends[1].stats().useless_received, 0);
+    }
+}
