@@ -143,21 +143,21 @@ fn reno_with_sack() -> Vec<Scenario> {
             .lose(&[10])
             .then(100, 40)
             .rescue(29, 40)
-            .deviates("credit", 140, "apart 1, end 5 ms, timeouts 0", CREDIT),
+            .deviates("credit", 140, "apart 1, end 10 ms, timeouts 0", CREDIT),
         reno("reno-first", 30, "the first segment of all is lost").lose(&[0]),
         reno("reno-middle", 30, "one segment of the first window is lost")
             .lose(&[4])
-            .prr(20, "apart 1, end 5 ms, timeouts 0"),
+            .prr(20, "apart 1, end 10 ms, timeouts 0"),
         reno("reno-second-window", 50, "one segment of the second window is lost")
             .lose(&[14])
-            .prr(40, "apart 5, end 5 ms, timeouts 0"),
+            .prr(40, "apart 5, end 10 ms, timeouts 0"),
         reno("reno-two-adjacent", 30, "two segments in a row are lost").lose(&[4, 5]),
         reno("reno-two-apart", 30, "two segments with others between them are lost")
             .lose(&[2, 6])
-            .prr(20, "apart 2, end 5 ms, timeouts 0"),
+            .prr(20, "apart 2, end 10 ms, timeouts 0"),
         reno("reno-three", 30, "three segments of the first window are lost")
             .lose(&[1, 3, 6])
-            .prr(20, "apart 2, end 25 ms, timeouts 0"),
+            .prr(20, "apart 2, end 30 ms, timeouts 0"),
         reno("reno-last", 20, "the last segment is lost: a time-out").lose(&[19]),
         reno("reno-backoff", 20, "the last segment is lost three times: time-outs back off")
             .lose_times(19, &[1, 2, 3]),
@@ -177,7 +177,7 @@ fn reno_with_sack() -> Vec<Scenario> {
         )
         .initial_window(3)
         .lose(&[1])
-        .deviates("rack", 25, "apart 3, end 25 ms, timeouts 0", RACK),
+        .deviates("rack", 25, "apart 4, end 30 ms, timeouts 0", RACK),
         reno("reno-few-duplicates", 5, "too few segments follow the lost one").lose(&[2]).deviates(
             "rack",
             20,
@@ -197,15 +197,15 @@ fn reno_without_sack() -> Vec<Scenario> {
         reno("newreno-middle", 30, "no SACK: one segment is lost")
             .without_sack()
             .lose(&[4])
-            .prr(20, "apart 1, end 5 ms, timeouts 0"),
+            .prr(20, "apart 1, end 10 ms, timeouts 0"),
         reno("newreno-two-apart", 30, "no SACK: two are lost, so one partial acknowledgement")
             .without_sack()
             .lose(&[2, 6])
-            .prr(20, "apart 1, end 5 ms, timeouts 0"),
+            .prr(20, "apart 1, end 10 ms, timeouts 0"),
         reno("newreno-three", 30, "no SACK: three are lost, so two partial acknowledgements")
             .without_sack()
             .lose(&[1, 3, 6])
-            .prr(20, "apart 1, end 5 ms, timeouts 0"),
+            .prr(20, "apart 1, end 10 ms, timeouts 0"),
         reno("newreno-retransmission", 30, "no SACK: a segment is lost again: a time-out")
             .without_sack()
             .lose_times(4, &[1, 2])
@@ -250,19 +250,19 @@ fn tails() -> Vec<Scenario> {
             .lose(&[10])
             .then(100, 60)
             .rescue(29, 40)
-            .deviates("whole-segments", 120, "apart 1, end 5 ms, timeouts 0", WHOLE_SEGMENTS),
+            .deviates("whole-segments", 120, "apart 1, end 10 ms, timeouts 0", WHOLE_SEGMENTS),
         cubic("cubic-tail-two", 30, "two of the last window are lost; then more data")
             .lose(&[10, 15])
             .then(100, 60)
             .rescue(29, 40)
-            .deviates("whole-segments", 120, "apart 1, end 5 ms, timeouts 0", WHOLE_SEGMENTS),
+            .deviates("whole-segments", 120, "apart 1, end 10 ms, timeouts 0", WHOLE_SEGMENTS),
         cubic("cubic-tail-twice", 30, "two windows with a loss each: convergence; then more data")
             .lose(&[10, 30])
             .then(100, 14)
             .then(200, 40)
             .rescue(29, 40)
             .rescue(43, 120)
-            .deviates("whole-segments", 220, "apart 2, end 5 ms, timeouts 0", WHOLE_SEGMENTS),
+            .deviates("whole-segments", 220, "apart 2, end 10 ms, timeouts 0", WHOLE_SEGMENTS),
     ]
 }
 
@@ -271,13 +271,13 @@ fn others() -> Vec<Scenario> {
         cubic("cubic-no-loss", 50, "nothing is lost: slow start"),
         cubic("cubic-middle", 60, "one segment is lost; the window grows again")
             .lose(&[4])
-            .prr(20, "apart 3, end 25 ms, timeouts 0"),
+            .prr(20, "apart 3, end 30 ms, timeouts 0"),
         cubic("cubic-second-window", 60, "one segment of the second window is lost")
             .lose(&[14])
-            .prr(40, "apart 3, end 5 ms, timeouts 0"),
+            .prr(40, "apart 3, end 10 ms, timeouts 0"),
         cubic("cubic-three", 60, "three segments of the first window are lost")
             .lose(&[1, 3, 6])
-            .deviates("whole-segments", 60, "apart 2, end 5 ms, timeouts 0", WHOLE_SEGMENTS),
+            .deviates("whole-segments", 60, "apart 2, end 10 ms, timeouts 0", WHOLE_SEGMENTS),
         cubic("cubic-last", 20, "the last segment is lost: a time-out").lose(&[19]),
         cubic("cubic-window", 40, "the whole first window is lost: a time-out")
             .lose(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
@@ -285,6 +285,6 @@ fn others() -> Vec<Scenario> {
         cubic("cubic-without-sack", 60, "no SACK: one segment is lost")
             .without_sack()
             .lose(&[4])
-            .prr(20, "apart 3, end 25 ms, timeouts 0"),
+            .prr(20, "apart 3, end 30 ms, timeouts 0"),
     ]
 }

@@ -175,8 +175,8 @@ fn apart(golden: &Golden, trace: &[Entry]) -> u64 {
     let both = if kernel.len() == simulator.len() { kernel.len() } else { 1 };
     let mut apart = 0;
     for (a, b) in kernel.iter().zip(&simulator).take(both) {
-        // Data leaves at multiples of the round trip: between them nothing is about to be sent.
-        let mut span_us = round_trip_us / 2;
+        // Data leaves at multiples of the round trip, of RACK half of one later: now nothing does.
+        let mut span_us = round_trip_us / 4 * 3;
         while span_us < a.len_us().max(b.len_us()) {
             let at = [a.start_us + span_us, b.start_us + span_us];
             let [a, b] = [passed(traces[0], at[0]), passed(traces[1], at[1])];

@@ -97,8 +97,12 @@ pub(crate) struct Golden {
 /// Reads a golden. Every line must be understood.
 pub(crate) fn parse(text: &str) -> Result<Golden, String> {
     let (head, body) = text.split_once("\n\n").ok_or("there is no empty line")?;
-    let mut golden =
-        Golden { scenario: Scenario::default(), deviation: None, rescue: None, trace: Vec::new() };
+    let mut golden = Golden {
+        scenario: Scenario::default(),
+        deviation: None,
+        rescues: Vec::new(),
+        trace: Vec::new(),
+    };
     for line in head.lines() {
         let wrong = || format!("cannot read `{line}`");
         let (key, value) = line.split_once(": ").ok_or_else(wrong)?;

@@ -185,14 +185,21 @@ mod deviations {
 
     fn later(trace: &mut [Entry]) {
         let at = position(trace, is_again);
-        trace[at].at_us += 10_000;
+        trace[at].at_us += 18_000;
     }
 
-    const LINE: &str = "prr from 20 ms, apart 2, end 20 ms, timeouts 0: a test";
+    const LINE: &str = "prr from 20 ms, apart 1, end 20 ms, timeouts 0: a test";
 
     #[test]
     fn one_that_is_needed_is_granted() {
         assert_eq!(loosely("reno-middle", LINE, |trace| later(trace)), Ok(()));
+    }
+
+    #[test]
+    fn one_that_grants_too_much_fails() {
+        let line = LINE.replace("apart 1", "apart 2");
+        let problem = loosely("reno-middle", &line, |trace| later(trace)).unwrap_err();
+        assert!(problem.contains("at most 1 segments apart"), "{problem}");
     }
 
     #[test]
