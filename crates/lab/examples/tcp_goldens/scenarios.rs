@@ -16,6 +16,8 @@ const RESCUE: &str = "RFC 6675 clause 4 allows one such segment for each recover
 const FULL_ACK: &str = "after recovery the kernel's window is ssthresh, the simulator's not more \
                         than what is in flight and one segment; RFC 6582 clause 3.2 allows both";
 const WHOLE_SEGMENTS: &str = "CUBIC of the kernel counts in whole segments, the simulator in bytes";
+const FLIGHT_SIZE: &str = "the kernel reduces its window, the simulator what was in flight (RFC \
+                           5681 equation 4, RFC 9438 clause 4.6)";
 const CREDIT: &str = "the segment that ends recovery counts for the next increase of the kernel's \
                       window, not for the simulator's";
 
@@ -246,6 +248,22 @@ fn tails() -> Vec<Scenario> {
             .lose(&[10, 15])
             .then(120, 40)
             .deviates("full-ack", 120, "apart 19, end 45 ms, timeouts 0", FULL_ACK),
+        reno("reno-small-flight", 20, "a loss while half of the window is in use; then more data")
+            .then(100, 10)
+            .lose(&[20])
+            .then(200, 40)
+            .rescue(29, 120)
+            .deviates("flight-size", 200, "apart 22, end 70 ms, timeouts 0", FLIGHT_SIZE),
+        cubic(
+            "cubic-small-flight",
+            20,
+            "a loss while half of the window is in use; then more data",
+        )
+        .then(100, 10)
+        .lose(&[20])
+        .then(200, 40)
+        .rescue(29, 120)
+        .deviates("flight-size", 200, "apart 26, end 90 ms, timeouts 0", FLIGHT_SIZE),
         cubic("cubic-tail", 30, "the first segment of the last window is lost; then more data")
             .lose(&[10])
             .then(100, 60)
