@@ -11,10 +11,14 @@ const PRR_WITHOUT_SACK: &str =
     "the kernel sends in recovery by RFC 6937, the simulator by the inflated window of RFC 6582";
 const RACK: &str = "the kernel finds losses by time as well (RFC 8985, not to be switched off), \
                     the simulator by RFC 6675 alone";
+const RACK_AND_PRR: &str = "the kernel finds losses by time as well, those of retransmissions, too \
+                            (RFC 8985, not to be switched off), and sends in recovery by RFC \
+                            6937; the simulator has RFC 6675 alone, so this is a time-out";
 const RESCUE: &str = "RFC 6675 clause 4 allows one such segment for each recovery, the kernel \
                       sends none";
 const FULL_ACK: &str = "after recovery the kernel's window is ssthresh, the simulator's not more \
                         than what is in flight and one segment; RFC 6582 clause 3.2 allows both";
+const AND_WHOLE_SEGMENTS: &str = "; and its CUBIC counts in whole segments, not in bytes";
 const WHOLE_SEGMENTS: &str = "CUBIC of the kernel counts in whole segments, the simulator in bytes";
 const FLIGHT_SIZE: &str = "the kernel reduces its window, the simulator what was in flight (RFC \
                            5681 equation 4, RFC 9438 clause 4.6)";
@@ -92,8 +96,9 @@ impl Scenario {
     }
 
     fn prr(self, from_ms: u64, limits: &str) -> Self {
-        let reason = if self.sack { PRR } else { PRR_WITHOUT_SACK };
-        self.deviates("prr", from_ms, limits, reason)
+        let recovery = if self.sack { PRR } else { PRR_WITHOUT_SACK };
+        let growth = if self.algorithm == "cubic" { AND_WHOLE_SEGMENTS } else { "" };
+        self.deviates("prr", from_ms, limits, &format!("{recovery}{growth}"))
     }
 
     fn rescue(mut self, segment: u32, at_ms: u64) -> Self {
@@ -167,7 +172,7 @@ fn reno_with_sack() -> Vec<Scenario> {
             .lose(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
         reno("reno-retransmission", 30, "a segment and its fast retransmission are lost")
             .lose_times(4, &[1, 2])
-            .deviates("rack", 20, "apart 2, end 200 ms, timeouts 1", RACK),
+            .deviates("rack", 20, "apart 2, end 200 ms, timeouts 1", RACK_AND_PRR),
         reno("reno-acks", 30, "four acknowledgements in a row are lost; later ones make up")
             .lose_acks(&[3, 4, 5, 6]),
         reno("reno-all-acks", 10, "all acknowledgements of a window are lost: a time-out")

@@ -66,6 +66,8 @@ pub(crate) struct Scenario {
 /// From where on, and why, the simulator need not send the same segments, and what holds still.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deviation {
+    /// Its word in `docs/tcp-oracles.md`.
+    pub(crate) name: String,
     /// The round trip in which the first difference lies begins here.
     pub(crate) from_ms: u64,
     /// By how many segments what was sent differs at most after a round trip. As long as one of
@@ -167,7 +169,8 @@ pub(crate) fn parse_deviation(value: &str) -> Option<Deviation> {
     let end_ms = terms.next()?.strip_prefix("end ")?.strip_suffix(" ms")?.parse().ok()?;
     let timeouts = terms.next()?.strip_prefix("timeouts ")?.parse().ok()?;
     let complete = terms.next().is_none() && !name.is_empty() && !reason.is_empty();
-    complete.then_some(Deviation { from_ms, apart, end_ms, timeouts })
+    let name = name.to_owned();
+    complete.then_some(Deviation { name, from_ms, apart, end_ms, timeouts })
 }
 
 /// Reads `rescue of 29000 at 40 ms: reason`.

@@ -69,6 +69,38 @@ fn there_are_goldens_of_every_kind() {
     assert!(count(&|golden| golden.deviation.is_none()) >= 16);
 }
 
+#[test]
+fn a_golden_lost_what_it_names() {
+    for (name, golden) in goldens() {
+        let scenario = &golden.scenario;
+        let data: usize = scenario.lost_data.iter().map(|(_, times)| times.len()).sum();
+        let lost = golden.trace.iter().filter(|entry| entry.lost).count();
+        assert_eq!(lost, data + scenario.lost_acks.len(), "{name}");
+    }
+}
+
+#[test]
+fn the_page_names_every_golden_and_every_deviation() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tcp-oracles.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let row = |name: &str| {
+        let row = rows.iter().find(|row| row.starts_with(&format!("| `{name}` |")));
+        *row.unwrap_or_else(|| panic!("docs/tcp-oracles.md has no row for `{name}`"))
+    };
+    for (name, golden) in goldens() {
+        let outcome = row(&name).rsplit('|').nth(1).unwrap().trim();
+        let rescue = (!golden.rescues.is_empty()).then_some("rescue");
+        let deviation = golden.deviation.as_ref().map(|deviation| deviation.name.as_str());
+        let words: Vec<&str> = rescue.into_iter().chain(deviation).collect();
+        for word in &words {
+            row(word);
+        }
+        let expected = if words.is_empty() { "the same".to_owned() } else { words.join(", ") };
+        assert_eq!(outcome, expected, "the outcome of {name} on the page");
+    }
+}
+
 /// What Linux did, taken for what the simulator did, after `doctor` changed it.
 fn doctored(name: &str, doctor: impl Fn(&mut Vec<Entry>)) -> Result<(), String> {
     let goldens = goldens();
