@@ -89,10 +89,7 @@ struct Namespaces;
 impl Namespaces {
     fn new() -> anyhow::Result<Self> {
         for name in NAMESPACES {
-            ensure!(
-                !path(name).exists(),
-                "there is a namespace {name}: another run, or one that was killed? `ip netns delete {name}`"
-            );
+            ensure!(!path(name).exists(), "{name} exists: `ip netns delete {name}`");
         }
         let all = Self; // From here on they are removed, also if only one was made.
         for name in NAMESPACES {
