@@ -64,6 +64,8 @@ pub struct Stats {
     pub bytes_retransmitted: u64,
     /// Time-outs of the retransmission timer, those of SYN and SYN-ACK too.
     pub timeouts: u32,
+    /// Time-outs that turned out to be early and were taken back.
+    pub timeouts_undone: u32,
     /// Fast recoveries entered.
     pub fast_recoveries: u32,
     /// Rescue retransmissions (RFC 6675 clause 4, rule 4 of `NextSeg`).
@@ -71,7 +73,7 @@ pub struct Stats {
     /// Probes of a shut window.
     pub window_probes: u32,
     /// Duplicate acknowledgements received.
-    pub duplicate_acks: u64,
+    pub duplicate_acks: u32,
     /// Segments received beyond a gap.
     pub disordered_received: u64,
     /// Segments received that brought nothing new.
@@ -88,7 +90,7 @@ pub struct Connection {
     stats: Stats,
 }
 
-const _: () = assert!(size_of::<Connection>() <= 512, "an endpoint is a few cache lines");
+const _: () = assert!(size_of::<Connection>() <= 400, "an endpoint is a few cache lines");
 
 impl Connection {
     /// An endpoint that begins at `now`. The settings are shared, not copied.

@@ -67,6 +67,10 @@ pub struct Config {
     /// Whether the window grows only while it is the limit (RFC 7661 clause 4.3 in the simple form
     /// of Linux). Without it the window grows up to the peer's.
     pub window_validation: bool,
+    /// Whether a time-out that turns out to be early is taken back: the first acknowledgement after
+    /// it answers the first copy, by its time stamp (Eifel, RFC 3522 and RFC 4015) or, without
+    /// stamps, because it comes within half of SRTT (FreeBSD's bad retransmit window).
+    pub undo: bool,
     /// Whether the window falls back to the initial one after an idle RTO (RFC 5681 clause 4.1).
     pub idle_restart: bool,
     /// Whether a short segment waits while data is in flight (RFC 896).
@@ -90,6 +94,9 @@ pub struct Config {
     /// How many segments one acknowledgement covers; 1 acknowledges each (RFC 1122 clause 4.2.3.2
     /// allows 2).
     pub ack_every: u8,
+    /// How many segments at the start of a connection are acknowledged at once (Linux's quick
+    /// ACKs).
+    pub quick_acks: u8,
     /// How long an acknowledgement is delayed at most.
     pub ack_delay: Nanos,
     /// Bytes that the sender may have unacknowledged.
@@ -123,7 +130,7 @@ impl Config {
     /// The delayed ACK lasts 10 ms: FreeBSD's 100 ms are shortened as its slop of 200 ms is. With
     /// 100 ms every odd segment at the end of a message would time out after 22 ms.
     ///
-    /// FreeBSD 9 begins with the window of RFC 3390, `min(4 MSS, max(2 MSS, 4380))`, which is 3
+    /// FreeBSD 9.0 begins with the window of RFC 3390, `min(4 MSS, max(2 MSS, 4380))`, which is 3
     /// segments of 1460 bytes, and counts bytes with L = 2. Vegas needs a sample for every ACK, so
     /// with it time stamps are on.
     #[must_use]
@@ -141,6 +148,7 @@ impl Config {
             sack: true,
             limited_transmit: true,
             window_validation: false,
+            undo: true,
             idle_restart: true,
             nagle: false,
             rto_rule: RtoRule::Rfc6298,
@@ -152,6 +160,7 @@ impl Config {
             tick: Nanos::from_micros(1),
             rtt_sampling,
             ack_every: 2,
+            quick_acks: 0,
             ack_delay: Nanos::from_millis(10),
             send_buffer: 128 << 10,
             receive_buffer: 256 << 10,
@@ -166,10 +175,11 @@ impl Config {
     }
 
     /// Linux of 2013 (3.x, before RACK and tail loss probes): initial window 10 (RFC 6928), least
-    /// variance term 200 ms, CUBIC's decrease 717/1024, delayed ACK 40 ms, time stamps, slow start
-    /// after idle. Send and receive buffers are the largest of its auto-tuning, 4 MiB and 6 MiB.
+    /// variance term 200 ms, CUBIC's decrease 717/1024, delayed ACK 40 ms after 16 quick ones, time
+    /// stamps, slow start after idle. Send and receive buffers are the largest of its auto-tuning,
+    /// 4 MiB and 6 MiB.
     ///
-    /// Not modelled: quick ACKs at the start of a connection, rate halving, undo.
+    /// Not modelled: quick ACKs again after a pause, rate halving, F-RTO, undo of fast recoveries.
     #[must_use]
     pub const fn linux_2013(algorithm: Algorithm) -> Self {
         Self {
@@ -181,6 +191,7 @@ impl Config {
             rto_max: Nanos::from_millis(120_000),
             rto_slop: Nanos::ZERO,
             rtt_sampling: RttSampling::EveryAck,
+            quick_acks: 16,
             ack_delay: Nanos::from_millis(40),
             send_buffer: 4 << 20,
             receive_buffer: 6 << 20,

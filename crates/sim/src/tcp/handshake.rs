@@ -113,3 +113,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,8 @@ pub(super) struct Receiver {
     pub(super) echo: u32,
     /// Segments in order that are not acknowledged.
     unacked: u8,
+    /// Segments that are still to be acknowledged at once.
+    quick: u8,
     /// Whether an acknowledgement is due now.
     pub(super) ack_now: bool,
 }
@@ -47,6 +49,7 @@ impl Receiver {
             held: None,
             echo: 0,
             unacked: 0,
+            quick: config.quick_acks,
             ack_now: false,
         }
     }
@@ -54,9 +57,11 @@ impl Receiver {
     /// Remembers the time stamp to echo (RFC 7323 clause 4.3).
     #[inline]
     pub(super) const fn stamped(&mut self, segment: &Segment) {
-        // In wrapping arithmetic a stamp is newer if it is less than half of the range ahead.
+        // In wrapping arithmetic a stamp is newer if it is less than half of the range ahead. After
+        // an idle time of more than that the next byte in order is believed all the same (RFC 7323
+        // clause 5.5).
         let newer = segment.stamp.wrapping_sub(self.echo) < 1 << 31;
-        if segment.seq <= self.acked && (newer || self.acked == 0) {
+        if segment.seq <= self.acked && (newer || segment.seq == self.next) {
             self.echo = segment.stamp;
         }
     }
@@ -87,7 +92,10 @@ impl Receiver {
             self.edge = self.next + u64::from(config.window_max());
         }
         self.unacked += 1;
-        if self.unacked >= config.ack_every {
+        if self.quick > 0 {
+            self.quick -= 1;
+            self.ack_now = true;
+        } else if self.unacked >= config.ack_every {
             self.ack_now = true;
         } else if self.deadline == Nanos::MAX {
             self.deadline = now.after(config.ack_delay);

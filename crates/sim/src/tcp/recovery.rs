@@ -10,18 +10,32 @@
 //! "slow but steady" variant of RFC 6582 clause 4, as in FreeBSD. A repair that began with a
 //! time-out ends before a new fast recovery can begin (RFC 6582 clause 3.2 step 4).
 //!
-//! Not modelled: D-SACK, undo of spurious repairs, proportional rate reduction, RACK.
+//! A time-out can be early, above all in a lossless network: the path was paused. Then the first
+//! acknowledgement after it answers the first copy; that is seen, and window and control are put
+//! back to where they were (RFC 4015, without its second reading of the RTT).
+//!
+//! Not modelled: D-SACK, undo of fast recoveries, proportional rate reduction, RACK.
 
 use sluice_base::Nanos;
 
 use super::Stats;
 use super::config::Config;
+use super::control::{Control, Window};
+use super::receiver::is_stamped;
 use super::scoreboard::{Assessment, DUP_THRESHOLD, Outstanding};
-use super::segment::Segment;
+use super::segment::{Segment, stamp_of};
 use super::sender::{Phase, Sender, length};
 
 /// How many segments limited transmit sends at most without SACK (RFC 3042).
-const LIMITED_TRANSMIT_MAX: u32 = 2;
+const LIMITED_TRANSMIT_MAX: u8 = 2;
+
+/// What a time-out changed, until it is known whether it was right.
+#[derive(Clone, Debug)]
+pub(super) struct Undo {
+    at: Nanos,
+    window: Window,
+    control: Control,
+}
 
 impl Sender {
     /// An acknowledgement that is not the common case: no news, SACK blocks, or a repair runs.
@@ -36,7 +50,7 @@ impl Sender {
     ) {
         let news = config.sack && self.absorb(segment);
         if segment.ack > self.una {
-            self.advance(now, segment, config);
+            self.advance(now, segment, config, stats);
         } else if segment.ack == self.una && self.nxt > self.una {
             // RFC 6675 clause 2 counts what brings new SACK information, RFC 5681 clause 2 what
             // brings nothing at all.
@@ -66,7 +80,7 @@ impl Sender {
     }
 
     /// `una` moves on while the connection is not calm.
-    fn advance(&mut self, now: Nanos, segment: &Segment, config: &Config) {
+    fn advance(&mut self, now: Nanos, segment: &Segment, config: &Config, stats: &mut Stats) {
         let acked = segment.ack - self.una;
         let flight = self.nxt - self.una;
         self.una = segment.ack;
@@ -74,6 +88,15 @@ impl Sender {
         self.timeouts = 0;
         if let Some(board) = &mut self.board {
             board.trim(self.una);
+        }
+        if let Some(undo) = self.undo.take()
+            && self.was_early(now, segment, undo.at)
+        {
+            stats.timeouts_undone += 1;
+            self.window = undo.window;
+            self.control = undo.control;
+            self.recover = self.una;
+            self.reopen();
         }
         self.sample(now, segment, config);
         let repaired = self.una >= self.recover;
@@ -94,6 +117,15 @@ impl Sender {
             }
         }
         self.restart_timer(now, config);
+    }
+
+    /// Whether the first acknowledgement after a time-out at `then` answers what was sent before.
+    fn was_early(&self, now: Nanos, segment: &Segment, then: Nanos) -> bool {
+        if is_stamped(segment) {
+            let ahead = stamp_of(then).wrapping_sub(segment.echo);
+            return ahead > 0 && ahead < 1 << 31;
+        }
+        self.rtt.srtt().is_some_and(|srtt| now.since(then).0 < srtt.0 / 2)
     }
 
     /// RFC 6582 clause 3.2 step 3, partial acknowledgement. With SACK the pipe says it all.
@@ -132,7 +164,7 @@ impl Sender {
     /// A duplicate acknowledgement.
     fn duplicate(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         self.calm = false;
-        self.duplicates += 1;
+        self.duplicates = self.duplicates.saturating_add(1);
         match self.phase {
             Phase::Open => {
                 let lost = if config.sack {
@@ -173,6 +205,11 @@ impl Sender {
     /// The retransmission timer expired with data in flight.
     pub(super) fn timed_out(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         stats.timeouts += 1;
+        // Only a first time-out can be taken back, and not one amid another repair.
+        let first = self.timeouts == 0 && self.phase == Phase::Open;
+        self.undo = (config.undo && first).then(|| {
+            Box::new(Undo { at: now, window: self.window, control: self.control.clone() })
+        });
         if self.timeouts == 0 {
             // RFC 5681 clause 3.1: the threshold is held when the same data times out again.
             let flight = if self.phase == Phase::Loss { self.pipe } else { self.nxt - self.una };

@@ -6,7 +6,7 @@
 //! RFC 2018 clause 8): a simulated receiver never does.
 
 /// Duplicate acknowledgements, or ranges, that mean a loss (RFC 6675 clause 2).
-pub(super) const DUP_THRESHOLD: u32 = 3;
+pub(super) const DUP_THRESHOLD: u8 = 3;
 
 /// The ranges that the peer holds.
 #[derive(Clone, Debug, Default)]

@@ -22,6 +22,7 @@ use super::Stats;
 use super::config::{Config, RttSampling};
 use super::control::{Control, Progress, Window};
 use super::receiver::is_stamped;
+use super::recovery::Undo;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::segment::{Segment, since_stamp};
@@ -69,9 +70,10 @@ pub(super) struct Sender {
     pub(super) rtt: Rtt,
     pub(super) control: Control,
     pub(super) board: Option<Box<Scoreboard>>,
+    pub(super) undo: Option<Box<Undo>>,
     /// The largest window that the peer offered.
     window_most: u32,
-    pub(super) duplicates: u32,
+    pub(super) duplicates: u8,
     /// Time-outs since `una` moved last.
     pub(super) timeouts: u8,
     pub(super) phase: Phase,
@@ -107,6 +109,7 @@ impl Sender {
             rtt: Rtt::new(config),
             control: Control::new(config.algorithm),
             board: None,
+            undo: None,
             window_most: 0,
             duplicates: 0,
             timeouts: 0,
@@ -156,6 +159,9 @@ impl Sender {
             self.nxt = ack;
         }
         let opened = self.offered(ack, segment.window);
+        if self.is_without_news(segment, config) {
+            return;
+        }
         if !self.calm || !segment.sack.is_empty() || ack <= self.una {
             self.acknowledged_disordered(now, segment, opened, config, stats);
             return;
@@ -167,6 +173,13 @@ impl Sender {
         self.sample(now, segment, config);
         self.grow(now, acked, flight, config);
         self.restart_timer(now, config);
+    }
+
+    /// Whether an acknowledgement says nothing, as those do that come with data of the peer.
+    #[inline]
+    fn is_without_news(&self, segment: &Segment, config: &Config) -> bool {
+        let repeats = segment.ack <= self.una && self.calm && segment.sack.is_empty();
+        repeats && (config.sack || segment.len > 0 || self.una == self.nxt)
     }
 
     /// Lets the window grow if it was the limit.

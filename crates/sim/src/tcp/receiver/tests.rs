@@ -69,7 +69,8 @@ fn the_part_beyond_the_window_is_cut_off() {
 /// one before the gap.
 #[test]
 fn which_stamp_is_echoed() {
-    let mut h = Harness::new(Config::linux_2013(Algorithm::Cubic));
+    let config = Config { quick_acks: 0, ..Config::linux_2013(Algorithm::Cubic) };
+    let mut h = Harness::new(config);
     for (seq, stamp, echo) in [(0, 10, 10), (100, 11, 10), (300, 13, 12), (200, 14, 14)] {
         if seq == 300 {
             h.receiver.stamped(&Segment { stamp: 12, ..data(200, 0) });
@@ -78,4 +79,28 @@ fn which_stamp_is_echoed() {
         h.receive(seq, 100);
         assert_eq!(h.receiver.echo, echo);
     }
+}
+
+/// RFC 7323 clause 5.5: after an idle time of half of the range a stamp looks old and is not.
+#[test]
+fn a_stamp_after_a_long_pause() {
+    let mut h = Harness::new(Config::linux_2013(Algorithm::Cubic));
+    h.receiver.stamped(&Segment { stamp: 10, ..data(0, 100) });
+    h.receive(0, 100);
+    h.receiver.expire(Nanos::MAX);
+    h.receiver.sent();
+    h.receiver.stamped(&Segment { stamp: 3 << 30, ..data(0, 100) });
+    assert_eq!(h.receiver.echo, 10, "an old copy");
+    h.receiver.stamped(&Segment { stamp: 3 << 30, ..data(100, 100) });
+    assert_eq!(h.receiver.echo, 3 << 30);
+}
+
+#[test]
+fn the_first_segments_are_acknowledged_at_once() {
+    let mut h = Harness::new(Config::linux_2013(Algorithm::Cubic));
+    for i in 0..16 {
+        assert!(h.receive(i * 100, 100));
+    }
+    assert!(!h.receive(1_600, 100));
+    assert!(h.receive(1_700, 100));
 }

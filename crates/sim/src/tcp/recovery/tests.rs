@@ -213,3 +213,23 @@ fn own_duplicates_begin_no_recovery() {
     }
     assert_eq!(h.stats.fast_recoveries, 0);
 }
+
+/// Without time stamps an answer within half of SRTT takes the time-out back, a later one does not.
+#[test]
+fn a_quick_answer_undoes_a_time_out() {
+    for (after, undone) in [(49_999, true), (50_000, false)] {
+        for sack in [false, true] {
+            let mut h = Harness::new(config(sack), 10);
+            h.sender.rtt.sample(Nanos::from_micros(100), &h.config);
+            let then = h.sender.deadline;
+            h.sender.expire(then, &h.config, &mut h.stats);
+            assert_eq!(h.poll_all(), [0]);
+            let now = Nanos(then.0 + after);
+            let segment = Segment { ack: 1_000, flags: Flags::ACK, ..Segment::default() };
+            h.sender.acknowledged(now, &segment, &h.config, &mut h.stats);
+            assert_eq!(h.stats.timeouts_undone, u32::from(undone));
+            assert_eq!(h.sender.calm, undone);
+            assert_eq!(h.sender.window.cwnd >= 10_000, undone);
+        }
+    }
+}

@@ -28,7 +28,8 @@ fn outstanding(una: u64, nxt: u64, high_rxt: u64) -> Outstanding {
 /// segments; sent again up to; then the first segment that is not lost, and pipe in segments.
 #[test]
 fn rfc6675_is_lost_and_pipe() {
-    let table: [(&[(u64, u64)], u64, u64, u64); 9] = [
+    type Row<'a> = (&'a [(u64, u64)], u64, u64, u64);
+    let table: [Row<'_>; 9] = [
         (&[], 0, 0, 10),
         // One and two segments held are no loss: "more than (DupThresh - 1) * SMSS bytes".
         (&[(1, 2)], 0, 0, 9),

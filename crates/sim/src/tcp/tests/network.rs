@@ -36,6 +36,8 @@ pub(super) struct Network {
     /// Time that a full segment takes on the link.
     pub(super) spacing: Nanos,
     pub(super) rule: Rule,
+    /// What end 0 sent and would arrive between these waits for the second.
+    pub(super) pause: (Nanos, Nanos),
     /// What end 0 sent: when, and what.
     pub(super) sent: Vec<(Nanos, Segment)>,
     free_at: [Nanos; 2],
@@ -53,6 +55,7 @@ impl Network {
             delay: Nanos::from_micros(50),
             spacing: Nanos(1_200),
             rule: Box::new(|_, _| IN_TIME),
+            pause: (Nanos::MAX, Nanos::MAX),
             sent: Vec::new(),
             free_at: [Nanos::ZERO; 2],
             travelling: BTreeMap::new(),
@@ -81,11 +84,12 @@ impl Network {
         done.expect("a transfer finishes")
     }
 
-    /// Lets everything run until `end`, or until nothing is left to happen.
+    /// Lets everything run until `end`.
     pub(super) fn run_until(&mut self, end: Nanos) {
         for _ in 0..STEPS_MAX {
             self.drain();
             if self.next_event().is_none_or(|next| next > end) {
+                self.now = end;
                 return;
             }
             self.step();
@@ -138,7 +142,10 @@ impl Network {
         let start = self.now.max(self.free_at[from]);
         let wire = u64::from(segment.len + 78) * self.spacing.0 / u64::from(self.config.mss + 78);
         self.free_at[from] = start.after(Nanos(wire));
-        let arrival = self.free_at[from].after(self.delay);
+        let mut arrival = self.free_at[from].after(self.delay);
+        if from == 0 && arrival >= self.pause.0 && arrival < self.pause.1 {
+            arrival = self.pause.1;
+        }
         match (self.rule)(from, &segment) {
             Fate::Lost => {}
             Fate::Late(by) => self.travel(1 - from, arrival.after(by), segment),

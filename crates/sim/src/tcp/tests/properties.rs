@@ -81,6 +81,31 @@ proptest! {
         prop_assert_eq!(net.ends[0].in_flight(), 0);
     }
 
+    /// An application that takes its bytes late, by pieces, loses none and is never overrun.
+    #[test]
+    fn a_slow_reader_gets_all(case in cases(), piece in 200..30_000_u64, pause in 1..20_u64) {
+        let config = Config { auto_read: false, ..case.config };
+        let room = u64::from(config.receive_buffer);
+        let mut net = Network::new(config, case.roles);
+        let (lost, late, twice) = case.rates;
+        net.rule = Box::new(rough(case.seed, lost, late, twice));
+        let bytes = case.bytes.min(50_000);
+        net.ends[0].write(Nanos::ZERO, bytes);
+        let mut taken = 0;
+        for _ in 0..1_000_000 {
+            net.run_until(net.now.after(Nanos::from_millis(pause)));
+            let here = net.ends[1].delivered();
+            prop_assert!(here - taken <= room);
+            let take = piece.min(here - taken);
+            net.ends[1].read(net.now, take);
+            taken += take;
+            if taken == bytes {
+                break;
+            }
+        }
+        prop_assert_eq!(taken, bytes);
+    }
+
     /// The same network, the same segments.
     #[test]
     fn the_same_again(case in cases()) {

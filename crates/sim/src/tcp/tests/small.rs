@@ -45,6 +45,7 @@ fn ns3_linux_reno_window() {
             initial_window,
             initial_ssthresh,
             ack_every,
+            quick_acks: 0,
             ack_delay: Nanos::from_millis(200),
             window_validation: false,
             ..Config::linux_2013(Algorithm::NewReno)

@@ -147,7 +147,8 @@ proptest! {
         let c = float(C) / 1_024.0;
         let k = (float(w_max.saturating_sub(cwnd)) / float(MSS) / c).cbrt();
         let t = float(nanos) / 1e9;
-        let expected = (c * (t - k).powi(3) * float(MSS) + float(w_max)).clamp(0.0, float(WINDOW_MAX));
+        let expected = c * (t - k).powi(3) * float(MSS) + float(w_max);
+        let expected = expected.clamp(0.0, float(WINDOW_MAX));
         let curve = float(cubic.curve(units(Nanos(nanos)), MSS));
         let slack = expected / 1e4 + float(MSS);
         prop_assert!((curve - expected).abs() <= slack, "{curve} {expected}");
