@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::relay::{Entry, What};
-use crate::scenarios::{DELAY_MS, MSS, Scenario};
+use crate::scenarios::{Acks, DELAY_MS, MSS, Scenario};
 
 /// From this time between two segments on it was a timer that sent the second one.
 const TIMER_MS_MIN: u64 = 100;
@@ -56,7 +56,11 @@ pub(crate) fn fastest(mut runs: Vec<Vec<Entry>>) -> Vec<Entry> {
 pub(crate) fn render(scenario: &Scenario, entries: &[Entry], kernel: &str, date: &str) -> String {
     let mut text = String::new();
     let on = |yes| if yes { "on" } else { "off" };
-    let acks = if scenario.delayed_acks { "delayed" } else { "each" };
+    let acks = match scenario.acks {
+        Acks::Each => "each",
+        Acks::Delayed => "delayed",
+        Acks::Quick => "quick",
+    };
     let mut put = |key: &str, value: &str| {
         writeln!(text, "{key}: {value}").expect("a string takes all");
     };

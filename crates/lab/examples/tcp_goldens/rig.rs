@@ -20,7 +20,7 @@ use sluice_base::Mac;
 use sluice_ports::tap::{TapConfig, TapPort};
 
 use crate::relay::{self, Entry};
-use crate::scenarios::{MSS, Scenario};
+use crate::scenarios::{Acks, MSS, Scenario};
 
 const NAMESPACES: [&str; 2] = ["sluice-gold-a", "sluice-gold-b"];
 const DEVICE: &str = "tap0";
@@ -175,7 +175,7 @@ fn open(side: usize, scenario: &Scenario) -> anyhow::Result<TapPort> {
     // One segment in each of the kernel's own packets, as on a wire.
     in_netns(&["link", "set", DEVICE, "gso_max_segs", "1"])?;
     in_netns(&["address", "add", &format!("{own}/32"), "dev", DEVICE])?;
-    let quickack = if scenario.delayed_acks { "0" } else { "1" };
+    let quickack = if scenario.acks == Acks::Each { "1" } else { "0" };
     // A window that never changes: an acknowledgement that moves it counts as no duplicate.
     let route = ["route", "add", &other, "dev", DEVICE, "advmss", &mss, "initcwnd", &window];
     in_netns(&[&route[..], &["quickack", quickack, "window", RECEIVE_WINDOW]].concat())?;
@@ -193,7 +193,7 @@ fn receive(scenario: &Scenario, listening: &AtomicBool, over: &AtomicBool) -> an
     let mut stream = None;
     while !over.load(Ordering::Relaxed) {
         if let (None, Ok((accepted, _))) = (&stream, listener.accept()) {
-            if scenario.delayed_acks {
+            if scenario.acks == Acks::Delayed {
                 sockopt::set_tcp_quickack(&accepted, false)?;
             }
             stream = Some(accepted);

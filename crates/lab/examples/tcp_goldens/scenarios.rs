@@ -20,10 +20,23 @@ const FULL_ACK: &str = "after recovery the kernel's window is ssthresh, the simu
                         than what is in flight and one segment; RFC 6582 clause 3.2 allows both";
 const AND_WHOLE_SEGMENTS: &str = "; and its CUBIC counts in whole segments, not in bytes";
 const WHOLE_SEGMENTS: &str = "CUBIC of the kernel counts in whole segments, the simulator in bytes";
+const QUICK_ACKS: &str = "this kernel answers every segment of the transfer, the simulator the first \
+                          16 and then every second";
 const FLIGHT_SIZE: &str = "the kernel reduces its window, the simulator what was in flight (RFC \
                            5681 equation 4, RFC 9438 clause 4.6)";
 const CREDIT: &str = "the segment that ends recovery counts for the next increase of the kernel's \
                       window, not for the simulator's";
+
+/// When the receiver answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acks {
+    /// Every segment at once.
+    Each,
+    /// Every second segment, or after a while.
+    Delayed,
+    /// As the kernel does by itself: each of the first ones, then every second.
+    Quick,
+}
 
 /// One transfer with its losses.
 pub(crate) struct Scenario {
@@ -34,8 +47,7 @@ pub(crate) struct Scenario {
     /// The congestion control, as the kernel calls it.
     pub(crate) algorithm: &'static str,
     pub(crate) sack: bool,
-    /// Whether acknowledgements are delayed; otherwise every segment is answered at once.
-    pub(crate) delayed_acks: bool,
+    pub(crate) acks: Acks,
     /// In segments.
     pub(crate) initial_window: u32,
     /// When how many bytes are written: milliseconds after the first write, bytes.
@@ -84,8 +96,8 @@ impl Scenario {
         self
     }
 
-    fn delayed_acks(mut self) -> Self {
-        self.delayed_acks = true;
+    fn acks(mut self, acks: Acks) -> Self {
+        self.acks = acks;
         self
     }
 
@@ -118,7 +130,7 @@ fn transfer(
         about,
         algorithm,
         sack: true,
-        delayed_acks: false,
+        acks: Acks::Each,
         initial_window: 10,
         sends: vec![(0, segments * MSS)],
         lost_data: Vec::new(),
@@ -144,9 +156,12 @@ fn reno_with_sack() -> Vec<Scenario> {
     vec![
         reno("reno-no-loss", 50, "nothing is lost: slow start"),
         reno("reno-delayed-acks", 25, "nothing is lost, and every second segment is answered")
-            .delayed_acks(),
+            .acks(Acks::Delayed),
+        reno("reno-quick-acks", 49, "nothing is lost, and the receiver answers as it always does")
+            .acks(Acks::Quick)
+            .deviates("quick-acks", 20, "apart 0, end 50 ms, timeouts 0", QUICK_ACKS),
         reno("reno-delayed-loss", 30, "every second segment is answered, and one is lost")
-            .delayed_acks()
+            .acks(Acks::Delayed)
             .lose(&[10])
             .then(100, 40)
             .rescue(29, 40)

@@ -50,7 +50,10 @@ impl fmt::Display for Entry {
 pub(crate) struct Scenario {
     pub(crate) cubic: bool,
     pub(crate) sack: bool,
+    /// Whether every second segment is answered instead of each.
     pub(crate) delayed_acks: bool,
+    /// Whether the first ones are answered each, nevertheless.
+    pub(crate) quick_acks: bool,
     pub(crate) mss: u32,
     pub(crate) initial_window: u32,
     /// In one direction.
@@ -126,7 +129,14 @@ fn key_value(golden: &mut Golden, key: &str, value: &str) -> Option<()> {
         "about" | "kernel" | "date" => {}
         "algorithm" => scenario.cubic = one_of(value, ["reno", "cubic"])?,
         "sack" => scenario.sack = one_of(value, ["off", "on"])?,
-        "acks" => scenario.delayed_acks = one_of(value, ["each", "delayed"])?,
+        "acks" => {
+            (scenario.delayed_acks, scenario.quick_acks) = match value {
+                "each" => (false, false),
+                "delayed" => (true, false),
+                "quick" => (true, true),
+                _ => return None,
+            }
+        }
         "mss" => scenario.mss = value.parse().ok()?,
         "initial_window" => scenario.initial_window = value.parse().ok()?,
         "delay_ms" => scenario.delay_ms = value.parse().ok()?,

@@ -83,6 +83,11 @@ fn config(scenario: &Scenario) -> Config {
     config.initial_window = scenario.initial_window;
     config.sack = scenario.sack;
     config.ack_every = if scenario.delayed_acks { 2 } else { 1 };
+    if !scenario.quick_acks {
+        config.quick_acks = 0;
+    }
+    // The kernel has neither time stamps nor F-RTO here, so it cannot know that it was early.
+    config.undo = false;
     config
 }
 
