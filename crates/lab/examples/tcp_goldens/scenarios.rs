@@ -20,8 +20,8 @@ const FULL_ACK: &str = "after recovery the kernel's window is ssthresh, the simu
                         than what is in flight and one segment; RFC 6582 clause 3.2 allows both";
 const AND_WHOLE_SEGMENTS: &str = "; and its CUBIC counts in whole segments, not in bytes";
 const WHOLE_SEGMENTS: &str = "CUBIC of the kernel counts in whole segments, the simulator in bytes";
-const QUICK_ACKS: &str = "this kernel answers every segment of the transfer, the simulator the first \
-                          16 and then every second";
+const QUICK_ACKS: &str = "this kernel answers every segment of the transfer, the simulator the \
+                          first 16 and then every second";
 const FLIGHT_SIZE: &str = "the kernel reduces its window, the simulator what was in flight (RFC \
                            5681 equation 4, RFC 9438 clause 4.6)";
 const CREDIT: &str = "the segment that ends recovery counts for the next increase of the kernel's \
