@@ -1,10 +1,11 @@
 //! What every frame is charged to, and how frames end. Numbers only; nothing is decided here.
 
-use sluice_base::{DropReason, Priority};
+use sluice_base::{DropReason, Full as BatchFull, Priority};
 
+use crate::common::Entry;
 use crate::inspect::Counter;
 use crate::place::{Full, Held};
-use crate::slots::{Home, NIL, Slots};
+use crate::slots::Home;
 use crate::switch::Switch;
 
 /// The row of the books of one (input, priority).
@@ -13,49 +14,30 @@ pub(crate) fn row(input: u16, priority: u8) -> usize {
     usize::from(input) * Priority::COUNT + usize::from(priority)
 }
 
-/// Frames of one (input, priority) that a driver took one after the other.
+/// Frames of one input that a driver took one after the other out of one queue, and whose handles
+/// are with their input already; summed up before they are booked.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) input: u16,
-    pub(crate) priority: u8,
-    /// The stack of their slots, and its lowest one.
-    stack: u32,
-    bottom: u32,
-    delivered: Counter,
-    /// Of these, what waited in its input.
-    held: Held,
+    pub(crate) home: Home,
+    pub(crate) frames: u32,
+    pub(crate) bytes: u64,
 }
 
 impl Ends {
-    #[inline]
-    pub(crate) fn new(input: u16, priority: u8) -> Self {
-        Self {
-            input,
-            priority,
-            stack: NIL,
-            bottom: NIL,
-            delivered: Counter { frames: 0, bytes: 0 },
-            held: Held { frames: 0, bytes: 0 },
-        }
-    }
+    pub(crate) const NONE: Self = Self { input: 0, home: Home::Ring, frames: 0, bytes: 0 };
 
+    /// Whether a frame may be summed up with these.
     #[inline]
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.stack == NIL
+    pub(crate) fn takes(&self, input: u16, home: Home) -> bool {
+        self.input == input && self.home == home
     }
 
     /// One more frame.
     #[inline]
-    pub(crate) fn add<B>(&mut self, slots: &mut Slots<B>, index: u32, bytes: u32, home: Home) {
-        if self.stack == NIL {
-            self.bottom = index;
-        }
-        slots.stack_push(&mut self.stack, index);
-        self.delivered.add(bytes);
-        if home == Home::Ring {
-            self.held.frames += 1;
-            self.held.bytes += u64::from(bytes);
-        }
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
     }
 }
 
@@ -124,10 +106,12 @@ impl<B> Switch<B> {
         match slot.home {
             Home::Ring => {
                 self.uncharge_input(input, bytes, priority);
-                self.end_at_input(index, input);
+                self.inputs[usize::from(input)].unreclaimed += 1;
+                self.end_slot(index, input);
             }
             Home::Output => {
-                self.end_at_input(index, input);
+                self.inputs[usize::from(input)].unreclaimed += 1;
+                self.end_slot(index, input);
                 self.note_excess(input);
             }
             Home::Pool => self.slots.stack_push(&mut self.pool_ended, index),
@@ -135,35 +119,68 @@ impl<B> Switch<B> {
         }
     }
 
+    /// Moves the handle of a slot to those of its input that have ended, and frees the slot.
     #[inline]
-    fn end_at_input(&mut self, index: u32, input: u16) {
+    pub(crate) fn end_slot(&mut self, index: u32, input: u16) {
         let input = &mut self.inputs[usize::from(input)];
-        input.unreclaimed += 1;
-        self.slots.stack_push(&mut input.ended, index);
+        let slot = self.slots.get_mut(index);
+        let buf = slot.buf.take().expect("a frame that waited has its handle");
+        match input.ended.push(buf) {
+            Ok(()) => {
+                self.slots.give_back(index);
+                self.slots.loosen(1);
+            }
+            Err(BatchFull(buf)) => {
+                slot.buf = Some(buf);
+                self.slots.stack_push(&mut input.ended_slots, index);
+            }
+        }
     }
 
-    /// Frames that a driver took have ended: as [`Self::end`], for all at once.
+    /// Adds the handle of a frame without a slot to those of its input that have ended.
     #[inline]
-    pub(crate) fn end_all(&mut self, ends: &Ends) {
-        if ends.is_empty() {
+    pub(crate) fn end_loose(&mut self, input: u16, buf: B) {
+        if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
+            self.end_late(input, buf);
+        }
+    }
+
+    /// Lossy frames of an input ended faster than it reclaims them: what is beyond its own slots
+    /// waits in slots of its outputs.
+    #[cold]
+    fn end_late(&mut self, input: u16, buf: B) {
+        self.slots.fasten(1);
+        let index = self.slots.take();
+        let slot = self.slots.get_mut(index);
+        slot.buf = Some(buf);
+        slot.input = input;
+        self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
+    }
+
+    /// Books frames that a driver took, for all at once.
+    #[inline]
+    pub(crate) fn book_ends(&mut self, ends: &Ends, priority: u8) {
+        if ends.frames == 0 {
             return;
         }
-        self.rows[row(ends.input, ends.priority)].delivered.add_all(ends.delivered);
+        let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
+        self.rows[row(ends.input, priority)].delivered.add_all(delivered);
         let i = &mut self.inputs[usize::from(ends.input)];
-        i.held.frames -= ends.held.frames;
-        i.held.bytes -= ends.held.bytes;
-        #[expect(clippy::cast_possible_truncation, reason = "at most what a queue holds")]
-        let frames = ends.delivered.frames as u32;
-        i.unreclaimed += frames;
-        self.slots.get_mut(ends.bottom).next = i.ended;
-        i.ended = ends.stack;
-        if let Full::Pause(_) = i.full
-            && ends.held.frames > 0
-        {
-            self.uncharge_paused(ends.input, ends.held, ends.priority);
-        }
-        if frames > ends.held.frames {
-            self.note_excess(ends.input);
+        match ends.home {
+            Home::Ring => {
+                i.unreclaimed += ends.frames;
+                i.held.frames -= ends.frames;
+                i.held.bytes -= ends.bytes;
+                if let Full::Pause(_) = i.full {
+                    let held = Held { frames: ends.frames, bytes: ends.bytes };
+                    self.uncharge_paused(ends.input, held, priority);
+                }
+            }
+            Home::Output => {
+                i.unreclaimed += ends.frames;
+                self.note_excess(ends.input);
+            }
+            Home::Pool | Home::Copy => {}
         }
     }
 
@@ -171,7 +188,7 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn note_excess(&mut self, input: u16) {
         let i = &mut self.inputs[usize::from(input)];
-        let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max);
+        let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max());
         if excess != i.excess {
             self.excess = self.excess - i.excess + excess;
             i.excess = excess;
@@ -226,6 +243,18 @@ impl<B> Switch<B> {
         self.end(index);
     }
 
+    /// As [`Self::drop_frame`], for a frame without a slot.
+    pub(crate) fn drop_entry(&mut self, entry: Entry<B>, priority: u8, reason: DropReason) {
+        let (input, bytes) = (entry.input, u32::from(entry.bytes));
+        self.drops[row(input, priority)][reason.index()].add(bytes);
+        if entry.home == Home::Ring {
+            self.uncharge_input(input, bytes, priority);
+        }
+        self.inputs[usize::from(input)].unreclaimed += 1;
+        self.end_loose(input, entry.buf);
+        self.note_excess(input);
+    }
+
     fn count_drop(&mut self, index: u32, reason: DropReason) {
         let slot = self.slots.get(index);
         self.drops[row(slot.input, slot.priority)][reason.index()].add(slot.bytes);
@@ -251,8 +280,8 @@ impl<B> Switch<B> {
         lane.marks.rise(lane.frames, lane.bytes);
         match home {
             Home::Output => {
-                lane.buffered.frames += sum.frames;
-                lane.buffered.bytes += sum.bytes;
+                lane.room.frames -= sum.frames;
+                lane.room.bytes -= sum.bytes;
             }
             Home::Copy => lane.copies += sum.frames,
             Home::Ring | Home::Pool => {}
@@ -267,8 +296,8 @@ impl<B> Switch<B> {
         lane.bytes -= u64::from(bytes);
         match home {
             Home::Output => {
-                lane.buffered.frames -= 1;
-                lane.buffered.bytes -= u64::from(bytes);
+                lane.room.frames += 1;
+                lane.room.bytes += u64::from(bytes);
             }
             Home::Copy => lane.copies -= 1,
             Home::Ring | Home::Pool => {}

@@ -8,6 +8,7 @@ use sluice_base::{Batch, Buf, DropReason, Nanos, Priority};
 
 use crate::account;
 use crate::classify;
+use crate::common::Entry;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
@@ -15,70 +16,64 @@ use crate::receive::Arrival;
 use crate::slots::{Home, List, NIL};
 use crate::switch::{BATCH_MAX, Switch};
 
-/// What a frame of a batch turned out to be before any frame of it was queued. The heads and the
-/// table entries of a whole batch are read first, so that the misses of one frame overlap with
-/// those of the next.
-struct Outlook {
-    keys: [u64; BATCH],
-    priorities: [u8; BATCH],
-    lanes: [u32; BATCH],
-}
-
 const BATCH: usize = BATCH_MAX as usize;
-/// The key of a frame that takes the long way.
-const NO_KEY: u64 = u64::MAX;
+
+/// Where the frames of a batch go, found out before any of them is queued: lane and priority in
+/// one number.
+struct Outlook([u32; BATCH]);
+
+/// The way of a frame that has to be asked about.
+const LONG_WAY: u32 = u32::MAX;
+/// A lane's number stands above its frame's priority.
+const LANE_SHIFT: u32 = Priority::COUNT.ilog2();
 
 impl Outlook {
     #[inline]
-    fn of(&self, at: usize) -> (u32, u8) {
-        if at < BATCH { (self.lanes[at], self.priorities[at]) } else { (NIL, 0) }
+    fn of(&self, at: usize) -> u32 {
+        self.0.get(at).copied().unwrap_or(LONG_WAY)
+    }
+
+    /// How many frames from `at` on go one way.
+    #[inline]
+    fn run(&self, at: usize) -> usize {
+        let Some((first, rest)) = self.0.get(at..).and_then(<[u32]>::split_first) else { return 0 };
+        1 + rest.iter().take_while(|way| *way == first).count()
     }
 }
 
 /// Frames of a batch that follow each other to one lane in one priority: they are queued together.
+#[derive(Clone, Copy)]
 struct Sequence {
+    input: u16,
+    vnet: u16,
     lane: u32,
-    priority: u8,
+    priority: Priority,
     home: Home,
     /// Lossy: what the output still takes.
     room: Held,
-    list: List,
-    frames: u32,
-    bytes: u64,
-    largest: u32,
 }
 
 impl Sequence {
-    const NONE: Self = Self {
-        lane: NIL,
-        priority: 0,
-        home: Home::Ring,
-        room: Held { frames: 0, bytes: 0 },
-        list: List::EMPTY,
-        frames: 0,
-        bytes: 0,
-        largest: 0,
-    };
-
+    /// Takes a frame's place, if the output has one for it.
     #[inline]
-    fn has_room(&self, bytes: u32) -> bool {
-        self.frames < self.room.frames && self.bytes + u64::from(bytes) <= self.room.bytes
-    }
-
-    #[inline]
-    fn add(&mut self, bytes: u32) {
-        self.frames += 1;
-        self.bytes += u64::from(bytes);
-        self.largest = self.largest.max(bytes);
+    fn admit(&mut self, bytes: u32) -> bool {
+        if self.home == Home::Ring {
+            return true;
+        }
+        if self.room.frames == 0 || self.room.bytes < u64::from(bytes) {
+            return false;
+        }
+        self.room.frames -= 1;
+        self.room.bytes -= u64::from(bytes);
+        true
     }
 }
 
 /// Frames of one batch and priority, summed up before they are booked.
 #[derive(Default)]
 struct Tally {
-    priority: u8,
+    priority: Priority,
     received: Counter,
-    held: Counter,
 }
 
 impl<B: Buf> Switch<B> {
@@ -94,152 +89,171 @@ impl<B: Buf> Switch<B> {
     ) {
         let outlook = self.look_ahead(port, vnet, batch.as_slice());
         let mut tally = Tally::default();
-        let mut sequence = Sequence::NONE;
-        for (at, buf) in batch.drain().enumerate() {
-            let (lane, priority) = outlook.of(at);
-            if (lane, priority) == (sequence.lane, sequence.priority) && lane != NIL {
-                self.join_sequence(input, vnet, &mut sequence, &mut tally, buf);
-                continue;
-            }
-            self.queue_sequence(input, &mut sequence);
-            if lane == NIL || !self.inputs[usize::from(input)].deferred.is_empty() {
+        // Nothing passes a frame that could not be queued.
+        let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
+        let count = batch.len();
+        let mut frames = batch.drain();
+        let mut at = 0;
+        while at < count {
+            let way = outlook.of(at);
+            if way == LONG_WAY || blocked {
                 self.book(input, &mut tally);
+                let Some(buf) = frames.next() else { break };
                 self.receive_access(now, input, port, vnet, buf);
+                blocked = !self.inputs[usize::from(input)].deferred.is_empty();
+                at += 1;
                 continue;
             }
+            let priority = Priority::from_low_bits((way & 7) as u8);
             if priority != tally.priority {
                 self.book(input, &mut tally);
                 tally.priority = priority;
             }
-            if outlook.of(at + 1) == (lane, priority) {
-                sequence = self.start_sequence(lane, priority);
-                self.join_sequence(input, vnet, &mut sequence, &mut tally, buf);
-            } else {
-                self.receive_alone(input, vnet, lane, &mut tally, buf);
-            }
+            let run = outlook.run(at);
+            let sequence = self.sequence(input, vnet, way >> LANE_SHIFT, priority);
+            self.receive_sequence(sequence, frames.by_ref().take(run), run, &mut tally);
+            at += run;
         }
-        self.queue_sequence(input, &mut sequence);
         self.book(input, &mut tally);
     }
 
-    /// A frame whose neighbours in the batch go elsewhere.
     #[inline]
-    fn receive_alone(&mut self, input: u16, vnet: u16, lane: u32, tally: &mut Tally, buf: B) {
-        let bytes = buf.size();
-        tally.received.add(bytes);
-        let priority = Priority::from_low_bits(tally.priority);
-        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
-        let slot = self.new_slot(input, &arrival, home, buf);
-        if home == Home::Ring {
-            tally.held.add(bytes);
-        } else if self.output_is_full(lane, bytes) {
-            self.drop_frame(slot, DropReason::OutputFull);
-            return;
-        }
-        self.enqueue(slot, lane);
-    }
-
-    /// A frame that goes where the one before it went.
-    #[inline]
-    fn join_sequence(
-        &mut self,
-        input: u16,
-        vnet: u16,
-        sequence: &mut Sequence,
-        tally: &mut Tally,
-        buf: B,
-    ) {
-        let bytes = buf.size();
-        tally.received.add(bytes);
-        let priority = Priority::from_low_bits(sequence.priority);
-        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        let slot = self.new_slot(input, &arrival, sequence.home, buf);
-        if sequence.home == Home::Ring {
-            tally.held.add(bytes);
-        } else if !sequence.has_room(bytes) {
-            self.drop_frame(slot, DropReason::OutputFull);
-            return;
-        }
-        sequence.add(bytes);
-        self.slots.push(&mut sequence.list, slot);
-    }
-
-    #[inline]
-    fn start_sequence(&self, lane: u32, priority: u8) -> Sequence {
-        let lossless = self.lossless.contains(Priority::from_low_bits(priority));
+    fn sequence(&self, input: u16, vnet: u16, lane: u32, priority: Priority) -> Sequence {
+        let lossless = self.lossless.contains(priority);
         let home = if lossless { Home::Ring } else { Home::Output };
         let room = if lossless { Held::default() } else { self.output_room(lane) };
-        Sequence { lane, priority, home, room, ..Sequence::NONE }
+        Sequence { input, vnet, lane, priority, home, room }
     }
 
-    /// Queues the frames of a sequence, and ends it.
+    /// Queues `count` frames of a sequence.
     #[inline]
-    fn queue_sequence(&mut self, source: u16, sequence: &mut Sequence) {
-        if sequence.frames > 0 {
-            self.enqueue_all(source, sequence);
+    fn receive_sequence(
+        &mut self,
+        sequence: Sequence,
+        frames: impl Iterator<Item = B>,
+        count: usize,
+        tally: &mut Tally,
+    ) {
+        // The lane of a local port has its number.
+        let class = self.class_of(sequence.lane as usize, sequence.priority.index());
+        if count <= self.classes[class].common_room(self.common_max) as usize {
+            self.receive_common(sequence, class, frames, tally);
+        } else {
+            self.receive_leaf(sequence, frames, tally);
         }
-        sequence.lane = NIL;
-        sequence.frames = 0;
     }
 
-    fn enqueue_all(&mut self, source: u16, sequence: &Sequence) {
-        let Sequence { lane, priority, frames, bytes, .. } = *sequence;
-        self.charge_lane_all(lane, Held { frames, bytes }, sequence.home);
-        let first = sequence.list.head;
-        if sequence.largest <= self.lanes[lane as usize].frame_size_max {
-            let at = usize::from(self.lanes[lane as usize].port);
-            let class = &mut self.ports[at].classes[usize::from(priority)];
-            if class.ring == NIL && class.common.frames + frames <= self.common_max {
-                class.common.frames += frames;
-                self.slots.splice(&mut class.common.list, sequence.list);
-                self.mark_active(at, usize::from(priority));
-                return;
+    /// A sequence that fits into the common queue of its output.
+    #[inline]
+    fn receive_common(
+        &mut self,
+        mut sequence: Sequence,
+        class: usize,
+        frames: impl Iterator<Item = B>,
+        tally: &mut Tally,
+    ) {
+        let Sequence { input, lane, priority, home, .. } = sequence;
+        let mut queued = Held::default();
+        for buf in frames {
+            let bytes = buf.size();
+            tally.received.add(bytes);
+            self.slots.loosen(1);
+            #[expect(clippy::cast_possible_truncation, reason = "`look_ahead` read its size")]
+            let entry = Entry { buf, bytes: bytes as u16, input, source: input, strip: 0, home };
+            if !sequence.admit(bytes) {
+                self.drop_entry(entry, priority.get(), DropReason::OutputFull);
+                continue;
             }
+            queued.frames += 1;
+            queued.bytes += u64::from(bytes);
+            self.classes[class].common.push(entry);
         }
-        let leaf = self.leaf_of(lane, source, priority);
+        self.charge_lane_all(lane, queued, home);
+        if self.classes[class].common.len() == queued.frames && queued.frames > 0 {
+            self.mark_active(lane as usize, priority.index());
+        }
+    }
+
+    /// A sequence that goes into the queue of its source.
+    fn receive_leaf(
+        &mut self,
+        mut sequence: Sequence,
+        frames: impl Iterator<Item = B>,
+        tally: &mut Tally,
+    ) {
+        let Sequence { input, vnet, lane, priority, home, .. } = sequence;
+        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+        let mut queued = Held::default();
+        let mut list = List::EMPTY;
+        for buf in frames {
+            let bytes = buf.size();
+            tally.received.add(bytes);
+            let slot = self.new_slot(input, &arrival, home, buf);
+            if !sequence.admit(bytes) {
+                self.drop_frame(slot, DropReason::OutputFull);
+                continue;
+            }
+            queued.frames += 1;
+            queued.bytes += u64::from(bytes);
+            self.slots.push(&mut list, slot);
+        }
+        if queued.frames == 0 {
+            return;
+        }
+        self.charge_lane_all(lane, queued, home);
+        let leaf = self.leaf_of(lane, input, priority.get());
         let node = self.queues.get_mut(leaf);
-        node.frames += frames;
-        node.bytes += bytes;
-        if sequence.home == Home::Ring {
-            node.ring_frames += frames;
+        node.frames += queued.frames;
+        node.bytes += queued.bytes;
+        if home == Home::Ring {
+            node.ring_frames += queued.frames;
         }
         let ring_frames = node.ring_frames;
-        self.slots.splice(&mut node.list, sequence.list);
+        self.slots.splice(&mut node.list, list);
         if ring_frames > self.share_min {
-            self.note_share(first, lane, ring_frames);
+            self.note_share(list.head, lane, ring_frames);
         }
     }
 
+    /// Reads the heads of the whole batch, then all table entries, then the lanes, so that the
+    /// misses of one frame overlap with those of the next.
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
-        let mut outlook =
-            Outlook { keys: [NO_KEY; BATCH], priorities: [0; BATCH], lanes: [NIL; BATCH] };
-        let count = frames.len().min(BATCH);
+        let mut keys = [0; BATCH];
+        let mut ways = [LONG_WAY; BATCH];
         let marking = self.marking(port);
-        for (at, buf) in frames[..count].iter().enumerate() {
+        for ((key, way), buf) in keys.iter_mut().zip(&mut ways).zip(frames) {
             if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
-                outlook.keys[at] = mac_table::key_of(vnet, dst);
-                outlook.priorities[at] = priority;
+                *key = mac_table::key_of(vnet, dst);
+                *way = u32::from(priority);
             }
         }
-        for (lane, key) in outlook.lanes.iter_mut().zip(&outlook.keys[..count]) {
-            if *key != NO_KEY {
-                *lane = self.chip.lookup(*key).unwrap_or(NIL);
+        for (key, way) in keys.iter().zip(&mut ways).take(frames.len()) {
+            if *way != LONG_WAY {
+                let lane = self.chip.lookup(*key);
+                *way = lane.map_or(LONG_WAY, |lane| (lane << LANE_SHIFT) | *way);
             }
         }
-        for lane in &mut outlook.lanes[..count] {
-            if *lane != NIL && !self.is_open_way(port, *lane) {
-                *lane = NIL;
+        let (mut lane, mut size_max) = (NIL, 0);
+        for (way, buf) in ways.iter_mut().zip(frames) {
+            if *way == LONG_WAY {
+                continue;
+            }
+            if lane != *way >> LANE_SHIFT {
+                lane = *way >> LANE_SHIFT;
+                size_max = self.plain_size_max(port, lane);
+            }
+            if buf.size() > size_max {
+                *way = LONG_WAY;
             }
         }
-        outlook
+        Outlook(ways)
     }
 
-    /// Whether a frame of this input may be queued for a lane without further questions.
+    /// The largest frame of a port that may be queued for a lane without further questions.
     #[inline]
-    fn is_open_way(&self, port: u16, lane: u32) -> bool {
+    fn plain_size_max(&self, port: u16, lane: u32) -> u32 {
         let lane = &self.lanes[lane as usize];
-        lane.plain && lane.port != port
+        if lane.plain && lane.port != port { lane.plain_size_max.into() } else { 0 }
     }
 
     #[inline]
@@ -247,11 +261,11 @@ impl<B: Buf> Switch<B> {
         if tally.received.frames == 0 {
             return;
         }
-        let row = &mut self.rows[account::row(input, tally.priority)];
-        row.received.add_all(tally.received);
-        if tally.held.frames > 0 {
-            self.charge_input_all(input, tally.priority, tally.held);
+        let priority = tally.priority.get();
+        self.rows[account::row(input, priority)].received.add_all(tally.received);
+        if self.lossless.contains(tally.priority) {
+            self.charge_input_all(input, priority, tally.received);
         }
-        *tally = Tally { priority: tally.priority, ..Tally::default() };
+        tally.received = Counter::default();
     }
 }

@@ -1,7 +1,10 @@
 //! The arena of frames that are in the switch, and the lists they stand in.
 //!
-//! A slot is taken when a frame is received and given back when its handle is reclaimed. Lists are
-//! threaded through the slots by index, so that moving a frame costs two stores and no memory.
+//! A slot is taken when a frame is received and given back when the frame has ended, so that few
+//! slots are in use and they stay in cache. A handle whose slot was given back early still counts
+//! as one slot until it is reclaimed ([`Slots::free_count`]): what may be in the switch does not
+//! depend on where it is kept. Lists are threaded through the slots by index, so that moving a
+//! frame costs two stores and no memory.
 
 use alloc::vec::Vec;
 
@@ -64,6 +67,8 @@ pub(crate) struct Slots<B> {
     /// Free slots. A stack beside the slots and not through them: the next free one is known
     /// without reading the memory of the last.
     free: Vec<u32>,
+    /// Handles in the switch that lie in no slot.
+    loose: u32,
 }
 
 impl<B> Slots<B> {
@@ -83,11 +88,27 @@ impl<B> Slots<B> {
                 ecn: None,
             })
             .collect();
-        Self { slots, free: (0..count).rev().collect() }
+        Self { slots, free: (0..count).rev().collect(), loose: 0 }
     }
 
+    /// How many more handles the switch may hold.
     pub(crate) fn free_count(&self) -> u32 {
-        u32::try_from(self.free.len()).expect("as many as slots at most")
+        let free = u32::try_from(self.free.len()).expect("as many as slots at most");
+        free.saturating_sub(self.loose)
+    }
+
+    /// So many handles more are in the switch without a slot.
+    #[inline]
+    pub(crate) fn loosen(&mut self, count: u32) {
+        self.loose += count;
+        debug_assert!(self.loose as usize <= self.free.len(), "more handles than were promised");
+    }
+
+    /// So many handles without a slot got one, or left the switch.
+    #[inline]
+    pub(crate) fn fasten(&mut self, count: u32) {
+        debug_assert!(self.loose >= count, "a handle without a slot was never counted");
+        self.loose -= count;
     }
 
     pub(crate) const fn len(&self) -> usize {
