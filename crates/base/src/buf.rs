@@ -77,7 +77,12 @@ impl<B> Batch<B> {
     pub fn refill(&mut self, from: &mut Self, count_max: usize) -> usize {
         let count = count_max.min(self.room()).min(from.len());
         let kept = from.len() - count;
-        self.items.extend(from.items.drain(kept..));
+        if kept == 0 {
+            // One copy of memory, and no item is looked at.
+            self.items.append(&mut from.items);
+        } else {
+            self.items.extend(from.items.drain(kept..));
+        }
         count
     }
 

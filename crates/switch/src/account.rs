@@ -14,31 +14,16 @@ pub(crate) fn row(input: u16, priority: u8) -> usize {
     usize::from(input) * Priority::COUNT + usize::from(priority)
 }
 
-/// Frames of one input that a driver took one after the other out of one queue, and whose handles
-/// are with their input already; summed up before they are booked.
+/// Frames of one input that a driver took one after the other out of one queue, before they are
+/// booked.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) input: u16,
     pub(crate) home: Home,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
-}
-
-impl Ends {
-    pub(crate) const NONE: Self = Self { input: 0, home: Home::Ring, frames: 0, bytes: 0 };
-
-    /// Whether a frame may be summed up with these.
-    #[inline]
-    pub(crate) fn takes(&self, input: u16, home: Home) -> bool {
-        self.input == input && self.home == home
-    }
-
-    /// One more frame.
-    #[inline]
-    pub(crate) fn add(&mut self, bytes: u32) {
-        self.frames += 1;
-        self.bytes += u64::from(bytes);
-    }
+    /// Their bytes on the wire.
+    pub(crate) sent_bytes: u64,
 }
 
 impl<B> Switch<B> {
@@ -121,25 +106,14 @@ impl<B> Switch<B> {
 
     /// Moves the handle of a slot to those of its input that have ended, and frees the slot.
     #[inline]
-    pub(crate) fn end_slot(&mut self, index: u32, input: u16) {
+    fn end_slot(&mut self, index: u32, input: u16) {
         let input = &mut self.inputs[usize::from(input)];
-        let slot = self.slots.get_mut(index);
-        let buf = slot.buf.take().expect("a frame that waited has its handle");
-        match input.ended.push(buf) {
-            Ok(()) => {
-                self.slots.give_back(index);
-                self.slots.loosen(1);
-            }
-            Err(BatchFull(buf)) => {
-                slot.buf = Some(buf);
-                self.slots.stack_push(&mut input.ended_slots, index);
-            }
-        }
+        self.slots.end(index, &mut input.ended, &mut input.ended_slots);
     }
 
     /// Adds the handle of a frame without a slot to those of its input that have ended.
     #[inline]
-    pub(crate) fn end_loose(&mut self, input: u16, buf: B) {
+    fn end_loose(&mut self, input: u16, buf: B) {
         if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
             self.end_late(input, buf);
         }
@@ -149,7 +123,6 @@ impl<B> Switch<B> {
     /// waits in slots of its outputs.
     #[cold]
     fn end_late(&mut self, input: u16, buf: B) {
-        self.slots.fasten(1);
         let index = self.slots.take();
         let slot = self.slots.get_mut(index);
         slot.buf = Some(buf);
@@ -157,12 +130,32 @@ impl<B> Switch<B> {
         self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
     }
 
-    /// Books frames that a driver took, for all at once.
+    /// A driver took a frame out of a common queue: books it, and ends it.
+    #[inline]
+    pub(crate) fn deliver(&mut self, entry: Entry<B>, priority: u8) {
+        let (input, bytes) = (entry.input, u32::from(entry.bytes));
+        self.rows[row(input, priority)].delivered.add(bytes);
+        let i = &mut self.inputs[usize::from(input)];
+        i.unreclaimed += 1;
+        let pushed = i.ended.push(entry.buf);
+        if entry.home == Home::Ring {
+            i.held.frames -= 1;
+            i.held.bytes -= u64::from(bytes);
+            if let Full::Pause(_) = i.full {
+                let held = Held { frames: 1, bytes: u64::from(bytes) };
+                self.uncharge_paused(input, held, priority);
+            }
+        } else {
+            self.note_excess(input);
+        }
+        if let Err(BatchFull(buf)) = pushed {
+            self.end_late(input, buf);
+        }
+    }
+
+    /// Books frames of one input that a driver took, for all at once. Their handles have ended.
     #[inline]
     pub(crate) fn book_ends(&mut self, ends: &Ends, priority: u8) {
-        if ends.frames == 0 {
-            return;
-        }
         let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
         self.rows[row(ends.input, priority)].delivered.add_all(delivered);
         let i = &mut self.inputs[usize::from(ends.input)];
@@ -229,6 +222,7 @@ impl<B> Switch<B> {
     #[cold]
     fn end_copy(&mut self, index: u32) {
         let body = self.slots.get(index).shared;
+        self.slots.leave(1);
         self.slots.give_back(index);
         self.slots.get_mut(body).shared -= 1;
         if self.slots.get(body).shared == 0 {

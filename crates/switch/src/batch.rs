@@ -41,38 +41,14 @@ impl Outlook {
     }
 }
 
-/// Frames of a batch that follow each other to one lane in one priority: they are queued together.
-#[derive(Clone, Copy)]
-struct Sequence {
+/// What the frames of one batch and priority have in common, and their sums before they are booked.
+struct Tally {
     input: u16,
     vnet: u16,
-    lane: u32,
     priority: Priority,
     home: Home,
-    /// Lossy: what the output still takes.
-    room: Held,
-}
-
-impl Sequence {
-    /// Takes a frame's place, if the output has one for it.
-    #[inline]
-    fn admit(&mut self, bytes: u32) -> bool {
-        if self.home == Home::Ring {
-            return true;
-        }
-        if self.room.frames == 0 || self.room.bytes < u64::from(bytes) {
-            return false;
-        }
-        self.room.frames -= 1;
-        self.room.bytes -= u64::from(bytes);
-        true
-    }
-}
-
-/// Frames of one batch and priority, summed up before they are booked.
-#[derive(Default)]
-struct Tally {
-    priority: Priority,
+    /// Where the classes of the priority begin.
+    classes: usize,
     received: Counter,
 }
 
@@ -88,17 +64,15 @@ impl<B: Buf> Switch<B> {
         batch: &mut Batch<B>,
     ) {
         let outlook = self.look_ahead(port, vnet, batch.as_slice());
-        let mut tally = Tally::default();
+        let mut tally = self.tally(input, vnet, Priority::ZERO);
         // Nothing passes a frame that could not be queued.
         let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
-        let count = batch.len();
-        let mut frames = batch.drain();
         let mut at = 0;
-        while at < count {
+        let mut frames = batch.drain();
+        while let Some(buf) = frames.next() {
             let way = outlook.of(at);
             if way == LONG_WAY || blocked {
-                self.book(input, &mut tally);
-                let Some(buf) = frames.next() else { break };
+                self.book(&mut tally);
                 self.receive_access(now, input, port, vnet, buf);
                 blocked = !self.inputs[usize::from(input)].deferred.is_empty();
                 at += 1;
@@ -106,93 +80,70 @@ impl<B: Buf> Switch<B> {
             }
             let priority = Priority::from_low_bits((way & 7) as u8);
             if priority != tally.priority {
-                self.book(input, &mut tally);
-                tally.priority = priority;
+                self.book(&mut tally);
+                tally = self.tally(input, vnet, priority);
             }
-            let run = outlook.run(at);
-            let sequence = self.sequence(input, vnet, way >> LANE_SHIFT, priority);
-            self.receive_sequence(sequence, frames.by_ref().take(run), run, &mut tally);
-            at += run;
-        }
-        self.book(input, &mut tally);
-    }
-
-    #[inline]
-    fn sequence(&self, input: u16, vnet: u16, lane: u32, priority: Priority) -> Sequence {
-        let lossless = self.lossless.contains(priority);
-        let home = if lossless { Home::Ring } else { Home::Output };
-        let room = if lossless { Held::default() } else { self.output_room(lane) };
-        Sequence { input, vnet, lane, priority, home, room }
-    }
-
-    /// Queues `count` frames of a sequence.
-    #[inline]
-    fn receive_sequence(
-        &mut self,
-        sequence: Sequence,
-        frames: impl Iterator<Item = B>,
-        count: usize,
-        tally: &mut Tally,
-    ) {
-        // The lane of a local port has its number.
-        let class = self.class_of(sequence.lane as usize, sequence.priority.index());
-        if count <= self.classes[class].common_room(self.common_max) as usize {
-            self.receive_common(sequence, class, frames, tally);
-        } else {
-            self.receive_leaf(sequence, frames, tally);
-        }
-    }
-
-    /// A sequence that fits into the common queue of its output.
-    #[inline]
-    fn receive_common(
-        &mut self,
-        mut sequence: Sequence,
-        class: usize,
-        frames: impl Iterator<Item = B>,
-        tally: &mut Tally,
-    ) {
-        let Sequence { input, lane, priority, home, .. } = sequence;
-        let mut queued = Held::default();
-        for buf in frames {
-            let bytes = buf.size();
-            tally.received.add(bytes);
-            self.slots.loosen(1);
-            #[expect(clippy::cast_possible_truncation, reason = "`look_ahead` read its size")]
-            let entry = Entry { buf, bytes: bytes as u16, input, source: input, strip: 0, home };
-            if !sequence.admit(bytes) {
-                self.drop_entry(entry, priority.get(), DropReason::OutputFull);
-                continue;
+            let lane = way >> LANE_SHIFT;
+            // The lane of a local port has its number.
+            let class = tally.classes + lane as usize;
+            if self.classes[class].common_room(self.common_max) > 0 {
+                self.receive_common(lane, class, &mut tally, buf);
+                at += 1;
+            } else {
+                let run = outlook.run(at);
+                let run_frames = core::iter::once(buf).chain(frames.by_ref().take(run - 1));
+                self.receive_leaf(lane, &mut tally, run_frames);
+                at += run;
             }
-            queued.frames += 1;
-            queued.bytes += u64::from(bytes);
-            self.classes[class].common.push(entry);
         }
-        self.charge_lane_all(lane, queued, home);
-        if self.classes[class].common.len() == queued.frames && queued.frames > 0 {
-            self.mark_active(lane as usize, priority.index());
+        self.book(&mut tally);
+    }
+
+    #[inline]
+    fn tally(&self, input: u16, vnet: u16, priority: Priority) -> Tally {
+        let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
+        let classes = self.class_of(0, priority.index());
+        Tally { input, vnet, priority, home, classes, received: Counter::default() }
+    }
+
+    /// Puts a frame into the common queue of its output, which has room.
+    #[inline]
+    fn receive_common(&mut self, lane: u32, class: usize, tally: &mut Tally, buf: B) {
+        let (input, home) = (tally.input, tally.home);
+        let bytes = buf.size();
+        tally.received.add(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "`look_ahead` read its size")]
+        let entry = Entry { buf, bytes: bytes as u16, input, source: input, strip: 0, home };
+        if home == Home::Output && self.output_is_full(lane, bytes) {
+            self.drop_entry(entry, tally.priority.get(), DropReason::OutputFull);
+            return;
+        }
+        self.charge_lane(lane, bytes, home);
+        let common = &mut self.classes[class].common;
+        let first = common.is_empty();
+        common.push(entry);
+        if first {
+            self.mark_active(lane as usize, tally.priority.index());
         }
     }
 
-    /// A sequence that goes into the queue of its source.
-    fn receive_leaf(
-        &mut self,
-        mut sequence: Sequence,
-        frames: impl Iterator<Item = B>,
-        tally: &mut Tally,
-    ) {
-        let Sequence { input, vnet, lane, priority, home, .. } = sequence;
+    /// Puts frames that follow each other to one lane into the queue of their source.
+    fn receive_leaf(&mut self, lane: u32, tally: &mut Tally, frames: impl Iterator<Item = B>) {
+        let Tally { input, vnet, priority, home, .. } = *tally;
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+        let mut room = if home == Home::Ring { Held::MAX } else { self.output_room(lane) };
         let mut queued = Held::default();
         let mut list = List::EMPTY;
         for buf in frames {
             let bytes = buf.size();
             tally.received.add(bytes);
             let slot = self.new_slot(input, &arrival, home, buf);
-            if !sequence.admit(bytes) {
+            if room.frames == 0 || room.bytes < u64::from(bytes) {
                 self.drop_frame(slot, DropReason::OutputFull);
                 continue;
             }
+            room.frames -= 1;
+            room.bytes -= u64::from(bytes);
             queued.frames += 1;
             queued.bytes += u64::from(bytes);
             self.slots.push(&mut list, slot);
@@ -215,9 +166,10 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Reads the heads of the whole batch, then all table entries, then the lanes, so that the
-    /// misses of one frame overlap with those of the next.
+    /// Reads the heads of the whole batch, then what the tables say of them, so that the misses of
+    /// one frame overlap with those of the next.
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
+        let frames = &frames[..frames.len().min(BATCH)];
         let mut keys = [0; BATCH];
         let mut ways = [LONG_WAY; BATCH];
         let marking = self.marking(port);
@@ -227,24 +179,20 @@ impl<B: Buf> Switch<B> {
                 *way = u32::from(priority);
             }
         }
-        for (key, way) in keys.iter().zip(&mut ways).take(frames.len()) {
-            if *way != LONG_WAY {
-                let lane = self.chip.lookup(*key);
-                *way = lane.map_or(LONG_WAY, |lane| (lane << LANE_SHIFT) | *way);
-            }
-        }
-        let (mut lane, mut size_max) = (NIL, 0);
-        for (way, buf) in ways.iter_mut().zip(frames) {
+        let (mut last, mut size_max) = (NIL, 0);
+        for ((key, way), buf) in keys.iter().zip(&mut ways).zip(frames) {
             if *way == LONG_WAY {
                 continue;
             }
-            if lane != *way >> LANE_SHIFT {
-                lane = *way >> LANE_SHIFT;
+            let Some(lane) = self.chip.lookup(*key) else {
+                *way = LONG_WAY;
+                continue;
+            };
+            if lane != last {
+                last = lane;
                 size_max = self.plain_size_max(port, lane);
             }
-            if buf.size() > size_max {
-                *way = LONG_WAY;
-            }
+            *way = if buf.size() > size_max { LONG_WAY } else { (lane << LANE_SHIFT) | *way };
         }
         Outlook(ways)
     }
@@ -257,13 +205,13 @@ impl<B: Buf> Switch<B> {
     }
 
     #[inline]
-    fn book(&mut self, input: u16, tally: &mut Tally) {
+    fn book(&mut self, tally: &mut Tally) {
         if tally.received.frames == 0 {
             return;
         }
-        let priority = tally.priority.get();
+        let (input, priority) = (tally.input, tally.priority.get());
         self.rows[account::row(input, priority)].received.add_all(tally.received);
-        if self.lossless.contains(tally.priority) {
+        if tally.home == Home::Ring {
             self.charge_input_all(input, priority, tally.received);
         }
         tally.received = Counter::default();

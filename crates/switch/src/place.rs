@@ -78,6 +78,11 @@ pub(crate) struct Held {
     pub(crate) bytes: u64,
 }
 
+impl Held {
+    /// No limit.
+    pub(crate) const MAX: Self = Self { frames: u32::MAX, bytes: u64::MAX };
+}
+
 /// The books of one (input, priority), as far as every frame touches them: one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]

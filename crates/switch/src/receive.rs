@@ -37,11 +37,7 @@ impl<B: Buf> Switch<B> {
     pub fn receive(&mut self, now: Nanos, input: InputId, batch: &mut Batch<B>) {
         let at = input.index();
         debug_assert!(batch.len() <= self.window(input).frames as usize, "beyond the window");
-        // Each frame needs at most one slot until it is reclaimed.
-        assert!(
-            batch.len() <= self.slots.free_count() as usize,
-            "frames were received that no window had promised to take"
-        );
+        self.slots.enter(u32::try_from(batch.len()).expect("fewer than handles in the switch"));
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
             PortRole::Access { vnet } if self.may_be_full(at) => {
@@ -168,6 +164,7 @@ impl<B: Buf> Switch<B> {
         let input = self.control_input().0;
         let bytes = buf.size();
         self.rare_rows[account::row(input, priority.get())].injected.add(bytes);
+        self.slots.enter(1);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
         self.new_slot(input, &arrival, Home::Output, buf)
     }
@@ -352,7 +349,6 @@ impl<B: Buf> Switch<B> {
         let (input, source, home) = (slot.input, slot.source, slot.home);
         class.common.push(Entry { buf, bytes, input, source, strip, home });
         self.slots.give_back(index);
-        self.slots.loosen(1);
         self.mark_active(port, priority);
         true
     }

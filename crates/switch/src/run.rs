@@ -16,26 +16,38 @@ use crate::transmit::Served;
 struct Run {
     frames: u32,
     bytes: u64,
+    /// Their bytes on the wire.
     sent_bytes: u64,
     ring_frames: u32,
     output: Held,
 }
 
 impl Run {
-    /// Adds frames of one input and home.
+    /// Adds frames of one home.
     #[inline]
-    fn add(&mut self, ends: &Ends) {
-        self.frames += ends.frames;
-        self.bytes += ends.bytes;
-        match ends.home {
-            Home::Ring => self.ring_frames += ends.frames,
+    fn add(&mut self, home: Home, sum: Held, sent_bytes: u64) {
+        self.frames += sum.frames;
+        self.bytes += sum.bytes;
+        self.sent_bytes += sent_bytes;
+        match home {
+            Home::Ring => self.ring_frames += sum.frames,
             Home::Output => {
-                self.output.frames += ends.frames;
-                self.output.bytes += ends.bytes;
+                self.output.frames += sum.frames;
+                self.output.bytes += sum.bytes;
             }
             Home::Pool | Home::Copy => {}
         }
     }
+}
+
+/// How far the turn of a queue goes.
+#[derive(Clone, Copy)]
+struct Reach {
+    frames_max: u32,
+    /// The frame that reaches it is the last one.
+    bytes: i64,
+    /// A larger frame has to be asked about.
+    size_max: u32,
 }
 
 impl<B: Buf> Switch<B> {
@@ -52,32 +64,23 @@ impl<B: Buf> Switch<B> {
         let alone = self.is_alone(at);
         let urgency = priority_of(priority);
         let mut run = Run::default();
-        let mut ends = Ends::NONE;
         let mut served = Served::Taken;
         while let Some(entry) = self.classes[class].common.head() {
-            let (bytes, strip) = (u32::from(entry.bytes), u16::from(entry.strip));
+            let (bytes, home) = (u32::from(entry.bytes), entry.home);
+            let (buf, strip) = (Some(&entry.buf), u16::from(entry.strip));
             let size = bytes - u32::from(strip);
-            let buf = Some(&entry.buf);
             let egress = Egress { header: &[], buf, strip, size, priority: urgency, tunnel: None };
             if sink.offer(&egress) == Taken::No {
                 served = Served::Refused;
                 break;
             }
             let Some(entry) = self.classes[class].common.pop() else { break };
-            if !ends.takes(entry.input, entry.home) {
-                self.book_ends(&ends, urgency.get());
-                run.add(&ends);
-                ends = Ends { input: entry.input, home: entry.home, ..Ends::NONE };
-            }
-            ends.add(bytes);
-            run.sent_bytes += u64::from(size);
-            self.end_loose(entry.input, entry.buf);
+            run.add(home, Held { frames: 1, bytes: bytes.into() }, size.into());
+            self.deliver(entry, urgency.get());
             if !alone {
                 break;
             }
         }
-        self.book_ends(&ends, urgency.get());
-        run.add(&ends);
         *taken += run.frames;
         self.book_run(now, at, priority, &run);
         self.mark_idle(at, priority);
@@ -96,60 +99,88 @@ impl<B: Buf> Switch<B> {
         taken: &mut u32,
     ) -> Served {
         let node = self.queues.get(leaf);
-        let (mut list, mut deficit) = (node.list, node.deficit);
-        let alone = self.is_alone(at);
-        let urgency = priority_of(priority);
-        let size_max = u32::from(self.lanes[self.ports[at].lane as usize].plain_size_max);
+        let (mut list, deficit) = (node.list, i64::from(node.deficit));
+        let mut reach = Reach {
+            frames_max: if self.is_alone(at) { u32::MAX } else { 1 },
+            bytes: deficit,
+            size_max: self.lanes[self.ports[at].lane as usize].plain_size_max.into(),
+        };
         let mut run = Run::default();
-        let mut ends = Ends::NONE;
         let mut served = Served::Taken;
-        while list.head != NIL {
-            let index = list.head;
-            let slot = self.slots.get(index);
-            let size = slot.bytes - u32::from(slot.strip);
-            if slot.home == Home::Copy || slot.ecn.is_some() || size > size_max {
-                if run.frames + ends.frames == 0 {
+        while list.head != NIL && reach.bytes > 0 && run.frames < reach.frames_max {
+            let (ends, refused) = self.send_alike(&mut list.head, reach, priority, sink);
+            if ends.frames > 0 {
+                let sum = Held { frames: ends.frames, bytes: ends.bytes };
+                run.add(ends.home, sum, ends.sent_bytes);
+                reach.bytes = deficit.saturating_sub_unsigned(run.sent_bytes);
+                self.book_ends(&ends, priority_of(priority).get());
+            }
+            if refused {
+                served = Served::Refused;
+                break;
+            }
+            if ends.frames == 0 {
+                if run.frames == 0 {
                     return self.serve(now, at, priority, sink, taken);
                 }
                 break;
             }
-            let (buf, strip) = (slot.buf.as_ref(), slot.strip);
-            let egress = Egress { header: &[], buf, strip, size, priority: urgency, tunnel: None };
-            if sink.offer(&egress) == Taken::No {
-                served = Served::Refused;
-                break;
-            }
-            let (bytes, input, home) = (slot.bytes, slot.input, slot.home);
-            list.head = slot.next;
-            if !ends.takes(input, home) {
-                self.book_ends(&ends, urgency.get());
-                run.add(&ends);
-                ends = Ends { input, home, ..Ends::NONE };
-            }
-            ends.add(bytes);
-            run.sent_bytes += u64::from(size);
-            deficit -= i32::try_from(size).unwrap_or(i32::MAX);
-            if home == Home::Pool {
-                self.slots.stack_push(&mut self.pool_ended, index);
-            } else {
-                self.end_slot(index, input);
-            }
-            if !alone || deficit <= 0 {
-                break;
-            }
         }
-        self.book_ends(&ends, urgency.get());
-        run.add(&ends);
         *taken += run.frames;
         if list.head == NIL {
             list.tail = NIL;
         }
         let node = self.queues.get_mut(leaf);
         node.list = list;
-        node.deficit = deficit;
+        node.deficit = i32::try_from(reach.bytes).unwrap_or(i32::MIN);
         self.book_run(now, at, priority, &run);
         self.end_turn(at, priority, leaf, &run);
         served
+    }
+
+    /// Sends frames that leave as they are and came from one input into one kind of memory, from
+    /// the first one of a list on. None if the first one has to be asked about. Also says whether
+    /// the driver refused one.
+    fn send_alike(
+        &mut self,
+        head: &mut u32,
+        reach: Reach,
+        priority: usize,
+        sink: &mut impl Sink<B>,
+    ) -> (Ends, bool) {
+        let priority = priority_of(priority);
+        let first = self.slots.get(*head);
+        let (input, home) = (first.input, first.home);
+        let mut ends = Ends { input, home, frames: 0, bytes: 0, sent_bytes: 0 };
+        let mut left = reach.bytes;
+        let input = &mut self.inputs[usize::from(input)];
+        while *head != NIL && left > 0 && ends.frames < reach.frames_max {
+            let index = *head;
+            let slot = self.slots.get(index);
+            let size = slot.bytes - u32::from(slot.strip);
+            if slot.input != ends.input || slot.home != home || slot.ecn.is_some() {
+                break;
+            }
+            if home == Home::Copy || size > reach.size_max {
+                break;
+            }
+            let (buf, strip) = (slot.buf.as_ref(), slot.strip);
+            let egress = Egress { header: &[], buf, strip, size, priority, tunnel: None };
+            if sink.offer(&egress) == Taken::No {
+                return (ends, true);
+            }
+            *head = slot.next;
+            ends.frames += 1;
+            ends.bytes += u64::from(slot.bytes);
+            ends.sent_bytes += u64::from(size);
+            left -= i64::from(size);
+            if home == Home::Pool {
+                self.slots.stack_push(&mut self.pool_ended, index);
+            } else {
+                self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+            }
+        }
+        (ends, false)
     }
 
     /// Whether nothing but its deficit ends the turn of a queue. With a rate, or another priority

@@ -233,23 +233,22 @@ impl<B: Buf> Switch<B> {
     pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
         if input == self.pool_input() {
             let mut ended = self.pool_ended;
-            self.reclaim_slots(&mut ended, out, Self::leave_pool);
+            let count = self.reclaim_slots(&mut ended, out, Self::leave_pool);
             self.pool_ended = ended;
+            self.slots.leave(count);
             return;
         }
         let i = &mut self.inputs[input.index()];
-        let mut count = out.refill(&mut i.ended, usize::MAX);
-        #[expect(clippy::cast_possible_truncation, reason = "made from a u32 in `build`")]
-        self.slots.fasten(count as u32);
+        let moved = out.refill(&mut i.ended, usize::MAX);
+        let mut count = u32::try_from(moved).expect("not above `unreclaimed`");
         let mut slots = i.ended_slots;
         if slots != NIL {
             count += self.reclaim_slots(&mut slots, out, |_, _| {});
         }
         let i = &mut self.inputs[input.index()];
         i.ended_slots = slots;
-        #[expect(clippy::cast_possible_truncation, reason = "not above `unreclaimed`, a u32")]
-        let count = count as u32;
         i.unreclaimed -= count;
+        self.slots.leave(count);
         self.note_excess(input.0);
     }
 
@@ -259,7 +258,7 @@ impl<B: Buf> Switch<B> {
         stack: &mut u32,
         out: &mut Batch<B>,
         leave: impl Fn(&mut Self, u32),
-    ) -> usize {
+    ) -> u32 {
         let mut count = 0;
         while out.room() > 0 {
             let Some(index) = self.slots.stack_pop(stack) else { break };
