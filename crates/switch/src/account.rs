@@ -238,6 +238,7 @@ impl<B> Switch<B> {
     }
 
     /// As [`Self::drop_frame`], for a frame without a slot.
+    #[cold]
     pub(crate) fn drop_entry(&mut self, entry: Entry<B>, priority: u8, reason: DropReason) {
         let (input, bytes) = (entry.input, u32::from(entry.bytes));
         self.drops[row(input, priority)][reason.index()].add(bytes);

@@ -55,6 +55,7 @@ struct Tally {
 impl<B: Buf> Switch<B> {
     /// The common case: unicast IPv4 between local ports of one network. Any other frame of the
     /// batch takes the long way, in its turn, so that the order of every pair is kept.
+    #[inline(never)]
     pub(crate) fn receive_batch(
         &mut self,
         now: Nanos,
@@ -128,6 +129,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Puts frames that follow each other to one lane into the queue of their source.
+    #[inline(never)]
     fn receive_leaf(&mut self, lane: u32, tally: &mut Tally, frames: impl Iterator<Item = B>) {
         let Tally { input, vnet, priority, home, .. } = *tally;
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
@@ -168,6 +170,7 @@ impl<B: Buf> Switch<B> {
 
     /// Reads the heads of the whole batch, then what the tables say of them, so that the misses of
     /// one frame overlap with those of the next.
+    #[inline(never)]
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
         let frames = &frames[..frames.len().min(BATCH)];
         let mut keys = [0; BATCH];

@@ -66,6 +66,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn receive_access(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
         let verdict = classify::access(buf.head(), buf.size(), self.marking(port));
         let mut arrival =

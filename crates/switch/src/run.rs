@@ -52,6 +52,7 @@ struct Reach {
 
 impl<B: Buf> Switch<B> {
     /// Serves the common queue of a local port until it is empty.
+    #[inline(never)]
     pub(crate) fn serve_common(
         &mut self,
         now: Nanos,
@@ -75,7 +76,13 @@ impl<B: Buf> Switch<B> {
                 break;
             }
             let Some(entry) = self.classes[class].common.pop() else { break };
-            run.add(home, Held { frames: 1, bytes: bytes.into() }, size.into());
+            run.frames += 1;
+            run.bytes += u64::from(bytes);
+            run.sent_bytes += u64::from(size);
+            if home == Home::Output {
+                run.output.frames += 1;
+                run.output.bytes += u64::from(bytes);
+            }
             self.deliver(entry, urgency.get());
             if !alone {
                 break;
@@ -141,6 +148,7 @@ impl<B: Buf> Switch<B> {
     /// Sends frames that leave as they are and came from one input into one kind of memory, from
     /// the first one of a list on. None if the first one has to be asked about. Also says whether
     /// the driver refused one.
+    #[inline(never)]
     fn send_alike(
         &mut self,
         head: &mut u32,

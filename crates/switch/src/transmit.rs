@@ -226,6 +226,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn serve(
         &mut self,
         now: Nanos,
