@@ -2,7 +2,7 @@
 
 use sluice_base::{DropReason, Full as BatchFull, Priority};
 
-use crate::common::Entry;
+use crate::common::Tag;
 use crate::inspect::Counter;
 use crate::place::{Full, Held};
 use crate::slots::Home;
@@ -111,14 +111,6 @@ impl<B> Switch<B> {
         self.slots.end(index, &mut input.ended, &mut input.ended_slots);
     }
 
-    /// Adds the handle of a frame without a slot to those of its input that have ended.
-    #[inline]
-    fn end_loose(&mut self, input: u16, buf: B) {
-        if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
-            self.end_late(input, buf);
-        }
-    }
-
     /// Lossy frames of an input ended faster than it reclaims them: what is beyond its own slots
     /// waits in slots of its outputs.
     #[cold]
@@ -132,13 +124,13 @@ impl<B> Switch<B> {
 
     /// A driver took a frame out of a common queue: books it, and ends it.
     #[inline]
-    pub(crate) fn deliver(&mut self, entry: Entry<B>, priority: u8) {
-        let (input, bytes) = (entry.input, u32::from(entry.bytes));
+    pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
+        let (input, bytes) = (tag.input, u32::from(tag.bytes));
         self.rows[row(input, priority)].delivered.add(bytes);
         let i = &mut self.inputs[usize::from(input)];
         i.unreclaimed += 1;
-        let pushed = i.ended.push(entry.buf);
-        if entry.home == Home::Ring {
+        let pushed = i.ended.push(buf);
+        if tag.home == Home::Ring {
             i.held.frames -= 1;
             i.held.bytes -= u64::from(bytes);
             if let Full::Pause(_) = i.full {
@@ -239,14 +231,16 @@ impl<B> Switch<B> {
 
     /// As [`Self::drop_frame`], for a frame without a slot.
     #[cold]
-    pub(crate) fn drop_entry(&mut self, entry: Entry<B>, priority: u8, reason: DropReason) {
-        let (input, bytes) = (entry.input, u32::from(entry.bytes));
+    pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
+        let (input, bytes) = (tag.input, u32::from(tag.bytes));
         self.drops[row(input, priority)][reason.index()].add(bytes);
-        if entry.home == Home::Ring {
+        if tag.home == Home::Ring {
             self.uncharge_input(input, bytes, priority);
         }
         self.inputs[usize::from(input)].unreclaimed += 1;
-        self.end_loose(input, entry.buf);
+        if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
+            self.end_late(input, buf);
+        }
         self.note_excess(input);
     }
 

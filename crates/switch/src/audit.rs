@@ -83,9 +83,9 @@ impl<B> Switch<B> {
         let mut resident = alloc::vec![Counter::default(); self.inputs.len() * Priority::COUNT];
         for (at, class) in self.classes.iter().enumerate() {
             let priority = at / self.ports.len();
-            for entry in class.common.iter() {
-                let row = usize::from(entry.input) * Priority::COUNT + priority;
-                resident[row].add(entry.bytes.into());
+            for tag in class.common.tags() {
+                let row = usize::from(tag.input) * Priority::COUNT + priority;
+                resident[row].add(tag.bytes.into());
             }
         }
         let mut count = |list: List| {

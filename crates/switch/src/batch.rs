@@ -8,7 +8,7 @@ use sluice_base::{Batch, Buf, DropReason, Nanos, Priority};
 
 use crate::account;
 use crate::classify;
-use crate::common::Entry;
+use crate::common::Tag;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
@@ -69,11 +69,13 @@ impl<B: Buf> Switch<B> {
         // Nothing passes a frame that could not be queued.
         let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
         let mut at = 0;
+        let count = batch.len();
         let mut frames = batch.drain();
-        while let Some(buf) = frames.next() {
+        while at < count {
             let way = outlook.of(at);
             if way == LONG_WAY || blocked {
                 self.book(&mut tally);
+                let Some(buf) = frames.next() else { break };
                 self.receive_access(now, input, port, vnet, buf);
                 blocked = !self.inputs[usize::from(input)].deferred.is_empty();
                 at += 1;
@@ -88,12 +90,12 @@ impl<B: Buf> Switch<B> {
             // The lane of a local port has its number.
             let class = tally.classes + lane as usize;
             if self.classes[class].common_room(self.common_max) > 0 {
+                let Some(buf) = frames.next() else { break };
                 self.receive_common(lane, class, &mut tally, buf);
                 at += 1;
             } else {
                 let run = outlook.run(at);
-                let run_frames = core::iter::once(buf).chain(frames.by_ref().take(run - 1));
-                self.receive_leaf(lane, &mut tally, run_frames);
+                self.receive_leaf(lane, &mut tally, frames.by_ref().take(run));
                 at += run;
             }
         }
@@ -114,15 +116,15 @@ impl<B: Buf> Switch<B> {
         let bytes = buf.size();
         tally.received.add(bytes);
         #[expect(clippy::cast_possible_truncation, reason = "`look_ahead` read its size")]
-        let entry = Entry { buf, bytes: bytes as u16, input, source: input, strip: 0, home };
+        let tag = Tag { bytes: bytes as u16, input, source: input, strip: 0, home };
         if home == Home::Output && self.output_is_full(lane, bytes) {
-            self.drop_entry(entry, tally.priority.get(), DropReason::OutputFull);
+            self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
             return;
         }
         self.charge_lane(lane, bytes, home);
         let common = &mut self.classes[class].common;
         let first = common.is_empty();
-        common.push(entry);
+        common.push(buf, tag);
         if first {
             self.mark_active(lane as usize, tally.priority.index());
         }
@@ -134,11 +136,11 @@ impl<B: Buf> Switch<B> {
         let Tally { input, vnet, priority, home, .. } = *tally;
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
         let mut room = if home == Home::Ring { Held::MAX } else { self.output_room(lane) };
-        let mut queued = Held::default();
+        let (mut received, mut queued) = (Counter::default(), Held::default());
         let mut list = List::EMPTY;
         for buf in frames {
             let bytes = buf.size();
-            tally.received.add(bytes);
+            received.add(bytes);
             let slot = self.new_slot(input, &arrival, home, buf);
             if room.frames == 0 || room.bytes < u64::from(bytes) {
                 self.drop_frame(slot, DropReason::OutputFull);
@@ -150,6 +152,7 @@ impl<B: Buf> Switch<B> {
             queued.bytes += u64::from(bytes);
             self.slots.push(&mut list, slot);
         }
+        tally.received.add_all(received);
         if queued.frames == 0 {
             return;
         }

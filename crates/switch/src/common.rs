@@ -5,8 +5,8 @@
 //! [`COMMON_FRAMES_MAX`] every source gets a queue of its own, until all of those are empty again.
 //! What stands in the common queue is older than what stands in a source's, and is sent first.
 //!
-//! A frame in a common queue has no slot: its handle and the little that must be known of it are
-//! an [`Entry`] of a small ring, beside the entries of the frames before and behind it. Nearly
+//! A frame in a common queue has no slot: its handle and the little that must be known of it (its
+//! [`Tag`]) are an entry of a small ring, beside the entries of the frames before and behind it. Nearly
 //! every frame of an output that is not congested waits like this, and so costs less than a cache
 //! line between its way in and its way out. A frame of which more has to be known (a copy, one
 //! whose ECN field changes, one in the host pool, a very large one) takes a slot and a queue of
@@ -22,10 +22,9 @@ pub(crate) const COMMON_FRAMES_MAX: u32 = PLACES as u32;
 const PLACES: u8 = 16;
 const _: () = assert!(PLACES.is_power_of_two(), "a place is found by masking");
 
-/// A frame in a common queue. The queue says its priority.
-#[derive(Debug)]
-pub(crate) struct Entry<B> {
-    pub(crate) buf: B,
+/// What is known of a frame in a common queue beside its handle. The queue says its priority.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tag {
     /// Its size as received.
     pub(crate) bytes: u16,
     pub(crate) input: u16,
@@ -36,6 +35,14 @@ pub(crate) struct Entry<B> {
     pub(crate) home: Home,
 }
 
+/// A place in a common queue. Only the handle says whether it is taken, so that taking it out is
+/// one store; the tag of a free place is left over.
+#[derive(Debug)]
+struct Entry<B> {
+    buf: Option<B>,
+    tag: Tag,
+}
+
 /// A ring of entries. Its fields stand in this order so that the counts and the first entry share
 /// a cache line.
 #[derive(Debug)]
@@ -43,12 +50,14 @@ pub(crate) struct Entry<B> {
 pub(crate) struct Common<B> {
     first: u8,
     count: u8,
-    entries: [Option<Entry<B>>; PLACES as usize],
+    entries: [Entry<B>; PLACES as usize],
 }
 
 impl<B> Common<B> {
     fn new() -> Self {
-        Self { first: 0, count: 0, entries: core::array::from_fn(|_| None) }
+        let tag = Tag { bytes: 0, input: 0, source: 0, strip: 0, home: Home::Ring };
+        let entries = core::array::from_fn(|_| Entry { buf: None, tag });
+        Self { first: 0, count: 0, entries }
     }
 
     #[inline]
@@ -61,36 +70,38 @@ impl<B> Common<B> {
         self.count == 0
     }
 
-    /// Adds an entry at the end. There must be room.
+    /// Adds a frame at the end. There must be room.
     #[inline]
-    pub(crate) fn push(&mut self, entry: Entry<B>) {
+    pub(crate) fn push(&mut self, buf: B, tag: Tag) {
         debug_assert!(self.len() < COMMON_FRAMES_MAX, "an entry would be overwritten");
         let place = usize::from((self.first + self.count) % PLACES);
-        self.entries[place] = Some(entry);
+        self.entries[place] = Entry { buf: Some(buf), tag };
         self.count += 1;
     }
 
-    /// The entry whose turn it is.
+    /// The frame whose turn it is.
     #[inline]
-    pub(crate) fn head(&self) -> Option<&Entry<B>> {
-        self.entries[usize::from(self.first % PLACES)].as_ref()
+    pub(crate) fn head(&self) -> Option<(&B, Tag)> {
+        let entry = &self.entries[usize::from(self.first % PLACES)];
+        Some((entry.buf.as_ref()?, entry.tag))
     }
 
-    /// Takes the first entry out.
+    /// Takes the first frame out.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Entry<B>> {
-        let entry = self.entries[usize::from(self.first % PLACES)].take()?;
+    pub(crate) fn pop(&mut self) -> Option<(B, Tag)> {
+        let entry = &mut self.entries[usize::from(self.first % PLACES)];
+        let taken = (entry.buf.take()?, entry.tag);
         self.count -= 1;
         // An empty queue begins again at its first place, which was used last and is in cache.
         let next = (self.first + 1) % PLACES;
         self.first = if self.count == 0 { 0 } else { next };
-        Some(entry)
+        Some(taken)
     }
 
-    /// The entries, first one first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<B>> {
+    /// The frames, first one first.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> {
         let (front, back) = self.entries.split_at(usize::from(self.first));
-        back.iter().chain(front).flatten()
+        back.iter().chain(front).filter(|entry| entry.buf.is_some()).map(|entry| entry.tag)
     }
 }
 

@@ -65,12 +65,12 @@ impl<B: Buf> Switch<B> {
             let class = self.class_of(at, priority.index());
             // Once around: what stays has its old order again.
             for _ in 0..self.classes[class].common.len() {
-                let Some(entry) = self.classes[class].common.pop() else { break };
-                if to_port || self.lies_with(entry.input, entry.home, port) {
-                    self.uncharge_lane(lane, entry.bytes.into(), entry.home);
-                    self.drop_entry(entry, priority.get(), DropReason::Stopped);
+                let Some((buf, tag)) = self.classes[class].common.pop() else { break };
+                if to_port || self.lies_with(tag.input, tag.home, port) {
+                    self.uncharge_lane(lane, tag.bytes.into(), tag.home);
+                    self.drop_loose(buf, tag, priority.get(), DropReason::Stopped);
                 } else {
-                    self.classes[class].common.push(entry);
+                    self.classes[class].common.push(buf, tag);
                 }
             }
             self.mark_idle(at, priority.index());

@@ -216,8 +216,8 @@ impl<B> Switch<B> {
         for priority in Priority::all() {
             let first = rows.len();
             let class = &self.classes[self.class_of(port, priority.index())];
-            for entry in class.common.iter() {
-                let (source, bytes) = (SourceId(entry.source), u64::from(entry.bytes));
+            for tag in class.common.tags() {
+                let (source, bytes) = (SourceId(tag.source), u64::from(tag.bytes));
                 match rows[first..].iter_mut().find(|row| row.source == source) {
                     Some(row) => {
                         row.frames += 1;

@@ -6,7 +6,7 @@ use sluice_wire::ethernet;
 
 use crate::account;
 use crate::classify::{self, Marking, OuterVerdict, Verdict};
-use crate::common::Entry;
+use crate::common::Tag;
 use crate::config::PortRole;
 use crate::mac_table;
 use crate::place::{Full, Gate, Held};
@@ -348,7 +348,7 @@ impl<B: Buf> Switch<B> {
         }
         let buf = slot.buf.take().expect("a frame that is not a copy has its handle");
         let (input, source, home) = (slot.input, slot.source, slot.home);
-        class.common.push(Entry { buf, bytes, input, source, strip, home });
+        class.common.push(buf, Tag { bytes, input, source, strip, home });
         self.slots.give_back(index);
         self.mark_active(port, priority);
         true

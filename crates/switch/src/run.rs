@@ -66,24 +66,24 @@ impl<B: Buf> Switch<B> {
         let urgency = priority_of(priority);
         let mut run = Run::default();
         let mut served = Served::Taken;
-        while let Some(entry) = self.classes[class].common.head() {
-            let (bytes, home) = (u32::from(entry.bytes), entry.home);
-            let (buf, strip) = (Some(&entry.buf), u16::from(entry.strip));
+        while let Some((buf, tag)) = self.classes[class].common.head() {
+            let (bytes, strip) = (u32::from(tag.bytes), u16::from(tag.strip));
             let size = bytes - u32::from(strip);
+            let buf = Some(buf);
             let egress = Egress { header: &[], buf, strip, size, priority: urgency, tunnel: None };
             if sink.offer(&egress) == Taken::No {
                 served = Served::Refused;
                 break;
             }
-            let Some(entry) = self.classes[class].common.pop() else { break };
+            let Some((buf, tag)) = self.classes[class].common.pop() else { break };
             run.frames += 1;
             run.bytes += u64::from(bytes);
             run.sent_bytes += u64::from(size);
-            if home == Home::Output {
+            if tag.home == Home::Output {
                 run.output.frames += 1;
                 run.output.bytes += u64::from(bytes);
             }
-            self.deliver(entry, urgency.get());
+            self.deliver(buf, tag, urgency.get());
             if !alone {
                 break;
             }
