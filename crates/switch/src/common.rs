@@ -6,10 +6,10 @@
 //! What stands in the common queue is older than what stands in a source's, and is sent first.
 //!
 //! A frame in a common queue has no slot: its handle and the little that must be known of it (its
-//! [`Tag`]) are an entry of a small ring, beside the entries of the frames before and behind it. Nearly
-//! every frame of an output that is not congested waits like this, and so costs less than a cache
-//! line between its way in and its way out. A frame of which more has to be known (a copy, one
-//! whose ECN field changes, one in the host pool, a very large one) takes a slot and a queue of
+//! [`Tag`]) are an entry of a small ring, beside the entries of the frames before and behind it.
+//! Nearly every frame of an output that is not congested waits like this, and so costs less than a
+//! cache line between its way in and its way out. A frame of which more has to be known (a copy,
+//! one whose ECN field changes, one in the host pool, a very large one) takes a slot and a queue of
 //! its source.
 
 use crate::inspect::Counter;
