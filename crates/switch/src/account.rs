@@ -267,13 +267,11 @@ impl<B> Switch<B> {
         lane.frames += sum.frames;
         lane.bytes += sum.bytes;
         lane.marks.rise(lane.frames, lane.bytes);
-        match home {
-            Home::Output => {
-                lane.room.frames -= sum.frames;
-                lane.room.bytes -= sum.bytes;
-            }
-            Home::Copy => lane.copies += sum.frames,
-            Home::Ring | Home::Pool => {}
+        if home == Home::Output {
+            lane.room.frames -= sum.frames;
+            lane.room.bytes -= sum.bytes;
+        } else if home == Home::Copy {
+            lane.copies += sum.frames;
         }
     }
 
@@ -283,13 +281,11 @@ impl<B> Switch<B> {
         let lane = &mut self.lanes[lane as usize];
         lane.frames -= 1;
         lane.bytes -= u64::from(bytes);
-        match home {
-            Home::Output => {
-                lane.room.frames += 1;
-                lane.room.bytes += u64::from(bytes);
-            }
-            Home::Copy => lane.copies -= 1,
-            Home::Ring | Home::Pool => {}
+        if home == Home::Output {
+            lane.room.frames += 1;
+            lane.room.bytes += u64::from(bytes);
+        } else if home == Home::Copy {
+            lane.copies -= 1;
         }
     }
 }
