@@ -114,7 +114,7 @@ impl<B: Buf> Switch<B> {
         };
         let mut run = Run::default();
         let mut served = Served::Taken;
-        while list.head != NIL && reach.bytes > 0 && run.frames < reach.frames_max {
+        while list.head != NIL {
             let (ends, refused) = self.send_alike(&mut list.head, reach, priority, sink);
             if ends.frames > 0 {
                 let sum = Held { frames: ends.frames, bytes: ends.bytes };
@@ -130,6 +130,9 @@ impl<B: Buf> Switch<B> {
                 if run.frames == 0 {
                     return self.serve(now, at, priority, sink, taken);
                 }
+                break;
+            }
+            if reach.bytes <= 0 || run.frames >= reach.frames_max {
                 break;
             }
         }
@@ -162,7 +165,7 @@ impl<B: Buf> Switch<B> {
         let mut ends = Ends { input, home, frames: 0, bytes: 0, sent_bytes: 0 };
         let mut left = reach.bytes;
         let input = &mut self.inputs[usize::from(input)];
-        while *head != NIL && left > 0 && ends.frames < reach.frames_max {
+        while *head != NIL {
             let index = *head;
             let slot = self.slots.get(index);
             let size = slot.bytes - u32::from(slot.strip);
@@ -186,6 +189,9 @@ impl<B: Buf> Switch<B> {
                 self.slots.stack_push(&mut self.pool_ended, index);
             } else {
                 self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+            }
+            if left <= 0 || ends.frames >= reach.frames_max {
+                break;
             }
         }
         (ends, false)
