@@ -1,5 +1,8 @@
 //! The fast way out: frames of a local port that leave as they are, one after the other, with the
 //! books kept once for all of them.
+//!
+//! The loops are never inlined, nor is what they call rarely (`serve`): each has the registers to
+//! itself then, and sums stay out of memory.
 
 use sluice_base::{Buf, Nanos, Priority};
 
