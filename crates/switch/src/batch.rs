@@ -1,8 +1,8 @@
 //! The fast way in: what most batches are made of, unicast IPv4 between local ports of one network.
 //!
 //! The heads and the table entries of a whole batch are read before its first frame is queued;
-//! frames that follow each other to one place are queued together; the books are kept once per
-//! batch and priority. The outcome is that of taking each frame by itself.
+//! frames that follow each other into one source's queue are queued together; the books are kept
+//! once per batch and priority. The outcome is that of taking each frame by itself.
 //!
 //! The loops are never inlined, nor is what they call rarely (`receive_access`): each has the
 //! registers to itself then, and sums stay out of memory.
