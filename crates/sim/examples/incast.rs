@@ -34,7 +34,6 @@ fn main() {
         let end = world.run(&mut work, Nanos::from_millis(60_000));
         let mut fct = work.completion_times().to_vec();
         fct.sort();
-        let (median, drops) = (fct[fct.len() / 2], world.drops());
-        println!("{policy}: {end:?}, median of {} {median}, {drops} drops", fct.len());
+        println!("{policy}: {end:?}, median {}, {} drops", fct[50], world.drops());
     }
 }
