@@ -48,6 +48,9 @@ enum Part {
         /// Two virtual switches and VXLAN on each path.
         #[arg(long)]
         overlay: bool,
+        /// 4,096 hosts that pause, without virtual switches, instead of 256.
+        #[arg(long)]
+        large: bool,
         /// Waves of answers.
         #[arg(long, default_value_t = 100)]
         waves: u32,
@@ -74,9 +77,10 @@ fn main() -> anyhow::Result<()> {
         Part::Switch { rounds, pairs } => switch::run(rounds, pairs),
         Part::Sim { rounds, short: false } => sim::run(&sim::Plan::full(rounds)),
         Part::Sim { rounds, short: true } => sim::run(&sim::Plan::short(rounds)),
-        Part::SimOnce { perm, pfc, overlay, waves } => {
+        Part::SimOnce { perm, pfc, overlay, large, waves } => {
             let work = if perm { sim::Work::Perm { millis: 20 } } else { sim::Work::Pa { waves } };
-            sim::once(&sim::Case::of_256(work, pfc, overlay))
+            let small = sim::Case::of_256(work, pfc, overlay);
+            sim::once(&if large { sim::Case::of_4096(waves) } else { small })
         }
         Part::Once { ports, macs, lossy, frames } => {
             let mut bench = forward::Forward::new(&forward::Setup { ports, macs, lossy });

@@ -87,8 +87,11 @@ pub(super) fn rate(hops: u64, seconds: f64) -> f64 {
     hops / seconds
 }
 
+/// What a run is timed by, in seconds.
+pub(super) type Clock = fn() -> f64;
+
 /// Processor time of this thread in seconds: other programs on the same core do not count.
-fn processor_time() -> f64 {
+pub(super) fn processor_time() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
@@ -99,12 +102,13 @@ fn processor_time() -> f64 {
 #[derive(Debug)]
 struct Marked {
     waves: Waves,
+    clock: Clock,
     marks: Vec<(f64, u64)>,
 }
 
 impl Marked {
     fn mark(&mut self, world: &World) {
-        self.marks.push((processor_time(), world.hops()));
+        self.marks.push(((self.clock)(), world.hops()));
     }
 }
 
@@ -161,7 +165,7 @@ impl Case {
     ///
     /// # Errors
     /// The run has lost what it must not lose, or its figures cannot be right.
-    pub(super) fn run(&self) -> anyhow::Result<Outcome> {
+    pub(super) fn run(&self, clock: Clock) -> anyhow::Result<Outcome> {
         let mut world = World::new(&self.world()).context("the network cannot be made")?;
         let tcp = Arc::new(Config {
             ack_every: 1,
@@ -169,23 +173,29 @@ impl Case {
             ..Config::linux_2013(Algorithm::NewReno)
         });
         let outcome = match self.work {
-            Work::Pa { waves } => self.run_pa(&mut world, tcp, waves)?,
-            Work::Perm { millis } => self.run_perm(&mut world, tcp, millis)?,
+            Work::Pa { waves } => self.run_pa(&mut world, clock, tcp, waves)?,
+            Work::Perm { millis } => self.run_perm(&mut world, clock, tcp, millis)?,
         };
         check::all(self, &outcome)
             .with_context(|| format!("no figure: {} cannot be right", self.workload()))?;
         Ok(outcome)
     }
 
-    fn run_pa(&self, world: &mut World, tcp: Arc<Config>, waves: u32) -> anyhow::Result<Outcome> {
+    fn run_pa(
+        &self,
+        world: &mut World,
+        clock: Clock,
+        tcp: Arc<Config>,
+        waves: u32,
+    ) -> anyhow::Result<Outcome> {
         let mut waves = Waves::new(tcp, self.hosts(), waves, SEED);
         waves.bytes = ANSWER_BYTES;
         waves.gap = WAVE_GAP;
-        let mut marked = Marked { waves, marks: Vec::new() };
-        let start = processor_time();
+        let mut marked = Marked { waves, clock, marks: Vec::new() };
+        let start = clock();
         let end = world.run(&mut marked, Nanos::MAX);
         marked.mark(world);
-        let seconds = processor_time() - start;
+        let seconds = clock() - start;
         ensure!(end == End::Done, "PA has not come to its end: {end:?}");
         let summary = world.summary();
         Ok(Outcome { summary, seconds, fct: marked.waves.fct, marks: marked.marks, received: 0 })
@@ -194,15 +204,16 @@ impl Case {
     fn run_perm(
         &self,
         world: &mut World,
+        clock: Clock,
         tcp: Arc<Config>,
         millis: u64,
     ) -> anyhow::Result<Outcome> {
         let hosts = self.hosts();
         // Five racks on: always another pod.
         let mut perm = Permutation { tcp, hosts, shift: 80, priority: Priority::ZERO, seed: SEED };
-        let start = processor_time();
+        let start = clock();
         let end = world.run(&mut perm, Nanos::from_millis(millis));
-        let seconds = processor_time() - start;
+        let seconds = clock() - start;
         ensure!(end == End::Time, "PERM has come to an end: {end:?}");
         let segments = |at: u32| {
             let id = ConnectionId(at);

@@ -25,7 +25,7 @@ fn every_row_is_there_and_every_check_holds() {
 #[test]
 fn a_run_that_cannot_be_right_gives_no_figure() {
     let case = Case::of_256(Work::Pa { waves: 4 }, true, false);
-    let good = case.run().expect("a good run");
+    let good = case.run(|| 0.0).expect("a good run");
     let refused = |change: &dyn Fn(&mut super::Outcome)| {
         let mut outcome = good.clone();
         change(&mut outcome);
