@@ -5,7 +5,7 @@ CASES ?= 20000
 FUZZ_SECONDS ?= 1800
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build test bench soak audit clean-lab
+.PHONY: help setup demo build test bench soak audit goldens clean-lab
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 
 audit: ## Look for known weaknesses of what comes from outside; needs the network
 	cargo deny check advisories
+
+goldens: ## Ask this machine's kernel again what TCP sends (ONLY="reno-last": only that); needs root
+	cargo run --package sluice-lab --example tcp_goldens -- $(ONLY)
 
 clean-lab: ## Take down every lab that is still up
 	@scripts/clean-lab.sh

@@ -32,6 +32,7 @@ mod audit;
 mod batch;
 mod build;
 mod classify;
+mod common;
 mod config;
 mod detach;
 mod inspect;
