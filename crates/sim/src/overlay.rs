@@ -29,6 +29,8 @@ pub use build::{OverlayConfig, OverlayError};
 pub(crate) use build::{make_host, vm_head};
 pub(crate) use heads::{Head, OuterHeads};
 pub(crate) use packets::{PacketId, Packets};
+/// What a buffer of a virtual switch may hold, for who configures one.
+pub use sluice_switch::Limit;
 
 use crate::topology::LinkId;
 
