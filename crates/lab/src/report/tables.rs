@@ -71,6 +71,8 @@ fn cells(content: &Content<'_>) -> String {
     if content.cells.is_empty() {
         return String::new();
     }
+    // Simulated links are fast and no machine adds noise: a microsecond means something.
+    let time = |ns: f64| if content.is_simulation { format!("{:.3}", ns / 1e6) } else { ms(ns) };
     let line = |(first, cell): (bool, &Fct)| {
         let gains: Vec<String> = content
             .gains
@@ -95,10 +97,10 @@ fn cells(content: &Content<'_>) -> String {
             cell.size.to_string(),
             policy(content, cell),
             cell.values.len().to_string(),
-            ms(cell.mean),
-            ms(cell.p50),
-            ms(cell.p95),
-            ms(stats::percentile(&cell.values, 0.99)),
+            time(cell.mean),
+            time(cell.p50),
+            time(cell.p95),
+            time(stats::percentile(&cell.values, 0.99)),
             format!("{late:.0} %"),
             gains.join("<br>"),
             escape(&drops_text(&cell.drops)).replace(", ", "<br>"),

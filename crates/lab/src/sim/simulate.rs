@@ -149,7 +149,7 @@ fn losses(case: &Case, summary: &Summary) -> Losses {
     losses
 }
 
-fn broken(case: &Case, measured: &Measured) -> Vec<String> {
+pub(super) fn broken(case: &Case, measured: &Measured) -> Vec<String> {
     let mut broken = Vec::new();
     let is_endless = case.queries() == 0;
     match measured.end {
