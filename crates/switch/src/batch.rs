@@ -165,12 +165,12 @@ impl<B: Buf> Switch<B> {
         node.frames += queued.frames;
         node.bytes += queued.bytes;
         if home == Home::Ring {
-            node.ring_frames += queued.frames;
+            node.ring_add(queued.frames, queued.bytes);
         }
-        let ring_frames = node.ring_frames;
+        let may_be_over = self.share_min.is_passed_by(node);
         self.slots.splice(&mut node.list, list);
-        if ring_frames > self.share_min {
-            self.note_share(list.head, lane, ring_frames);
+        if may_be_over {
+            self.note_share(list.head, leaf);
         }
     }
 

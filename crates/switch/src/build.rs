@@ -12,6 +12,7 @@ use crate::queues::NODES_MAX;
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
 use crate::slots::{List, NIL};
+use crate::spill::OVER_MAX;
 use crate::surface::LaneKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
 pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
@@ -88,7 +89,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
         ended_slots: NIL,
         awaiting: List::EMPTY,
         deferred: List::EMPTY,
-        over: None,
+        over: Vec::with_capacity(OVER_MAX),
         pooled_frames: 0,
         marks: Marks::default(),
     };

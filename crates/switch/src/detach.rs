@@ -22,7 +22,7 @@ impl<B: Buf> Switch<B> {
             let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
             self.inputs[input].awaiting = List::EMPTY;
             self.inputs[input].deferred = List::EMPTY;
-            self.inputs[input].over = None;
+            self.inputs[input].over.clear();
             for list in &mut lists {
                 while let Some(slot) = self.slots.pop(list) {
                     self.drop_frame(slot, DropReason::Stopped);

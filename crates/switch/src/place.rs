@@ -38,8 +38,8 @@ pub(crate) struct Input<B> {
     pub(crate) awaiting: List,
     /// Frames that could not even be queued as unresolved; in order, and nothing passes them.
     pub(crate) deferred: List,
-    /// A queue of this input that has outgrown its share.
-    pub(crate) over: Option<Key>,
+    /// Queues of this input that have outgrown their share, as many as are remembered.
+    pub(crate) over: Vec<Key>,
     /// Frames of this input that wait in the host pool.
     pub(crate) pooled_frames: u32,
 }

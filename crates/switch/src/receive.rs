@@ -321,11 +321,13 @@ impl<B: Buf> Switch<B> {
         let node = self.queues.get_mut(leaf);
         node.frames += 1;
         node.bytes += u64::from(bytes);
-        node.ring_frames += u32::from(home == Home::Ring);
-        let ring_frames = node.ring_frames;
+        if home == Home::Ring {
+            node.ring_add(1, bytes.into());
+        }
+        let may_be_over = self.share_min.is_passed_by(node);
         self.slots.push(&mut node.list, slot);
-        if ring_frames > self.share_min {
-            self.note_share(slot, lane, ring_frames);
+        if may_be_over {
+            self.note_share(slot, leaf);
         }
     }
 

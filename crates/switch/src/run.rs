@@ -21,7 +21,7 @@ struct Run {
     bytes: u64,
     /// Their bytes on the wire.
     sent_bytes: u64,
-    ring_frames: u32,
+    ring: Held,
     output: Held,
 }
 
@@ -33,7 +33,10 @@ impl Run {
         self.bytes += sum.bytes;
         self.sent_bytes += sent_bytes;
         match home {
-            Home::Ring => self.ring_frames += sum.frames,
+            Home::Ring => {
+                self.ring.frames += sum.frames;
+                self.ring.bytes += sum.bytes;
+            }
             Home::Output => {
                 self.output.frames += sum.frames;
                 self.output.bytes += sum.bytes;
@@ -234,7 +237,7 @@ impl<B: Buf> Switch<B> {
         let node = self.queues.get_mut(leaf);
         node.frames -= run.frames;
         node.bytes -= run.bytes;
-        node.ring_frames -= run.ring_frames;
+        node.ring_sub(run.ring.frames, run.ring.bytes);
         let ring = &mut self.classes[class].ring;
         if node.frames == 0 {
             self.queues.ring_pop(ring);

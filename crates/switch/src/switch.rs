@@ -23,6 +23,7 @@ use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row,
 use crate::queues::{LANES_MAX, NODES_MAX, Queues};
 use crate::receive::NO_PORT;
 use crate::slots::{Home, NIL, Slots};
+use crate::spill::Share;
 use crate::surface::{Command, CommandError, Destination, Notice, Target, Window};
 use crate::transmit::weight_of;
 use crate::validate;
@@ -87,7 +88,7 @@ pub struct Switch<B> {
     /// How many frames may wait in a common queue: few against what any input may hold.
     pub(crate) common_max: u32,
     /// No input has a smaller share than this.
-    pub(crate) share_min: u32,
+    pub(crate) share_min: Share,
 }
 
 impl<B: Buf> Switch<B> {
@@ -107,7 +108,6 @@ impl<B: Buf> Switch<B> {
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
         let rows = inputs.len() * Priority::COUNT;
         let frames_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
-        let share_min = u64::from(frames_min) * u64::from(config.pool.pair_share) / 256;
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
@@ -149,7 +149,7 @@ impl<B: Buf> Switch<B> {
             copies_per_lane: config.pool.copies_per_lane,
             pair_share: config.pool.pair_share,
             common_max: COMMON_FRAMES_MAX.min(frames_min / 4),
-            share_min: u32::try_from(share_min).unwrap_or(u32::MAX),
+            share_min: Share::least(&inputs, config.pool.pair_share),
             inputs,
             ports,
             lanes,
@@ -199,7 +199,7 @@ impl<B: Buf> Switch<B> {
     pub fn window(&self, input: InputId) -> Window {
         let at = input.index();
         let i = &self.inputs[at];
-        let spill = !i.awaiting.is_empty() || (i.over.is_some() && self.pool_takes(at));
+        let spill = !i.awaiting.is_empty() || (!i.over.is_empty() && self.pool_takes(at));
         let closed =
             !i.deferred.is_empty() || i.port == NO_PORT || self.ports[usize::from(i.port)].detached;
         if closed {
@@ -228,7 +228,17 @@ impl<B: Buf> Switch<B> {
                 frames: most.frames.max(h.frames),
                 bytes: most.bytes.max(h.bytes),
             });
-        (i.limit.frames.saturating_sub(held.frames), i.limit.bytes.0.saturating_sub(held.bytes))
+        let frames = i.limit.frames.saturating_sub(held.frames);
+        let bytes = i.limit.bytes.0.saturating_sub(held.bytes);
+        let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
+        let below = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
+        if held.frames == 0 || below == 0 || !self.pool_takes(input) {
+            return (frames, bytes);
+        }
+        // Reading much at a time shall not cause XOFF for what can still be spilled. The last frame
+        // may exceed the bytes.
+        let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
+        (frames, bytes.min(below.saturating_sub(last).max(1)))
     }
 
     /// Whether [`Self::reclaim`] has something for this input.

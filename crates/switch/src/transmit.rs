@@ -364,7 +364,9 @@ impl<B: Buf> Switch<B> {
         leaf.list = list;
         leaf.frames -= 1;
         leaf.bytes -= u64::from(bytes);
-        leaf.ring_frames -= u32::from(home == Home::Ring);
+        if home == Home::Ring {
+            leaf.ring_sub(1, bytes.into());
+        }
         let empty = leaf.frames == 0;
         self.uncharge_lane(turn.lane, bytes, home);
         let class = self.class_of(turn.port, turn.priority);
