@@ -64,7 +64,7 @@ impl<P: Payload> Net<P> {
         let there = events.now().after(Nanos(u64::from(link.delay)));
         let ready = there.after(Nanos(u64::from(link.latency)));
         if matches!(link.to, Node::Host(_)) {
-            events.push(ready, Event::Arrive(frame));
+            events.push_from(ready, Event::Arrive(frame), id);
             return;
         }
         let late = link.late;
@@ -73,7 +73,7 @@ impl<P: Payload> Net<P> {
         f.ready = ready;
         f.hop += 1;
         if late {
-            events.push(there, Event::Enter(frame));
+            events.push_from(there, Event::Enter(frame), id);
         } else {
             self.enter_at(events, frame, there);
         }
@@ -102,7 +102,7 @@ impl<P: Payload> Net<P> {
             }
         } else {
             self.inputs[from.index()].open += 1;
-            events.push(there, Event::Settle(id));
+            events.push_from(there, Event::Settle(id), from);
             if !lossless {
                 self.frames.get_mut(id).state = State::Open;
             }
@@ -110,9 +110,7 @@ impl<P: Payload> Net<P> {
         self.enqueue(to, id, f.shape());
         if self.frames.get(id).state == State::Settled {
             self.links[to.index()].queued += u32::from(f.size);
-        }
-        if self.links[to.index()].is_idle() {
-            self.start_next(events, to);
+            self.reconsider(events, to, id);
         }
     }
 
@@ -139,9 +137,9 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// A frame is counted at its time.
+    /// A frame is counted at its time; what it carries comes back if it is dropped.
     #[cold]
-    pub(super) fn settle(&mut self, events: &mut Events, id: FrameId) {
+    pub(super) fn settle(&mut self, events: &mut Events, id: FrameId) -> Option<P> {
         let f = *self.frames.get(id);
         let from = f.input.expect("set when it left its link").link();
         let to = self.ways[f.path.0 as usize].path.link(f.hop);
@@ -149,7 +147,7 @@ impl<P: Payload> Net<P> {
         self.mark(id, to);
         if self.config.lossless.contains(f.priority) {
             self.count_lossless(events, from, &f);
-            return;
+            return None;
         }
         let full = match self.config.buffering {
             Buffering::Input => {
@@ -163,18 +161,19 @@ impl<P: Payload> Net<P> {
             }
         };
         if let Some(reason) = full {
-            self.drop_frame(id, from, reason);
-        } else {
-            self.frames.get_mut(id).state = State::Settled;
-            self.links[to.index()].queued += u32::from(f.size);
-            let input = &mut self.inputs[from.index()];
-            input.held[f.priority.index()] += u32::from(f.size);
-            input.held_lossy += u32::from(f.size);
-            input.held_max = input.held_max.max(input.held[f.priority.index()]);
+            let payload = self.drop_frame(id, from, reason);
+            // What stands behind it may go.
+            self.choose_again(events, to);
+            return Some(payload);
         }
-        if self.links[to.index()].is_idle() {
-            self.start_next(events, to);
-        }
+        self.frames.get_mut(id).state = State::Settled;
+        self.links[to.index()].queued += u32::from(f.size);
+        let input = &mut self.inputs[from.index()];
+        input.held[f.priority.index()] += u32::from(f.size);
+        input.held_lossy += u32::from(f.size);
+        input.held_max = input.held_max.max(input.held[f.priority.index()]);
+        self.reconsider(events, to, id);
+        None
     }
 
     fn count_lossless(&mut self, events: &mut Events, from: LinkId, f: &Frame) {

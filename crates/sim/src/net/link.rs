@@ -121,6 +121,17 @@ impl Link {
         !self.is_idle() && self.start_at > now
     }
 
+    /// Whether a frame has been chosen of which no bit has left, even if it begins now.
+    #[inline]
+    pub(super) fn has_sent_nothing(&self, now: Nanos) -> bool {
+        !self.is_idle() && self.current != Self::PAUSE && self.start_at >= now
+    }
+
+    /// The time of a byte in picoseconds.
+    pub(super) const fn byte_ps(&self) -> u32 {
+        self.byte_ps
+    }
+
     /// How long a frame takes, rounded up to whole nanoseconds.
     #[inline]
     pub(super) fn time_for(&self, size: u16) -> Nanos {

@@ -41,7 +41,7 @@ impl<P: Payload> Net<P> {
             }
         };
         self.messages[at as usize] = Some((id, message));
-        events.push(sluice_base::Nanos(effect), Event::Pause(at));
+        events.push_from(sluice_base::Nanos(effect), Event::Pause(at), id);
     }
 
     pub(super) fn pause_arrives(&mut self, events: &mut Events, at: u32) -> Outcome<P> {
