@@ -85,6 +85,8 @@ impl std::error::Error for Report {}
 
 /// Events that a report shows.
 const LAST_EVENTS: usize = 48;
+/// Censuses after which the span between two is doubled.
+const CENSUSES: u64 = 256;
 /// Lines that a report shows of the state.
 const STATE_LINES: usize = 60;
 
@@ -96,12 +98,15 @@ pub struct Checked {
     /// No virtual switch may drop for congestion, and no physical one.
     lossless: bool,
     every: u64,
+    /// Events until the next census, and how many were taken.
+    wait: u64,
+    censuses: u64,
     repeat: String,
     last: VecDeque<(Nanos, Event)>,
 }
 
 impl Checked {
-    /// Makes a world that takes a census every so many events, at least 1. `repeat` says how to run
+    /// Makes a world that takes a census every so many events, at least 1; less often later in a long run. `repeat` says how to run
     /// it again, for reports.
     ///
     /// # Errors
@@ -114,7 +119,8 @@ impl Checked {
         let lossless = physical && config.overlay.as_ref().is_none_or(virt);
         let last = VecDeque::with_capacity(LAST_EVENTS);
         let watch = cycle::Watch::default();
-        Ok(Self { world, watch, lossless, every: every.max(1), repeat, last })
+        let every = every.max(1);
+        Ok(Self { world, watch, lossless, every, wait: every, censuses: 0, repeat, last })
     }
 
     /// The world. Workloads get it as they run.
@@ -172,8 +178,12 @@ impl Checked {
     /// What must not be, or events that still come after `span`.
     pub fn drain(&mut self, span: Nanos) -> Result<(), Box<Report>> {
         let end = self.world.now().after(span);
-        while let Some(event) = self.world.next_event_unheard(end) {
+        while let Some(event) = self.world.next_event_unheard() {
             self.turn(event)?;
+            if self.world.now() > end {
+                let what = format!("{span} after the workloads events still come");
+                return Err(self.report(Violation::new("rest", what)));
+            }
         }
         self.look()?;
         let census = self.world.census();
@@ -196,8 +206,14 @@ impl Checked {
         if let Some(violation) = self.world.found() {
             return Err(self.report(violation));
         }
-        if self.world.event_count().is_multiple_of(self.every) {
+        self.wait -= 1;
+        if self.wait == 0 {
             self.look()?;
+            // A long run has ever longer spans between two censuses, so that they take a part of
+            // its time that falls.
+            self.censuses += 1;
+            self.every *= if self.censuses.is_multiple_of(CENSUSES) { 2 } else { 1 };
+            self.wait = self.every;
         }
         Ok(())
     }

@@ -78,3 +78,31 @@ impl Workload for Mix {
         self.missing == 0
     }
 }
+
+/// A workload that hears of no time that it asked for after `until`, unless the token says that it
+/// belongs to something begun: background traffic that ends.
+#[derive(Debug)]
+pub(crate) struct Ending<W> {
+    pub(crate) inner: W,
+    pub(crate) until: Nanos,
+}
+
+/// Tokens below this number begin a flow; see `BackgroundTraffic`.
+const BEGIN_BELOW: u32 = 1 << 24;
+
+impl<W: Workload> Workload for Ending<W> {
+    fn start(&mut self, world: &mut World) {
+        self.inner.start(world);
+    }
+
+    fn happened(&mut self, world: &mut World, notice: Notice) {
+        match notice {
+            Notice::Time(token) if token < BEGIN_BELOW && world.now() > self.until => {}
+            notice => self.inner.happened(world, notice),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.inner.is_done()
+    }
+}

@@ -5,7 +5,7 @@ use sluice_sim::check::Checked;
 use sluice_sim::workload::{Aggregating, BackgroundTraffic, Waves};
 use sluice_sim::world::{End, Summary, Workload, World};
 
-use crate::mix::Mix;
+use crate::mix::{Ending, Mix};
 use crate::scenario::Scenario;
 
 /// All that can be seen of a run.
@@ -38,6 +38,9 @@ impl Outcome {
 /// Longer than any scenario: time-outs back off to minutes.
 const TIME_MAX: Nanos = Nanos::from_millis(2_000_000);
 
+/// How long background flows begin.
+const BACKGROUND: Nanos = Nanos::from_millis(2);
+
 /// Runs a scenario and drains it; the text is a report of what was found.
 pub(crate) fn run(
     scenario: &Scenario,
@@ -50,7 +53,8 @@ pub(crate) fn run(
     prepare(checked.world_mut());
     let mut mix = Mix::new(&scenario.flows);
     let mut asking = scenario.aggregate.clone().map(Aggregating::new);
-    let mut background = scenario.background.clone().map(BackgroundTraffic::new);
+    let ending = |plan| Ending { inner: BackgroundTraffic::new(plan), until: BACKGROUND };
+    let mut background = scenario.background.clone().map(ending);
     let mut waves = scenario.waves.as_ref().map(|plan| {
         let tcp = std::sync::Arc::clone(&plan.tcp);
         let mut waves = Waves::new(tcp, plan.hosts, plan.waves, plan.seed);

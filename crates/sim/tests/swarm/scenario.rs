@@ -86,7 +86,7 @@ impl Scenario {
         let aggregate = draw.chance(25).then(|| aggregate(&mut draw, &tcps, stations));
         let waves = draw.chance(25).then(|| waves(&mut draw, &tcps, stations));
         let background = draw.chance(30).then(|| background(&mut draw, &tcps, stations));
-        let flows = flows(&mut draw, &tcps, stations);
+        let flows = flows(&mut draw, &tcps, topology.hosts, stations);
         let ties = if draw.chance(50) { Ties::Permuted(seed) } else { Ties::Fifo };
         let latency = |draw: &mut Draw| Nanos(draw.one(&[0, 0, 700, 5_000]));
         let config = WorldConfig {
@@ -109,17 +109,24 @@ fn topology(draw: &mut Draw) -> Topology {
     match draw.below(3) {
         0 => {
             let hosts = 2 + draw.below(11);
+            // Two hosts run nothing full unless their rates differ.
             let same = draw.chance(70);
             let one = rate(draw);
+            let slow = BitRate::from_mbps(500);
             let cable =
                 |host: u32, rate| Cable { a: Node::Host(host), b: Node::Switch(0), rate, delay };
-            let cables =
-                (0..hosts).map(|host| cable(host, if same { one } else { rate(draw) })).collect();
+            let cables = (0..hosts)
+                .map(|host| match host {
+                    0 if hosts == 2 => cable(host, slow),
+                    _ if same => cable(host, one),
+                    _ => cable(host, rate(draw)),
+                })
+                .collect();
             Topology { hosts, switches: 1, cables }
         }
         1 => LeafSpine {
             leaves: 2 + draw.below(2),
-            hosts_per_leaf: 1 + draw.below(4),
+            hosts_per_leaf: 2 + draw.below(3),
             spines: 1 + draw.below(2),
             host_rate: rate(draw),
             switch_rate: rate(draw),
@@ -129,7 +136,7 @@ fn topology(draw: &mut Draw) -> Topology {
         _ => FatTree {
             pods: 2,
             edges_per_pod: 1 + draw.below(2),
-            hosts_per_edge: 1 + draw.below(3),
+            hosts_per_edge: 2 + draw.below(2),
             middles_per_pod: 1 + draw.below(2),
             cores_per_middle: 1,
             rate: rate(draw),
@@ -140,7 +147,7 @@ fn topology(draw: &mut Draw) -> Topology {
 }
 
 fn net(draw: &mut Draw, topology: &Topology, overlay: bool) -> NetConfig {
-    let frame_max: u16 = if overlay { 1_514 } else { 1_514 };
+    let frame_max: u16 = 1_514;
     let frame = u64::from(frame_max);
     let lossless = match draw.below(10) {
         0..5 => PriorityMask::ALL,
@@ -148,7 +155,7 @@ fn net(draw: &mut Draw, topology: &Topology, overlay: bool) -> NetConfig {
         5..7 if !overlay => PriorityMask(0b1010_1010),
         _ => PriorityMask::NONE,
     };
-    let xoff = frame * draw.between(1, 12) + draw.between(0, 100);
+    let xoff = frame * draw.between(1, 8) + draw.between(0, 100);
     let xon = draw.between(0, xoff - 1);
     let mut net = NetConfig {
         lossless,
@@ -164,7 +171,7 @@ fn net(draw: &mut Draw, topology: &Topology, overlay: bool) -> NetConfig {
     };
     // Lossless buffers have no byte more than they need in half of the cases.
     net.buffer = ByteCount(if lossless.is_empty() {
-        frame * draw.between(1, 24)
+        frame * draw.between(1, 12)
     } else {
         let headroom = topology.cables.iter().map(|c| net.headroom(c.rate, c.delay).0).max();
         xoff + headroom.unwrap_or(0) + draw.one(&[0, 0, 10_000, 1_000_000])
@@ -183,7 +190,7 @@ fn frames(frames: u64) -> Limit {
 
 fn virtual_network(draw: &mut Draw, topology: &Topology, net: &NetConfig) -> OverlayConfig {
     let pfc = !net.lossless.is_empty();
-    let xoff = 1_564 * draw.between(1, 12);
+    let xoff = 1_564 * draw.between(1, 8);
     let xon = draw.between(0, xoff - 1);
     let headroom = topology.cables.iter().map(|c| net.headroom(c.rate, c.delay).0).max().unwrap();
     OverlayConfig {
@@ -228,12 +235,13 @@ fn other(draw: &mut Draw, station: u32, stations: u32) -> u32 {
 }
 
 /// An incast, a permutation and single flows, mixed.
-fn flows(draw: &mut Draw, tcps: &[Arc<Config>; 2], stations: u32) -> Vec<Flow> {
+fn flows(draw: &mut Draw, tcps: &[Arc<Config>; 2], hosts: u32, stations: u32) -> Vec<Flow> {
     let mut pairs = Vec::new();
-    let (aggregator, many) = (draw.below(stations), draw.between(6, 16));
-    for _ in 0..many {
-        let from = other(draw, aggregator, stations);
-        pairs.push((Nanos(draw.between(0, 3_000)), from, aggregator, draw.between(20_000, 60_000)));
+    let aggregator = if hosts == 2 { 0 } else { draw.below(stations) };
+    for sender in 0..u32::try_from(draw.between(8, 16)).unwrap() {
+        let from = (aggregator + 1 + sender % (stations - 1)) % stations;
+        let at = Nanos(draw.between(0, 3_000));
+        pairs.push((at, from, aggregator, draw.between(30_000, 80_000)));
     }
     if draw.chance(50) {
         let shift = 1 + draw.below(stations - 1);
@@ -245,7 +253,7 @@ fn flows(draw: &mut Draw, tcps: &[Arc<Config>; 2], stations: u32) -> Vec<Flow> {
         let to = other(draw, from, stations);
         pairs.push((Nanos(draw.between(0, 400_000)), from, to, draw.between(1, 20_000)));
     }
-    let one_priority = draw.chance(50).then(|| priority(draw));
+    let one_priority = draw.chance(70).then(|| priority(draw));
     let flow = |(at, from, to, bytes)| Flow {
         at,
         from,
