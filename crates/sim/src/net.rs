@@ -140,14 +140,13 @@ impl<P: Payload> Net<P> {
     pub(crate) fn new(topology: &Topology, config: NetConfig, ends: Ends) -> Self {
         let uniform = arrive::uniform_inputs(topology);
         let on_links = arrive::bytes_on_links(topology, u32::from(config.frame_max));
+        let measured = arrive::queues_are_measured(&config);
         let links: Vec<Link> = topology
             .links()
             .map(|(id, cable)| {
                 let (from, to) = topology.ends(id);
-                // A queue that marks is measured when a frame arrives: it must not hold what is
-                // still on a cable.
-                let late =
-                    config.mark.is_some() || matches!(to, Node::Switch(s) if !uniform[s as usize]);
+                let uneven = matches!(to, Node::Switch(s) if !uniform[s as usize]);
+                let late = measured || uneven;
                 let (may_come, asks) = match from {
                     Node::Switch(s) => (on_links[s as usize], false),
                     Node::Host(_) => (0, ends.are_switches),

@@ -1,9 +1,9 @@
 //! The receiving end of a link: the buffer, and the way into the next queue.
 
-use sluice_base::{DropReason, Nanos, Priority};
+use sluice_base::{DropReason, Nanos, Priority, PriorityMask};
 
 use super::frames::{Ecn, Frame, FrameId, LinkIndex, State};
-use super::{Buffering, Net, Overflow, Payload};
+use super::{Buffering, Net, NetConfig, Overflow, Payload};
 use crate::event::{Event, Events};
 use crate::topology::{LinkId, Node, Topology};
 
@@ -19,6 +19,14 @@ pub(super) fn uniform_inputs(topology: &Topology) -> Vec<bool> {
         }
     }
     uniform
+}
+
+/// Whether what a queue holds at the time of an arrival matters to frames that pass no threshold
+/// themselves. Then it must not hold what is still on a cable: a queue that marks, and a queue with
+/// lossless frames, which are in it however long it is, whose lossy ones find it full.
+pub(super) fn queues_are_measured(config: &NetConfig) -> bool {
+    let mixed = !config.lossless.is_empty() && config.lossless != PriorityMask::ALL;
+    config.mark.is_some() || (mixed && config.buffering == Buffering::Output)
 }
 
 /// Per switch: the bytes that may be on their way into it at a time.

@@ -50,7 +50,9 @@ pub struct LinkCounters {
     pub output_full: u64,
     /// XOFF and XON sent for the buffer at its end.
     pub pauses: (u64, u64),
-    /// The most bytes that the buffer at its end held, in one priority.
+    /// The most bytes that the buffer at its end held, in one priority. Where they were too few to
+    /// pass a threshold, those that were still on the cable count as well; from XOFF on it is
+    /// exact.
     pub held_max: ByteCount,
     /// How long the link was paused in all, in any priority.
     pub paused: Nanos,
