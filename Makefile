@@ -5,7 +5,7 @@ CASES ?= 20000
 FUZZ_SECONDS ?= 1800
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build test bench soak audit clean-lab
+.PHONY: help setup demo build test bench soak audit goldens clean-lab
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -25,7 +25,7 @@ test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
 	@scripts/setup.sh test || echo "setup is not complete: what needs it will be skipped"
 	@scripts/test.sh $(STEPS)
 
-bench: ## Measure a part, into target/bench/PART.json (PART=switch)
+bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim)
 	@scripts/setup.sh bench
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
@@ -37,6 +37,9 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 
 audit: ## Look for known weaknesses of what comes from outside; needs the network
 	cargo deny check advisories
+
+goldens: ## Ask this machine's kernel again what TCP sends (ONLY="reno-last": only that); needs root
+	cargo run --package sluice-lab --example tcp_goldens -- $(ONLY)
 
 clean-lab: ## Take down every lab that is still up
 	@scripts/clean-lab.sh

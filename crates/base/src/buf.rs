@@ -70,6 +70,28 @@ impl<B> Batch<B> {
         Ok(())
     }
 
+    /// Takes over items from the end of another batch: at most `count_max`, and no more than fit.
+    /// Returns how many. One move for all of them, where [`Self::push`] and [`Self::pop`] would
+    /// ask about room for each.
+    #[inline]
+    pub fn refill(&mut self, from: &mut Self, count_max: usize) -> usize {
+        let count = count_max.min(self.room()).min(from.len());
+        let kept = from.len() - count;
+        if kept == 0 {
+            // One copy of memory, and no item is looked at.
+            self.items.append(&mut from.items);
+        } else {
+            self.items.extend(from.items.drain(kept..));
+        }
+        count
+    }
+
+    /// How many items it may hold.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// How many more items fit.
     #[must_use]
     pub fn room(&self) -> usize {

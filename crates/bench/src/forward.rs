@@ -183,11 +183,8 @@ impl Forward {
 
     fn read(&mut self, port: usize) {
         let input = self.inputs[port];
-        let room = (self.switch.window(input).frames as usize).min(BATCH);
-        for _ in 0..room {
-            let Some(frame) = self.idle[port].pop() else { break };
-            self.batch.push(frame).expect("at most a batch");
-        }
+        let room = self.switch.window(input).frames as usize;
+        self.batch.refill(&mut self.idle[port], room);
         self.switch.receive(self.now, input, &mut self.batch);
     }
 

@@ -6,7 +6,9 @@
 //! written down before it is made, so that a lab can always be taken away, even by the next start
 //! after a `SIGKILL`; nothing else is touched.
 //!
-//! It needs root and the programs `ip`, `tc` and `ethtool`. The program that runs a lab is also the
+//! The same scenarios run in the simulator: [`sim`] has its commands, which need no root.
+//!
+//! A lab needs root and the programs `ip`, `tc` and `ethtool`. The program that runs a lab is also the
 //! daemon of its hosts, the aggregator and the workers: it starts itself again in the namespaces.
 #![forbid(unsafe_code)]
 
@@ -27,6 +29,7 @@ mod run;
 mod scenario;
 mod settings;
 mod show;
+pub mod sim;
 mod state;
 mod stats;
 mod table;

@@ -2,7 +2,9 @@
 
 mod chart;
 mod charts;
+pub(crate) mod comparison;
 mod notes;
+mod simulation;
 mod tables;
 
 use sluice_api::results::Results;
@@ -24,6 +26,8 @@ struct Content<'a> {
     several_variants: bool,
     /// Whether the buffer of the physical switch is swept over.
     sweep: bool,
+    /// Whether nothing of it was on a wire.
+    is_simulation: bool,
 }
 
 /// The page.
@@ -33,14 +37,21 @@ pub(crate) fn html(results: &Results) -> String {
         gains: view::gains(results),
         several_variants: view::several_variants(&cells),
         sweep: cells.iter().any(|cell| cell.series.switch_kb.is_some()),
+        is_simulation: view::is_simulation(results),
         cells,
         results,
     };
     let name = escape(&results.name);
-    let mut body = format!("<h1>Sluice lab: {name}</h1>\n");
-    let about = view::rows(results, "lab.settings").next().map(|row| view::text(row, "about"));
+    let what = if content.is_simulation { "simulation" } else { "lab" };
+    let title = format!("Sluice {what}: {name}");
+    let mut body = format!("<h1>{title}</h1>\n");
+    let settings = if content.is_simulation { "sim.settings" } else { "lab.settings" };
+    let about = view::rows(results, settings).next().map(|row| view::text(row, "about"));
     if let Some(about) = about.filter(|text| !text.is_empty()) {
         body += &format!("<p>{}</p>\n", escape(&about));
+    }
+    if content.is_simulation {
+        body += &simulation::banner(&content);
     }
     body += &format!(
         "<p class=\"soft\">{} · commit <code>{}</code></p>\n",
@@ -50,11 +61,19 @@ pub(crate) fn html(results: &Results) -> String {
     body += &tiles(&content);
     body += &charts::all(&content);
     body += &tables::all(&content);
+    if content.is_simulation {
+        body += &simulation::tables(&content);
+    }
     body += &notes::html(&content);
+    page(&title, &body)
+}
+
+/// A page that needs nothing beside itself.
+fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Sluice lab: {name}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{body}\
+         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{body}\
          </main>\n</body>\n</html>\n",
         include_str!("report/style.css")
     )
@@ -84,7 +103,10 @@ fn tiles(content: &Content<'_>) -> String {
         let drops: u64 = zz.iter().map(|cell| cell.drops_congestion).sum();
         let lost: u64 = zz.iter().map(|cell| view::kernel_lost(content.results, cell)).sum();
         let class = if drops == 0 && lost == 0 { "good" } else { "bad" };
-        let text = format!("congestion drops under ZZ; {lost} in counters of the kernel");
+        let text = match content.is_simulation {
+            true => "congestion drops under ZZ".to_owned(),
+            false => format!("congestion drops under ZZ; {lost} in counters of the kernel"),
+        };
         tiles.push(tile(class, &drops.to_string(), &text));
         let queries: usize = zz.iter().map(|cell| cell.values.len()).sum();
         let late = zz.iter().flat_map(|cell| &cell.values);

@@ -4,6 +4,8 @@
 //! the report shows stands in rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`,
 //! `lab.kernel`, `lab.pause`, `lab.high_water`, `lab.ping` and `tcp_stream`.
 
+mod cell;
+
 use serde_json::{Map, Value, json};
 use sluice_api::config::Policy;
 use sluice_api::results::{Results, Row};
@@ -13,7 +15,7 @@ use crate::losses::{HighWater, Losses};
 use crate::plan::Plan;
 use crate::scenario::{Fabric, Scenario};
 use crate::settings::{Settings, Variant};
-use crate::stats;
+pub(crate) use cell::{CellName, Queries};
 
 /// The seed of the bootstrap.
 const SEED: u64 = 1;
@@ -58,7 +60,7 @@ pub(crate) struct Findings {
 }
 
 /// The name of a variant in a run that may sweep over the buffer of the physical switch.
-fn variant(scenario: &Scenario, settings: &Settings) -> String {
+pub(crate) fn variant(scenario: &Scenario, settings: &Settings) -> String {
     let name = settings.variant.name();
     match &scenario.pa {
         Some(pa) if !pa.switch_kb.is_empty() => format!("{name} switch_kb={}", settings.switch_kb),
@@ -81,8 +83,10 @@ pub(crate) fn results(scenario: &Scenario, plan: &Plan, findings: &Findings) -> 
         rows.push(settings_row(scenario, plan, &settings));
     }
     // A cell without one complete query has no value; `lab.cell` says what broke it.
-    let measured = findings.cells.iter().filter(|cell| !cell.fct_ns.is_empty());
-    rows.extend(measured.map(|cell| fct_row(scenario, cell)));
+    for cell in &findings.cells {
+        let name = cell_name(scenario, cell);
+        rows.extend(Queries { name: &name, fct_ns: &cell.fct_ns, losses: &cell.losses }.fct());
+    }
     for cell in &findings.cells {
         rows.extend(gain_row(scenario, cell, &findings.cells));
     }
@@ -102,12 +106,15 @@ pub(crate) fn results(scenario: &Scenario, plan: &Plan, findings: &Findings) -> 
     }
 }
 
-fn row(scenario: &Scenario, measure: &str, unit: &str, values: Vec<f64>) -> Row {
-    let subject = match scenario.lab.fabric {
+const fn subject(scenario: &Scenario) -> &'static str {
+    match scenario.lab.fabric {
         Fabric::Sluice => "sluice",
         Fabric::LinuxBridge => "linux-bridge",
-    };
-    Row::new(measure, subject, unit, values)
+    }
+}
+
+fn row(scenario: &Scenario, measure: &str, unit: &str, values: Vec<f64>) -> Row {
+    Row::new(measure, subject(scenario), unit, values)
 }
 
 fn settings_row(scenario: &Scenario, plan: &Plan, settings: &Settings) -> Row {
@@ -147,28 +154,17 @@ pub(crate) fn nanoseconds(values: &[u64]) -> Vec<f64> {
     values.iter().map(|&value| value as f64).collect()
 }
 
-fn fct_row(scenario: &Scenario, cell: &Cell) -> Row {
-    let values = nanoseconds(&cell.fct_ns);
-    let row = row(scenario, "pa.fct", "ns", values);
-    cell_context(scenario, cell, row)
-}
-
-fn cell_context(scenario: &Scenario, cell: &Cell, row: Row) -> Row {
-    let values = nanoseconds(&cell.fct_ns);
-    row.with("variant", variant(scenario, &cell.settings))
-        .with("policy", cell.policy.name())
-        .with("tcp", scenario.tcp.congestion.as_str())
-        .with("profile", scenario.tcp.profile.name())
-        .with("rto_min_ms", scenario.tcp.profile.rto_min_ms())
-        .with("background", false)
-        .with("size_packets", cell.size)
-        .with("queries", values.len())
-        .with("mean", stats::mean(&values))
-        .with("p50", stats::percentile(&values, 0.5))
-        .with("p95", stats::percentile(&values, 0.95))
-        .with("drops_congestion", cell.losses.congestion)
-        .with("drops", json!(cell.losses.drops))
-        .with("audit_closed", cell.losses.audit_closed)
+fn cell_name<'a>(scenario: &'a Scenario, cell: &Cell) -> CellName<'a> {
+    CellName {
+        subject: subject(scenario),
+        variant: variant(scenario, &cell.settings),
+        policy: cell.policy,
+        tcp: &scenario.tcp.congestion,
+        profile: scenario.tcp.profile.name(),
+        rto_min_ms: json!(scenario.tcp.profile.rto_min_ms()),
+        background: false,
+        size: cell.size,
+    }
 }
 
 /// The gain over `LL` of the same variant. What has no other policy than `LL` (`-total`) is what
@@ -187,18 +183,11 @@ fn gain_row(scenario: &Scenario, base: &Cell, cells: &[Cell]) -> Vec<Row> {
         };
         cell.policy != Policy::LL && cell.size == base.size && same
     };
+    let name = cell_name(scenario, base);
+    let base = Queries { name: &name, fct_ns: &base.fct_ns, losses: &base.losses };
     let gain = |cell: &Cell| {
-        let (above, below) = (nanoseconds(&base.fct_ns), nanoseconds(&cell.fct_ns));
-        let name =
-            format!("{}/{}/{}", variant(scenario, &base.settings), cell.policy.name(), cell.size);
-        let ratio = stats::ratio_of_means(&above, &below, SEED, &name)?;
-        let row = row(scenario, "pa.gain", "ratio", vec![ratio.value]);
-        let row = cell_context(scenario, cell, row);
-        Some(
-            row.with("variant", variant(scenario, &base.settings))
-                .with("ci95_low", ratio.low)
-                .with("ci95_high", ratio.high),
-        )
+        let name = cell_name(scenario, cell);
+        Queries { name: &name, fct_ns: &cell.fct_ns, losses: &cell.losses }.gain_over(&base)
     };
     cells.iter().filter(comparable).filter_map(gain).collect()
 }

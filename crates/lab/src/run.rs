@@ -115,7 +115,7 @@ pub fn report(folder: &Path) -> anyhow::Result<()> {
     draw(&results, folder)
 }
 
-fn write(results: &Results, folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn write(results: &Results, folder: &Path) -> anyhow::Result<()> {
     let path = folder.join("result.json");
     std::fs::write(&path, serde_json::to_string_pretty(results)? + "\n")
         .with_context(|| format!("writing {}", path.display()))?;

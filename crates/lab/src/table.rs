@@ -32,6 +32,16 @@ pub(crate) fn render(results: &Results) -> String {
             row.median / 1e6
         );
     }
+    for row in view::rows(results, "sim.goodput") {
+        text += &format!(
+            "{}: mean of {} flows {:.0} Mbit/s, slowest {:.0}, fastest {:.0}\n",
+            view::text(row, "policy"),
+            row.values.len(),
+            stats::mean(&row.values) / 1e6,
+            stats::percentile(&row.values, 0.0) / 1e6,
+            stats::percentile(&row.values, 1.0) / 1e6
+        );
+    }
     for row in view::rows(results, "lab.kernel") {
         text += &format!(
             "kernel counter, {} {} packets: {} = {}\n",
@@ -46,56 +56,62 @@ pub(crate) fn render(results: &Results) -> String {
 
 fn cells_table(results: &Results, cells: &[view::Fct]) -> Table {
     let several = view::several_variants(cells);
+    let is_simulation = view::is_simulation(results);
     let gains = view::gains(results);
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(vec![
-        "packets",
-        "policy",
-        "mean ms",
-        "p50",
-        "p95",
-        "queries",
-        ">150 ms",
-        "gain over LL (95 %)",
-        "drops",
-        "audit",
-    ]);
+    let mut header = vec!["packets", "policy", "mean ms", "p50", "p95", "queries", ">150 ms"];
+    if is_simulation {
+        header.extend(["time-outs per query", "XOFF"]);
+    }
+    let numbers = header.len();
+    header.extend(["gain over LL (95 %)", "drops", "audit"]);
+    table.set_header(header);
     let mut order: Vec<&view::Fct> = cells.iter().collect();
     order.sort_by_key(|cell| cell.size);
     for cell in order {
-        let own = gains.iter().filter(|g| {
-            g.size == cell.size
-                && g.series.policy == cell.series.policy
-                && g.series.switch_kb == cell.series.switch_kb
-        });
-        let gains: Vec<String> = own
-            .map(|gain| match gain.series.variant == cell.series.variant {
-                true => gain_text(gain),
-                false => format!("{}: {}", gain.series.variant, gain_text(gain)),
-            })
-            .collect();
         let late = stats::share_above(&cell.values, stats::TIMED_OUT_NS);
-        table.add_row(vec![
+        let digits = if is_simulation { 3 } else { 2 };
+        let ms = |ns: f64| format!("{:.digits$}", ns / 1e6);
+        let mut row = vec![
             cell.size.to_string(),
             cell.series.label(several),
-            format!("{:.2}", cell.mean / 1e6),
-            format!("{:.2}", cell.p50 / 1e6),
-            format!("{:.2}", cell.p95 / 1e6),
+            ms(cell.mean),
+            ms(cell.p50),
+            ms(cell.p95),
             cell.values.len().to_string(),
             format!("{:.0} %", late * 100.0),
-            gains.join("\n"),
-            drops_text(&cell.drops),
-            cell.audit_closed
-                .map_or("none", |closed| if closed { "closes" } else { "OPEN" })
-                .to_owned(),
-        ]);
+        ];
+        if is_simulation {
+            let each = view::timeouts(results, &cell.series, cell.size).unwrap_or(0.0);
+            let pauses = view::pauses(results, &cell.series, cell.size);
+            row.extend([format!("{each:.2}"), format!("{pauses:.0}")]);
+        }
+        let audit = cell.audit_closed.map_or("none", |yes| if yes { "closes" } else { "OPEN" });
+        row.extend([gains_of(cell, &gains), drops_text(&cell.drops), audit.to_owned()]);
+        table.add_row(row);
     }
-    for column in [0, 2, 3, 4, 5, 6] {
+    for column in (0..numbers).filter(|column| *column != 1) {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table
+}
+
+/// The gains of a cell over every `LL` that it is compared with, a line each.
+fn gains_of(cell: &view::Fct, gains: &[view::Gain]) -> String {
+    let own = gains.iter().filter(|g| {
+        g.size == cell.size
+            && g.series.policy == cell.series.policy
+            && g.series.switch_kb == cell.series.switch_kb
+    });
+    let gains: Vec<String> = own
+        .map(|gain| match gain.series.variant == cell.series.variant {
+            true => gain_text(gain),
+            false => format!("{}: {}", gain.series.variant, gain_text(gain)),
+        })
+        .collect();
+    gains.join("\n")
 }

@@ -123,6 +123,45 @@ pub(crate) fn gains(results: &Results) -> Vec<Gain> {
         .collect()
 }
 
+/// Whether the results are those of a simulation.
+pub(crate) fn is_simulation(results: &Results) -> bool {
+    rows(results, "sim.settings").next().is_some()
+}
+
+/// The rows of a measure about one cell.
+fn of_cell<'a>(
+    results: &'a Results,
+    measure: &'a str,
+    series: &Series,
+    size: u64,
+) -> impl Iterator<Item = &'a Row> {
+    let series = series.clone();
+    rows(results, measure)
+        .filter(move |row| Series::of(row) == series && whole(row, "size_packets") == size)
+}
+
+/// Retransmission time-outs per query of a cell, those of the queries before the first that counts
+/// included on both sides; none if nobody counted them.
+pub(crate) fn timeouts(results: &Results, series: &Series, size: u64) -> Option<f64> {
+    let named = |row: &&Row| ["timeouts", "TCPTimeouts"].contains(&text(row, "counter").as_str());
+    let (measure, cell) =
+        if is_simulation(results) { ("sim.tcp", "sim.cell") } else { ("lab.tcp", "lab.cell") };
+    let own = of_cell(results, measure, series, size).find(named).map(|row| row.median);
+    // The lab leaves counters out that did not move.
+    let is_counted = of_cell(results, cell, series, size).next()?;
+    let asked = number(is_counted, "asked").or_else(|| {
+        let warm_up = rows(results, "lab.settings").find_map(|row| number(row, "pa_warm_up"));
+        let own = of_cell(results, "pa.fct", series, size).next()?;
+        Some(number(own, "queries")? + warm_up.unwrap_or(0.0))
+    })?;
+    (asked > 0.0).then(|| own.unwrap_or(0.0) / asked)
+}
+
+/// XOFF that a cell's simulated switches and hosts sent.
+pub(crate) fn pauses(results: &Results, series: &Series, size: u64) -> f64 {
+    of_cell(results, "sim.pause", series, size).map(|row| row.median).sum()
+}
+
 /// Whether the cells are of more than one variant.
 pub(crate) fn several_variants(cells: &[Fct]) -> bool {
     cells.iter().any(|cell| cell.series.variant != cells[0].series.variant)

@@ -154,6 +154,11 @@ impl Connection {
         if self.handshake != Handshake::Done {
             return self.poll_opening(now);
         }
+        // What arrives beyond a gap is acknowledged at once (RFC 5681 clause 4.2), and by a segment
+        // without data: one with data is no duplicate to the peer, and has no room for SACK.
+        if self.receiver.ack_now && self.receiver.has_gap() {
+            return Some(self.emit(now, self.sender.nxt, 0, Flags::ACK));
+        }
         if let Some((seq, len)) = self.sender.poll(now, &self.config, &mut self.stats) {
             return Some(self.emit(now, seq, len, Flags::ACK));
         }
@@ -176,7 +181,11 @@ impl Connection {
             len,
             stamp: if stamped { stamp_of(now) } else { 0 },
             echo: self.receiver.echo,
-            sack: if self.config.sack { self.receiver.blocks() } else { SackBlocks::NONE },
+            sack: if self.config.sack && len == 0 {
+                self.receiver.blocks()
+            } else {
+                SackBlocks::NONE
+            },
             flags: if stamped { flags.with(Flags::STAMPED) } else { flags },
         };
         self.receiver.sent();

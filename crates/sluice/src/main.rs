@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_api::show::Question;
 use sluice_daemon::show_client::{Style, Whom};
 use sluice_lab::cli::LabCommand;
+use sluice_lab::sim::cli::SimCommand;
 
 /// A lossless overlay network for virtual machines and containers
 #[derive(Debug, Parser)]
@@ -26,6 +27,9 @@ enum Command {
     /// Build networks of namespaces on this machine, and measure in them
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Simulate data centres, and measure in them
+    #[command(subcommand)]
+    Sim(SimCommand),
 }
 
 #[derive(Args, Debug)]
@@ -106,6 +110,7 @@ fn main() -> ExitCode {
         Command::Daemon(arguments) => daemon(&arguments),
         Command::Show(arguments) => show(arguments),
         Command::Lab(command) => sluice_lab::cli::run(command),
+        Command::Sim(command) => sluice_lab::sim::cli::run(command),
     };
     done.unwrap_or_else(|error| {
         eprintln!("sluice: {error:#}");

@@ -1,10 +1,11 @@
 //! What every frame is charged to, and how frames end. Numbers only; nothing is decided here.
 
-use sluice_base::{DropReason, Priority};
+use sluice_base::{DropReason, Full as BatchFull, Priority};
 
+use crate::common::Tag;
 use crate::inspect::Counter;
 use crate::place::{Full, Held};
-use crate::slots::{Home, NIL, Slots};
+use crate::slots::Home;
 use crate::switch::Switch;
 
 /// The row of the books of one (input, priority).
@@ -13,50 +14,16 @@ pub(crate) fn row(input: u16, priority: u8) -> usize {
     usize::from(input) * Priority::COUNT + usize::from(priority)
 }
 
-/// Frames of one (input, priority) that a driver took one after the other.
+/// Frames of one input that a driver took one after the other out of one queue, before they are
+/// booked.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) input: u16,
-    pub(crate) priority: u8,
-    /// The stack of their slots, and its lowest one.
-    stack: u32,
-    bottom: u32,
-    delivered: Counter,
-    /// Of these, what waited in its input.
-    held: Held,
-}
-
-impl Ends {
-    #[inline]
-    pub(crate) fn new(input: u16, priority: u8) -> Self {
-        Self {
-            input,
-            priority,
-            stack: NIL,
-            bottom: NIL,
-            delivered: Counter { frames: 0, bytes: 0 },
-            held: Held { frames: 0, bytes: 0 },
-        }
-    }
-
-    #[inline]
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.stack == NIL
-    }
-
-    /// One more frame.
-    #[inline]
-    pub(crate) fn add<B>(&mut self, slots: &mut Slots<B>, index: u32, bytes: u32, home: Home) {
-        if self.stack == NIL {
-            self.bottom = index;
-        }
-        slots.stack_push(&mut self.stack, index);
-        self.delivered.add(bytes);
-        if home == Home::Ring {
-            self.held.frames += 1;
-            self.held.bytes += u64::from(bytes);
-        }
-    }
+    pub(crate) home: Home,
+    pub(crate) frames: u32,
+    pub(crate) bytes: u64,
+    /// Their bytes on the wire.
+    pub(crate) sent_bytes: u64,
 }
 
 impl<B> Switch<B> {
@@ -124,10 +91,12 @@ impl<B> Switch<B> {
         match slot.home {
             Home::Ring => {
                 self.uncharge_input(input, bytes, priority);
-                self.end_at_input(index, input);
+                self.inputs[usize::from(input)].unreclaimed += 1;
+                self.end_slot(index, input);
             }
             Home::Output => {
-                self.end_at_input(index, input);
+                self.inputs[usize::from(input)].unreclaimed += 1;
+                self.end_slot(index, input);
                 self.note_excess(input);
             }
             Home::Pool => self.slots.stack_push(&mut self.pool_ended, index),
@@ -135,35 +104,68 @@ impl<B> Switch<B> {
         }
     }
 
+    /// Moves the handle of a slot to those of its input that have ended, and frees the slot.
     #[inline]
-    fn end_at_input(&mut self, index: u32, input: u16) {
+    fn end_slot(&mut self, index: u32, input: u16) {
         let input = &mut self.inputs[usize::from(input)];
-        input.unreclaimed += 1;
-        self.slots.stack_push(&mut input.ended, index);
+        self.slots.end(index, &mut input.ended, &mut input.ended_slots);
     }
 
-    /// Frames that a driver took have ended: as [`Self::end`], for all at once.
+    /// Lossy frames of an input ended faster than it reclaims them: what is beyond its own slots
+    /// waits in slots of its outputs.
+    #[cold]
+    fn end_late(&mut self, input: u16, buf: B) {
+        let index = self.slots.take();
+        let slot = self.slots.get_mut(index);
+        slot.buf = Some(buf);
+        slot.input = input;
+        self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
+    }
+
+    /// A driver took a frame out of a common queue: books it, and ends it.
     #[inline]
-    pub(crate) fn end_all(&mut self, ends: &Ends) {
-        if ends.is_empty() {
-            return;
+    pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
+        let (input, bytes) = (tag.input, u32::from(tag.bytes));
+        self.rows[row(input, priority)].delivered.add(bytes);
+        let i = &mut self.inputs[usize::from(input)];
+        i.unreclaimed += 1;
+        let pushed = i.ended.push(buf);
+        if tag.home == Home::Ring {
+            i.held.frames -= 1;
+            i.held.bytes -= u64::from(bytes);
+            if let Full::Pause(_) = i.full {
+                let held = Held { frames: 1, bytes: u64::from(bytes) };
+                self.uncharge_paused(input, held, priority);
+            }
+        } else {
+            self.note_excess(input);
         }
-        self.rows[row(ends.input, ends.priority)].delivered.add_all(ends.delivered);
+        if let Err(BatchFull(buf)) = pushed {
+            self.end_late(input, buf);
+        }
+    }
+
+    /// Books frames of one input that a driver took, for all at once. Their handles have ended.
+    #[inline]
+    pub(crate) fn book_ends(&mut self, ends: &Ends, priority: u8) {
+        let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
+        self.rows[row(ends.input, priority)].delivered.add_all(delivered);
         let i = &mut self.inputs[usize::from(ends.input)];
-        i.held.frames -= ends.held.frames;
-        i.held.bytes -= ends.held.bytes;
-        #[expect(clippy::cast_possible_truncation, reason = "at most what a queue holds")]
-        let frames = ends.delivered.frames as u32;
-        i.unreclaimed += frames;
-        self.slots.get_mut(ends.bottom).next = i.ended;
-        i.ended = ends.stack;
-        if let Full::Pause(_) = i.full
-            && ends.held.frames > 0
-        {
-            self.uncharge_paused(ends.input, ends.held, ends.priority);
-        }
-        if frames > ends.held.frames {
-            self.note_excess(ends.input);
+        match ends.home {
+            Home::Ring => {
+                i.unreclaimed += ends.frames;
+                i.held.frames -= ends.frames;
+                i.held.bytes -= ends.bytes;
+                if let Full::Pause(_) = i.full {
+                    let held = Held { frames: ends.frames, bytes: ends.bytes };
+                    self.uncharge_paused(ends.input, held, priority);
+                }
+            }
+            Home::Output => {
+                i.unreclaimed += ends.frames;
+                self.note_excess(ends.input);
+            }
+            Home::Pool | Home::Copy => {}
         }
     }
 
@@ -171,7 +173,7 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn note_excess(&mut self, input: u16) {
         let i = &mut self.inputs[usize::from(input)];
-        let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max);
+        let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max());
         if excess != i.excess {
             self.excess = self.excess - i.excess + excess;
             i.excess = excess;
@@ -212,6 +214,7 @@ impl<B> Switch<B> {
     #[cold]
     fn end_copy(&mut self, index: u32) {
         let body = self.slots.get(index).shared;
+        self.slots.leave(1);
         self.slots.give_back(index);
         self.slots.get_mut(body).shared -= 1;
         if self.slots.get(body).shared == 0 {
@@ -224,6 +227,21 @@ impl<B> Switch<B> {
     pub(crate) fn drop_frame(&mut self, index: u32, reason: DropReason) {
         self.count_drop(index, reason);
         self.end(index);
+    }
+
+    /// As [`Self::drop_frame`], for a frame without a slot.
+    #[cold]
+    pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
+        let (input, bytes) = (tag.input, u32::from(tag.bytes));
+        self.drops[row(input, priority)][reason.index()].add(bytes);
+        if tag.home == Home::Ring {
+            self.uncharge_input(input, bytes, priority);
+        }
+        self.inputs[usize::from(input)].unreclaimed += 1;
+        if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
+            self.end_late(input, buf);
+        }
+        self.note_excess(input);
     }
 
     fn count_drop(&mut self, index: u32, reason: DropReason) {
@@ -249,13 +267,11 @@ impl<B> Switch<B> {
         lane.frames += sum.frames;
         lane.bytes += sum.bytes;
         lane.marks.rise(lane.frames, lane.bytes);
-        match home {
-            Home::Output => {
-                lane.buffered.frames += sum.frames;
-                lane.buffered.bytes += sum.bytes;
-            }
-            Home::Copy => lane.copies += sum.frames,
-            Home::Ring | Home::Pool => {}
+        if home == Home::Output {
+            lane.room.frames -= sum.frames;
+            lane.room.bytes -= sum.bytes;
+        } else if home == Home::Copy {
+            lane.copies += sum.frames;
         }
     }
 
@@ -265,13 +281,11 @@ impl<B> Switch<B> {
         let lane = &mut self.lanes[lane as usize];
         lane.frames -= 1;
         lane.bytes -= u64::from(bytes);
-        match home {
-            Home::Output => {
-                lane.buffered.frames -= 1;
-                lane.buffered.bytes -= u64::from(bytes);
-            }
-            Home::Copy => lane.copies -= 1,
-            Home::Ring | Home::Pool => {}
+        if home == Home::Output {
+            lane.room.frames += 1;
+            lane.room.bytes += u64::from(bytes);
+        } else if home == Home::Copy {
+            lane.copies -= 1;
         }
     }
 }

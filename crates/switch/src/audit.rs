@@ -81,6 +81,13 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn audit(&self) -> Audit {
         let mut resident = alloc::vec![Counter::default(); self.inputs.len() * Priority::COUNT];
+        for (at, class) in self.classes.iter().enumerate() {
+            let priority = at / self.ports.len();
+            for tag in class.common.tags() {
+                let row = usize::from(tag.input) * Priority::COUNT + priority;
+                resident[row].add(tag.bytes.into());
+            }
+        }
         let mut count = |list: List| {
             for index in self.slots.walk(list) {
                 let slot = self.slots.get(index);
@@ -90,9 +97,6 @@ impl<B> Switch<B> {
         };
         for leaf in self.queues.leaves() {
             count(self.queues.get(leaf).list);
-        }
-        for port in &self.ports {
-            port.classes.iter().for_each(|class| count(class.common.list));
         }
         for input in &self.inputs {
             count(input.awaiting);

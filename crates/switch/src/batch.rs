@@ -1,13 +1,17 @@
 //! The fast way in: what most batches are made of, unicast IPv4 between local ports of one network.
 //!
 //! The heads and the table entries of a whole batch are read before its first frame is queued;
-//! frames that follow each other to one place are queued together; the books are kept once per
-//! batch and priority. The outcome is that of taking each frame by itself.
+//! frames that follow each other into one source's queue are queued together; the books are kept
+//! once per batch and priority. The outcome is that of taking each frame by itself.
+//!
+//! The loops are never inlined, nor is what they call rarely (`receive_access`): each has the
+//! registers to itself then, and sums stay out of memory.
 
 use sluice_base::{Batch, Buf, DropReason, Nanos, Priority};
 
 use crate::account;
 use crate::classify;
+use crate::common::Tag;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
@@ -15,75 +19,46 @@ use crate::receive::Arrival;
 use crate::slots::{Home, List, NIL};
 use crate::switch::{BATCH_MAX, Switch};
 
-/// What a frame of a batch turned out to be before any frame of it was queued. The heads and the
-/// table entries of a whole batch are read first, so that the misses of one frame overlap with
-/// those of the next.
-struct Outlook {
-    keys: [u64; BATCH],
-    priorities: [u8; BATCH],
-    lanes: [u32; BATCH],
-}
-
 const BATCH: usize = BATCH_MAX as usize;
-/// The key of a frame that takes the long way.
-const NO_KEY: u64 = u64::MAX;
+
+/// Where the frames of a batch go, found out before any of them is queued: lane and priority in
+/// one number.
+struct Outlook([u32; BATCH]);
+
+/// The way of a frame that has to be asked about.
+const LONG_WAY: u32 = u32::MAX;
+/// A lane's number stands above its frame's priority.
+const LANE_SHIFT: u32 = Priority::COUNT.ilog2();
 
 impl Outlook {
     #[inline]
-    fn of(&self, at: usize) -> (u32, u8) {
-        if at < BATCH { (self.lanes[at], self.priorities[at]) } else { (NIL, 0) }
+    fn of(&self, at: usize) -> u32 {
+        self.0.get(at).copied().unwrap_or(LONG_WAY)
     }
-}
 
-/// Frames of a batch that follow each other to one lane in one priority: they are queued together.
-struct Sequence {
-    lane: u32,
-    priority: u8,
-    home: Home,
-    /// Lossy: what the output still takes.
-    room: Held,
-    list: List,
-    frames: u32,
-    bytes: u64,
-    largest: u32,
-}
-
-impl Sequence {
-    const NONE: Self = Self {
-        lane: NIL,
-        priority: 0,
-        home: Home::Ring,
-        room: Held { frames: 0, bytes: 0 },
-        list: List::EMPTY,
-        frames: 0,
-        bytes: 0,
-        largest: 0,
-    };
-
+    /// How many frames from `at` on go one way.
     #[inline]
-    fn has_room(&self, bytes: u32) -> bool {
-        self.frames < self.room.frames && self.bytes + u64::from(bytes) <= self.room.bytes
-    }
-
-    #[inline]
-    fn add(&mut self, bytes: u32) {
-        self.frames += 1;
-        self.bytes += u64::from(bytes);
-        self.largest = self.largest.max(bytes);
+    fn run(&self, at: usize) -> usize {
+        let Some((first, rest)) = self.0.get(at..).and_then(<[u32]>::split_first) else { return 0 };
+        1 + rest.iter().take_while(|way| *way == first).count()
     }
 }
 
-/// Frames of one batch and priority, summed up before they are booked.
-#[derive(Default)]
+/// What the frames of one batch and priority have in common, and their sums before they are booked.
 struct Tally {
-    priority: u8,
+    input: u16,
+    vnet: u16,
+    priority: Priority,
+    home: Home,
+    /// Where the classes of the priority begin.
+    classes: usize,
     received: Counter,
-    held: Counter,
 }
 
 impl<B: Buf> Switch<B> {
     /// The common case: unicast IPv4 between local ports of one network. Any other frame of the
     /// batch takes the long way, in its turn, so that the order of every pair is kept.
+    #[inline(never)]
     pub(crate) fn receive_batch(
         &mut self,
         now: Nanos,
@@ -93,165 +68,161 @@ impl<B: Buf> Switch<B> {
         batch: &mut Batch<B>,
     ) {
         let outlook = self.look_ahead(port, vnet, batch.as_slice());
-        let mut tally = Tally::default();
-        let mut sequence = Sequence::NONE;
-        for (at, buf) in batch.drain().enumerate() {
-            let (lane, priority) = outlook.of(at);
-            if (lane, priority) == (sequence.lane, sequence.priority) && lane != NIL {
-                self.join_sequence(input, vnet, &mut sequence, &mut tally, buf);
-                continue;
-            }
-            self.queue_sequence(input, &mut sequence);
-            if lane == NIL || !self.inputs[usize::from(input)].deferred.is_empty() {
-                self.book(input, &mut tally);
+        let mut tally = self.tally(input, vnet, Priority::ZERO);
+        // Nothing passes a frame that could not be queued.
+        let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
+        let mut at = 0;
+        let count = batch.len();
+        let mut frames = batch.drain();
+        while at < count {
+            let way = outlook.of(at);
+            if way == LONG_WAY || blocked {
+                self.book(&mut tally);
+                let Some(buf) = frames.next() else { break };
                 self.receive_access(now, input, port, vnet, buf);
+                blocked = !self.inputs[usize::from(input)].deferred.is_empty();
+                at += 1;
                 continue;
             }
+            let priority = Priority::from_low_bits((way & 7) as u8);
             if priority != tally.priority {
-                self.book(input, &mut tally);
-                tally.priority = priority;
+                self.book(&mut tally);
+                tally = self.tally(input, vnet, priority);
             }
-            if outlook.of(at + 1) == (lane, priority) {
-                sequence = self.start_sequence(lane, priority);
-                self.join_sequence(input, vnet, &mut sequence, &mut tally, buf);
+            let lane = way >> LANE_SHIFT;
+            // The lane of a local port has its number.
+            let class = tally.classes + lane as usize;
+            if self.classes[class].common_room(self.common_max) > 0 {
+                let Some(buf) = frames.next() else { break };
+                self.receive_common(lane, class, &mut tally, buf);
+                at += 1;
             } else {
-                self.receive_alone(input, vnet, lane, &mut tally, buf);
+                let run = outlook.run(at);
+                self.receive_leaf(lane, &mut tally, frames.by_ref().take(run));
+                at += run;
             }
         }
-        self.queue_sequence(input, &mut sequence);
-        self.book(input, &mut tally);
+        self.book(&mut tally);
     }
 
-    /// A frame whose neighbours in the batch go elsewhere.
     #[inline]
-    fn receive_alone(&mut self, input: u16, vnet: u16, lane: u32, tally: &mut Tally, buf: B) {
-        let bytes = buf.size();
-        tally.received.add(bytes);
-        let priority = Priority::from_low_bits(tally.priority);
-        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+    fn tally(&self, input: u16, vnet: u16, priority: Priority) -> Tally {
         let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
-        let slot = self.new_slot(input, &arrival, home, buf);
-        if home == Home::Ring {
-            tally.held.add(bytes);
-        } else if self.output_is_full(lane, bytes) {
-            self.drop_frame(slot, DropReason::OutputFull);
-            return;
-        }
-        self.enqueue(slot, lane);
+        let classes = self.class_of(0, priority.index());
+        Tally { input, vnet, priority, home, classes, received: Counter::default() }
     }
 
-    /// A frame that goes where the one before it went.
+    /// Puts a frame into the common queue of its output, which has room.
     #[inline]
-    fn join_sequence(
-        &mut self,
-        input: u16,
-        vnet: u16,
-        sequence: &mut Sequence,
-        tally: &mut Tally,
-        buf: B,
-    ) {
+    fn receive_common(&mut self, lane: u32, class: usize, tally: &mut Tally, buf: B) {
+        let (input, home) = (tally.input, tally.home);
         let bytes = buf.size();
         tally.received.add(bytes);
-        let priority = Priority::from_low_bits(sequence.priority);
-        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        let slot = self.new_slot(input, &arrival, sequence.home, buf);
-        if sequence.home == Home::Ring {
-            tally.held.add(bytes);
-        } else if !sequence.has_room(bytes) {
-            self.drop_frame(slot, DropReason::OutputFull);
+        #[expect(clippy::cast_possible_truncation, reason = "`look_ahead` read its size")]
+        let tag = Tag { bytes: bytes as u16, input, source: input, strip: 0, home };
+        if home == Home::Output && self.output_is_full(lane, bytes) {
+            self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
             return;
         }
-        sequence.add(bytes);
-        self.slots.push(&mut sequence.list, slot);
-    }
-
-    #[inline]
-    fn start_sequence(&self, lane: u32, priority: u8) -> Sequence {
-        let lossless = self.lossless.contains(Priority::from_low_bits(priority));
-        let home = if lossless { Home::Ring } else { Home::Output };
-        let room = if lossless { Held::default() } else { self.output_room(lane) };
-        Sequence { lane, priority, home, room, ..Sequence::NONE }
-    }
-
-    /// Queues the frames of a sequence, and ends it.
-    #[inline]
-    fn queue_sequence(&mut self, source: u16, sequence: &mut Sequence) {
-        if sequence.frames > 0 {
-            self.enqueue_all(source, sequence);
+        self.charge_lane(lane, bytes, home);
+        let common = &mut self.classes[class].common;
+        let first = common.is_empty();
+        common.push(buf, tag);
+        if first {
+            self.mark_active(lane as usize, tally.priority.index());
         }
-        sequence.lane = NIL;
-        sequence.frames = 0;
     }
 
-    fn enqueue_all(&mut self, source: u16, sequence: &Sequence) {
-        let Sequence { lane, priority, frames, bytes, .. } = *sequence;
-        self.charge_lane_all(lane, Held { frames, bytes }, sequence.home);
-        let first = sequence.list.head;
-        if sequence.largest <= self.lanes[lane as usize].frame_size_max {
-            let at = usize::from(self.lanes[lane as usize].port);
-            let class = &mut self.ports[at].classes[usize::from(priority)];
-            if class.ring == NIL && class.common.frames + frames <= self.common_max {
-                class.common.frames += frames;
-                self.slots.splice(&mut class.common.list, sequence.list);
-                self.mark_active(at, usize::from(priority));
-                return;
+    /// Puts frames that follow each other to one lane into the queue of their source.
+    #[inline(never)]
+    fn receive_leaf(&mut self, lane: u32, tally: &mut Tally, frames: impl Iterator<Item = B>) {
+        let Tally { input, vnet, priority, home, .. } = *tally;
+        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+        let mut room = if home == Home::Ring { Held::MAX } else { self.output_room(lane) };
+        let (mut received, mut queued) = (Counter::default(), Held::default());
+        let mut list = List::EMPTY;
+        for buf in frames {
+            let bytes = buf.size();
+            received.add(bytes);
+            let slot = self.new_slot(input, &arrival, home, buf);
+            if room.frames == 0 || room.bytes < u64::from(bytes) {
+                self.drop_frame(slot, DropReason::OutputFull);
+                continue;
             }
+            room.frames -= 1;
+            room.bytes -= u64::from(bytes);
+            queued.frames += 1;
+            queued.bytes += u64::from(bytes);
+            self.slots.push(&mut list, slot);
         }
-        let leaf = self.leaf_of(lane, source, priority);
+        tally.received.add_all(received);
+        if queued.frames == 0 {
+            return;
+        }
+        self.charge_lane_all(lane, queued, home);
+        let leaf = self.leaf_of(lane, input, priority.get());
         let node = self.queues.get_mut(leaf);
-        node.frames += frames;
-        node.bytes += bytes;
-        if sequence.home == Home::Ring {
-            node.ring_frames += frames;
+        node.frames += queued.frames;
+        node.bytes += queued.bytes;
+        if home == Home::Ring {
+            node.ring_add(queued.frames, queued.bytes);
         }
-        let ring_frames = node.ring_frames;
-        self.slots.splice(&mut node.list, sequence.list);
-        if ring_frames > self.share_min {
-            self.note_share(first, lane, ring_frames);
+        let may_be_over = self.share_min.is_passed_by(node);
+        self.slots.splice(&mut node.list, list);
+        if may_be_over {
+            self.note_share(list.head, leaf);
         }
     }
 
+    /// Reads the heads of the whole batch, then what the tables say of them, so that the misses of
+    /// one frame overlap with those of the next.
+    #[inline(never)]
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
-        let mut outlook =
-            Outlook { keys: [NO_KEY; BATCH], priorities: [0; BATCH], lanes: [NIL; BATCH] };
-        let count = frames.len().min(BATCH);
+        let frames = &frames[..frames.len().min(BATCH)];
+        let mut keys = [0; BATCH];
+        let mut ways = [LONG_WAY; BATCH];
         let marking = self.marking(port);
-        for (at, buf) in frames[..count].iter().enumerate() {
+        for ((key, way), buf) in keys.iter_mut().zip(&mut ways).zip(frames) {
             if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
-                outlook.keys[at] = mac_table::key_of(vnet, dst);
-                outlook.priorities[at] = priority;
+                *key = mac_table::key_of(vnet, dst);
+                *way = u32::from(priority);
             }
         }
-        for (lane, key) in outlook.lanes.iter_mut().zip(&outlook.keys[..count]) {
-            if *key != NO_KEY {
-                *lane = self.chip.lookup(*key).unwrap_or(NIL);
+        let (mut last, mut size_max) = (NIL, 0);
+        for ((key, way), buf) in keys.iter().zip(&mut ways).zip(frames) {
+            if *way == LONG_WAY {
+                continue;
             }
-        }
-        for lane in &mut outlook.lanes[..count] {
-            if *lane != NIL && !self.is_open_way(port, *lane) {
-                *lane = NIL;
+            let Some(lane) = self.chip.lookup(*key) else {
+                *way = LONG_WAY;
+                continue;
+            };
+            if lane != last {
+                last = lane;
+                size_max = self.plain_size_max(port, lane);
             }
+            *way = if buf.size() > size_max { LONG_WAY } else { (lane << LANE_SHIFT) | *way };
         }
-        outlook
+        Outlook(ways)
     }
 
-    /// Whether a frame of this input may be queued for a lane without further questions.
+    /// The largest frame of a port that may be queued for a lane without further questions.
     #[inline]
-    fn is_open_way(&self, port: u16, lane: u32) -> bool {
+    fn plain_size_max(&self, port: u16, lane: u32) -> u32 {
         let lane = &self.lanes[lane as usize];
-        lane.plain && lane.port != port
+        if lane.plain && lane.port != port { lane.plain_size_max.into() } else { 0 }
     }
 
     #[inline]
-    fn book(&mut self, input: u16, tally: &mut Tally) {
+    fn book(&mut self, tally: &mut Tally) {
         if tally.received.frames == 0 {
             return;
         }
-        let row = &mut self.rows[account::row(input, tally.priority)];
-        row.received.add_all(tally.received);
-        if tally.held.frames > 0 {
-            self.charge_input_all(input, tally.priority, tally.held);
+        let (input, priority) = (tally.input, tally.priority.get());
+        self.rows[account::row(input, priority)].received.add_all(tally.received);
+        if tally.home == Home::Ring {
+            self.charge_input_all(input, priority, tally.received);
         }
-        *tally = Tally { priority: tally.priority, ..Tally::default() };
+        tally.received = Counter::default();
     }
 }

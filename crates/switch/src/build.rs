@@ -2,16 +2,17 @@
 
 use alloc::vec::Vec;
 
-use sluice_base::{ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
+use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
 
 use crate::config::{InputFull, Limit, PortConfig, PortRole, SwitchConfig};
 use crate::inspect::{Counter, Marks};
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::{Class, Held, Input, Lane, Port, Tunnel, Vnet};
+use crate::place::{Held, Input, Lane, Port, Tunnel, Vnet};
 use crate::queues::NODES_MAX;
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
 use crate::slots::{List, NIL};
+use crate::spill::OVER_MAX;
 use crate::surface::LaneKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
 pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
@@ -57,7 +58,6 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
             lane: u32::try_from(at).expect("fewer than 2^16 ports"),
             first_input: first,
             queues: port.queues,
-            classes: [Class::EMPTY; Priority::COUNT],
             restrained: pause.is_some()
                 || port.obey_pause
                 || port.rate.is_some()
@@ -76,7 +76,7 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
     ports.collect()
 }
 
-pub(crate) fn make_inputs(config: &SwitchConfig) -> Vec<Input> {
+pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
     let input = |port: u16, limit: Limit, full: InputFull, from_underlay: bool| Input {
         port,
         limit,
@@ -84,12 +84,12 @@ pub(crate) fn make_inputs(config: &SwitchConfig) -> Vec<Input> {
         from_underlay,
         held: Held::default(),
         unreclaimed: 0,
-        slots_max: own_slots(limit.frames, full),
+        ended: Batch::with_limit(own_slots(limit.frames, full) as usize),
         excess: 0,
-        ended: NIL,
+        ended_slots: NIL,
         awaiting: List::EMPTY,
         deferred: List::EMPTY,
-        over: None,
+        over: Vec::with_capacity(OVER_MAX),
         pooled_frames: 0,
         marks: Marks::default(),
     };
@@ -112,7 +112,8 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
         let id = PortId::from_index(at);
         let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper(port));
         lane.plain &= matches!(port.role, PortRole::Access { .. });
-        lane.frame_size_max = u32::from(port.mtu) + 14;
+        // Larger ones are asked about one by one: they may have a tag, which does not count.
+        lane.plain_size_max = port.mtu.saturating_add(14);
         lanes.push(lane);
     }
     for (at, tunnel) in config.tunnels.iter().enumerate() {
@@ -137,6 +138,7 @@ pub(crate) fn make_vnets(config: &SwitchConfig) -> Vec<Vnet> {
         frame_size_max: u32::from(vnet.mtu) + 14,
         members: config.ports.iter().enumerate().filter_map(|p| member(at, p)).collect(),
         tunnels: vnet.tunnels.iter().map(|t| t.0).collect(),
+        tunnel_bits: bits_of(vnet.tunnels.iter().map(|t| t.index())),
     });
     vnets.collect()
 }
@@ -207,4 +209,16 @@ pub(crate) fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> us
         config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. })).count();
     let sources = inputs + config.tunnels.len();
     (slots as usize + underlays * sources * Priority::COUNT).min(NODES_MAX)
+}
+
+/// A set of small numbers, a bit each.
+fn bits_of(members: impl Iterator<Item = usize>) -> Vec<u64> {
+    let mut bits = Vec::new();
+    for member in members {
+        if bits.len() <= member / 64 {
+            bits.resize(member / 64 + 1, 0);
+        }
+        bits[member / 64] |= 1 << (member % 64);
+    }
+    bits
 }

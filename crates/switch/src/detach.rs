@@ -1,9 +1,8 @@
 //! A port goes away. Afterwards no handle of its driver is anywhere in the switch but in the list
 //! of those to reclaim.
 
-use sluice_base::{Buf, DropReason, Nanos, PortId};
+use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 
-use crate::place::Common;
 use crate::slots::{Home, List, NIL};
 use crate::surface::Detached;
 use crate::switch::Switch;
@@ -23,7 +22,7 @@ impl<B: Buf> Switch<B> {
             let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
             self.inputs[input].awaiting = List::EMPTY;
             self.inputs[input].deferred = List::EMPTY;
-            self.inputs[input].over = None;
+            self.inputs[input].over.clear();
             for list in &mut lists {
                 while let Some(slot) = self.slots.pop(list) {
                     self.drop_frame(slot, DropReason::Stopped);
@@ -51,30 +50,30 @@ impl<B: Buf> Switch<B> {
     /// Whether the frame must go because its memory, or its output, goes.
     fn goes_with(&self, slot: u32, to_port: bool, port: u16) -> bool {
         let s = self.slots.get(slot);
-        to_port
-            || (self.inputs[usize::from(s.input)].port == port
-                && matches!(s.home, Home::Ring | Home::Output))
+        to_port || self.lies_with(s.input, s.home, port)
+    }
+
+    /// Whether a frame lies in the memory of a port's driver.
+    fn lies_with(&self, input: u16, home: Home, port: u16) -> bool {
+        self.inputs[usize::from(input)].port == port && matches!(home, Home::Ring | Home::Output)
     }
 
     fn detach_common(&mut self, at: usize, port: u16) {
         let to_port = at == usize::from(port);
         let lane = self.ports[at].lane;
-        for priority in 0..self.ports[at].classes.len() {
-            let mut list = self.ports[at].classes[priority].common.list;
-            self.ports[at].classes[priority].common = Common::EMPTY;
-            while let Some(slot) = self.slots.pop(&mut list) {
-                if self.goes_with(slot, to_port, port) {
-                    let s = self.slots.get(slot);
-                    let (bytes, home) = (s.bytes, s.home);
-                    self.uncharge_lane(lane, bytes, home);
-                    self.drop_frame(slot, DropReason::Stopped);
+        for priority in Priority::all() {
+            let class = self.class_of(at, priority.index());
+            // Once around: what stays has its old order again.
+            for _ in 0..self.classes[class].common.len() {
+                let Some((buf, tag)) = self.classes[class].common.pop() else { break };
+                if to_port || self.lies_with(tag.input, tag.home, port) {
+                    self.uncharge_lane(lane, tag.bytes.into(), tag.home);
+                    self.drop_loose(buf, tag, priority.get(), DropReason::Stopped);
                 } else {
-                    let common = &mut self.ports[at].classes[priority].common;
-                    common.frames += 1;
-                    self.slots.push(&mut common.list, slot);
+                    self.classes[class].common.push(buf, tag);
                 }
             }
-            self.mark_idle(at, priority);
+            self.mark_idle(at, priority.index());
         }
     }
 
@@ -90,7 +89,8 @@ impl<B: Buf> Switch<B> {
         // when its turn comes.
         if !self.is_parked(leaf) {
             let at = usize::from(lane.port);
-            let ring = &mut self.ports[at].classes[priority].ring;
+            let class = self.class_of(at, priority);
+            let ring = &mut self.classes[class].ring;
             self.queues.leaf_out(ring, leaf);
             if *ring == NIL {
                 self.mark_idle(at, priority);

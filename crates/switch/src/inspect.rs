@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use sluice_base::{DropReason, InputId, LaneId, Nanos, PortId, Priority, SourceId, TunnelId};
 
 use crate::account::row;
-use crate::place::Port;
 use crate::surface::{Destination, LaneKind, QueueState};
 use crate::switch::Switch;
 
@@ -98,8 +97,8 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn sent(&self, port: PortId) -> Counter {
         let mut sum = Counter::default();
-        for class in &self.ports[port.index()].classes {
-            sum.add_all(class.sent);
+        for priority in Priority::all() {
+            sum.add_all(self.sent_priority(port, priority));
         }
         sum
     }
@@ -107,7 +106,7 @@ impl<B> Switch<B> {
     /// What the driver of a port took in one priority.
     #[must_use]
     pub fn sent_priority(&self, port: PortId, priority: Priority) -> Counter {
-        self.ports[port.index()].classes[priority.index()].sent
+        self.classes[self.class_of(port.index(), priority.index())].sent
     }
 
     /// Frames of one (input, priority) that ended under a reason.
@@ -208,28 +207,31 @@ impl<B> Switch<B> {
                 bytes: node.bytes,
             }
         });
-        leaves.chain(self.ports.iter().flat_map(|port| self.common_queues(port)))
+        leaves.chain((0..self.ports.len()).flat_map(|port| self.common_queues(port)))
     }
 
-    fn common_queues(&self, port: &Port) -> Vec<QueueState> {
+    fn common_queues(&self, port: usize) -> Vec<QueueState> {
+        let lane = self.ports[port].lane;
         let mut rows: Vec<QueueState> = Vec::new();
-        for slot in port.classes.iter().flat_map(|class| self.slots.walk(class.common.list)) {
-            let s = self.slots.get(slot);
-            let (source, priority) = (SourceId(s.source), Priority::from_low_bits(s.priority));
-            let bytes = u64::from(s.bytes);
-            match rows.iter_mut().find(|r| r.source == source && r.priority == priority) {
-                Some(row) => {
-                    row.frames += 1;
-                    row.bytes += bytes;
+        for priority in Priority::all() {
+            let first = rows.len();
+            let class = &self.classes[self.class_of(port, priority.index())];
+            for tag in class.common.tags() {
+                let (source, bytes) = (SourceId(tag.source), u64::from(tag.bytes));
+                match rows[first..].iter_mut().find(|row| row.source == source) {
+                    Some(row) => {
+                        row.frames += 1;
+                        row.bytes += bytes;
+                    }
+                    None => rows.push(QueueState {
+                        lane: LaneId(lane),
+                        to: self.lanes[lane as usize].kind,
+                        source,
+                        priority,
+                        frames: 1,
+                        bytes,
+                    }),
                 }
-                None => rows.push(QueueState {
-                    lane: LaneId(port.lane),
-                    to: self.lanes[port.lane as usize].kind,
-                    source,
-                    priority,
-                    frames: 1,
-                    bytes,
-                }),
             }
         }
         rows

@@ -32,6 +32,7 @@ mod audit;
 mod batch;
 mod build;
 mod classify;
+mod common;
 mod config;
 mod detach;
 mod inspect;
@@ -58,11 +59,11 @@ pub use config::{
     PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 pub use inspect::{Counter, Marks, PauseState, TunnelCounters};
+pub use pause::{PauseReceiver, PauseSender};
 pub use surface::{
     Command, CommandError, Destination, Detached, Egress, Head, LaneKind, Notice, QueueState, Sink,
     Taken, Target, Window,
 };
-pub use pause::{PauseReceiver, PauseSender};
 pub use switch::Switch;
 
 #[cfg(test)]

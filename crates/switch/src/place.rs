@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use sluice_base::{Mac, Nanos, Priority, PriorityMask, Vni};
+use sluice_base::{Batch, Mac, Nanos, Priority, PriorityMask, Vni};
 
 use crate::config::{InputFull, Limit, PortRole, Trust};
 use crate::inspect::{Counter, Marks};
@@ -13,32 +13,44 @@ use crate::shaper::Shaper;
 use crate::slots::{List, NIL};
 use crate::surface::LaneKind;
 
-/// Where frames enter.
+/// Where frames enter. The first cache line is what every frame touches that ends.
 #[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Input {
+#[repr(C, align(64))]
+pub(crate) struct Input<B> {
     /// Frames that wait in this input's own memory and count against its window.
     pub(crate) held: Held,
-    /// Handles that ended and were not reclaimed yet: how many, and the stack of their slots.
+    /// Handles that ended and were not reclaimed yet, as many as the input has slots of its own.
+    pub(crate) ended: Batch<B>,
+    /// Those that found no room there: the stack of their slots. Only lossy frames can be so many,
+    /// which waited in outputs and not in their input.
+    pub(crate) ended_slots: u32,
+    /// How many handles ended and were not reclaimed yet, in both places.
     pub(crate) unreclaimed: u32,
-    /// How many slots are its own, and how many it uses beyond them: lossy frames that waited in
-    /// an output's share of the slots, ended, and were not reclaimed yet.
-    pub(crate) slots_max: u32,
+    /// How many slots it uses beyond its own: lossy frames that waited in an output's share of the
+    /// slots, ended, and were not reclaimed yet.
     pub(crate) excess: u32,
-    pub(crate) ended: u32,
+    pub(crate) full: Full,
     pub(crate) port: u16,
     pub(crate) from_underlay: bool,
-    pub(crate) full: Full,
     pub(crate) limit: Limit,
     pub(crate) marks: Marks,
     /// Frames to be replicated once they are in the host pool.
     pub(crate) awaiting: List,
     /// Frames that could not even be queued as unresolved; in order, and nothing passes them.
     pub(crate) deferred: List,
-    /// A queue of this input that has outgrown its share.
-    pub(crate) over: Option<Key>,
+    /// Queues of this input that have outgrown their share, as many as are remembered.
+    pub(crate) over: Vec<Key>,
     /// Frames of this input that wait in the host pool.
     pub(crate) pooled_frames: u32,
+}
+
+impl<B> Input<B> {
+    /// How many slots are its own.
+    #[inline]
+    pub(crate) fn slots_max(&self) -> u32 {
+        // Made from a `u32` in `build`.
+        u32::try_from(self.ended.limit()).unwrap_or(u32::MAX)
+    }
 }
 
 /// What happens at a full input; the numbers of a pause are with the port.
@@ -64,6 +76,11 @@ impl From<InputFull> for Full {
 pub(crate) struct Held {
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
+}
+
+impl Held {
+    /// No limit.
+    pub(crate) const MAX: Self = Self { frames: u32::MAX, bytes: u64::MAX };
 }
 
 /// The books of one (input, priority), as far as every frame touches them: one cache line.
@@ -100,7 +117,6 @@ pub(crate) struct Port {
     pub(crate) first_input: u16,
     pub(crate) queues: u8,
     pub(crate) class_turn: u8,
-    pub(crate) classes: [Class; Priority::COUNT],
     pub(crate) role: PortRole,
     pub(crate) shaper: Shaper,
     /// How many of its lanes wait for their rate.
@@ -112,42 +128,6 @@ pub(crate) struct Port {
     /// The largest frame without tag that may leave, Ethernet header included.
     pub(crate) frame_size_max: u32,
 }
-
-/// One priority of a port.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Class {
-    /// Tail of the ring of queues (or bundles) with frames.
-    pub(crate) ring: u32,
-    pub(crate) common: Common,
-    pub(crate) deficit: i32,
-    pub(crate) sent: Counter,
-}
-
-impl Class {
-    pub(crate) const EMPTY: Self = Self {
-        ring: NIL,
-        common: Common::EMPTY,
-        deficit: 0,
-        sent: Counter { frames: 0, bytes: 0 },
-    };
-}
-
-/// While few frames wait for a local port they stand in one queue, in order of arrival; beyond
-/// [`COMMON_FRAMES_MAX`] every source gets a queue of its own, until all of those are empty again.
-/// What stands in the common queue is older than what stands in a source's, and is sent first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Common {
-    pub(crate) list: List,
-    pub(crate) frames: u32,
-}
-
-impl Common {
-    pub(crate) const EMPTY: Self = Self { list: List::EMPTY, frames: 0 };
-}
-
-/// How many frames may wait in a common queue: the most by which a source can be ahead of its
-/// share when an output becomes congested.
-pub(crate) const COMMON_FRAMES_MAX: u32 = 16;
 
 /// Why a lane's queues stand in no port's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,14 +149,13 @@ pub(crate) struct Lane {
     /// Whether a frame may be queued and sent without further questions: a local port that is
     /// not detached, and no rate of its own.
     pub(crate) plain: bool,
-    /// Plain lanes: the largest frame without tag that may leave, Ethernet header included.
-    pub(crate) frame_size_max: u32,
+    /// Plain lanes: frames up to this size leave without further questions.
+    pub(crate) plain_size_max: u16,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
     pub(crate) marks: Marks,
-    /// Of these, frames that wait in the output's own buffer (lossy priorities).
-    pub(crate) buffered: Held,
-    pub(crate) limit: Limit,
+    /// What the output's own buffer still takes (lossy priorities).
+    pub(crate) room: Held,
     pub(crate) kind: LaneKind,
     /// Tail of the ring of its parked queues.
     pub(crate) parked: u32,
@@ -194,11 +173,10 @@ impl Lane {
             port,
             gate: Gate::Open,
             plain: matches!(kind, LaneKind::Port(_)) && !shaper.is_limited(),
-            frame_size_max: 0,
+            plain_size_max: 0,
             frames: 0,
             bytes: 0,
-            buffered: Held::default(),
-            limit,
+            room: Held { frames: limit.frames, bytes: limit.bytes.0 },
             marks: Marks::default(),
             kind,
             parked: NIL,
@@ -218,6 +196,17 @@ pub(crate) struct Vnet {
     /// Its local ports.
     pub(crate) members: Vec<u16>,
     pub(crate) tunnels: Vec<u16>,
+    /// The same, a bit each: every frame from the underlay asks.
+    pub(crate) tunnel_bits: Vec<u64>,
+}
+
+impl Vnet {
+    /// Whether frames of the network may come through a tunnel.
+    #[inline]
+    pub(crate) fn has_tunnel(&self, tunnel: u16) -> bool {
+        let bits = self.tunnel_bits.get(usize::from(tunnel / 64)).copied().unwrap_or(0);
+        bits >> (tunnel % 64) & 1 == 1
+    }
 }
 
 /// A tunnel.

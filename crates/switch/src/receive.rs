@@ -6,11 +6,12 @@ use sluice_wire::ethernet;
 
 use crate::account;
 use crate::classify::{self, Marking, OuterVerdict, Verdict};
+use crate::common::Tag;
 use crate::config::PortRole;
 use crate::mac_table;
 use crate::place::{Full, Gate, Held};
 use crate::queues::Key;
-use crate::slots::{Home, NIL};
+use crate::slots::Home;
 use crate::surface::LaneKind;
 use crate::switch::Switch;
 
@@ -36,9 +37,11 @@ impl<B: Buf> Switch<B> {
     pub fn receive(&mut self, now: Nanos, input: InputId, batch: &mut Batch<B>) {
         let at = input.index();
         debug_assert!(batch.len() <= self.window(input).frames as usize, "beyond the window");
+        self.slots.enter(u32::try_from(batch.len()).expect("fewer than handles in the switch"));
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
-            PortRole::Access { vnet } if self.may_be_full(at) => {
+            // Looking ahead pays from the second frame on.
+            PortRole::Access { vnet } if batch.len() < 2 || self.may_be_full(at) => {
                 for buf in batch.drain() {
                     self.receive_access(now, input.0, port, vnet.0, buf);
                 }
@@ -64,6 +67,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn receive_access(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
         let verdict = classify::access(buf.head(), buf.size(), self.marking(port));
         let mut arrival =
@@ -117,7 +121,7 @@ impl<B: Buf> Switch<B> {
             (Some(tunnel), Some(vnet)) => (tunnel, vnet),
         };
         // A peer may use only the networks that it has.
-        if !self.vnets[usize::from(vnet)].tunnels.contains(&tunnel) {
+        if !self.vnets[usize::from(vnet)].has_tunnel(tunnel) {
             return self.refuse(input, &arrival, buf, DropReason::UnknownVni);
         }
         arrival.vnet = vnet;
@@ -162,6 +166,7 @@ impl<B: Buf> Switch<B> {
         let input = self.control_input().0;
         let bytes = buf.size();
         self.rare_rows[account::row(input, priority.get())].injected.add(bytes);
+        self.slots.enter(1);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
         self.new_slot(input, &arrival, Home::Output, buf)
     }
@@ -300,11 +305,7 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn output_room(&self, lane: u32) -> Held {
         let l = &self.lanes[lane as usize];
-        let room = l.limit.frames.saturating_sub(l.buffered.frames);
-        Held {
-            frames: room.min(self.slots_to_spare()),
-            bytes: l.limit.bytes.0.saturating_sub(l.buffered.bytes),
-        }
+        Held { frames: l.room.frames.min(self.slots_to_spare()), bytes: l.room.bytes }
     }
 
     /// Puts a frame at the end of its lane's common queue or of its (source, lane, priority) queue.
@@ -312,30 +313,48 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn enqueue(&mut self, slot: u32, lane: u32) {
         let s = self.slots.get(slot);
         let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
-        let simple = home != Home::Copy && s.ecn.is_none();
         self.charge_lane(lane, bytes, home);
-        let l = &self.lanes[lane as usize];
-        if l.plain && simple && bytes <= l.frame_size_max {
-            let at = usize::from(l.port);
-            let port = &mut self.ports[at];
-            let common = &mut port.classes[usize::from(priority)].common;
-            if port.classes[usize::from(priority)].ring == NIL && common.frames < self.common_max {
-                common.frames += 1;
-                self.slots.push(&mut common.list, slot);
-                self.mark_active(at, usize::from(priority));
-                return;
-            }
+        if self.join_common(slot, lane) {
+            return;
         }
         let leaf = self.leaf_of(lane, source, priority);
         let node = self.queues.get_mut(leaf);
         node.frames += 1;
         node.bytes += u64::from(bytes);
-        node.ring_frames += u32::from(home == Home::Ring);
-        let ring_frames = node.ring_frames;
-        self.slots.push(&mut node.list, slot);
-        if ring_frames > self.share_min {
-            self.note_share(slot, lane, ring_frames);
+        if home == Home::Ring {
+            node.ring_add(1, bytes.into());
         }
+        let may_be_over = self.share_min.is_passed_by(node);
+        self.slots.push(&mut node.list, slot);
+        if may_be_over {
+            self.note_share(slot, leaf);
+        }
+    }
+
+    /// Puts a frame at the end of the common queue of its lane's port, and frees its slot, if the
+    /// queue has room and is for such frames.
+    #[inline]
+    fn join_common(&mut self, index: u32, lane: u32) -> bool {
+        let l = &self.lanes[lane as usize];
+        let slot = self.slots.get_mut(index);
+        if !l.plain || slot.ecn.is_some() || !matches!(slot.home, Home::Ring | Home::Output) {
+            return false;
+        }
+        let (port, priority) = (usize::from(l.port), usize::from(slot.priority));
+        let (Ok(bytes), Ok(strip)) = (u16::try_from(slot.bytes), u8::try_from(slot.strip)) else {
+            return false;
+        };
+        let at = priority * self.ports.len() + port;
+        let class = &mut self.classes[at];
+        if bytes > l.plain_size_max || class.common_room(self.common_max) == 0 {
+            return false;
+        }
+        let buf = slot.buf.take().expect("a frame that is not a copy has its handle");
+        let (input, source, home) = (slot.input, slot.source, slot.home);
+        class.common.push(buf, Tag { bytes, input, source, strip, home });
+        self.slots.give_back(index);
+        self.mark_active(port, priority);
+        true
     }
 
     /// The queue of a (source, lane, priority), bound now if it is not.
@@ -361,9 +380,9 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let number = l.port;
-        let port = &mut self.ports[usize::from(number)];
-        let ring = &mut port.classes[usize::from(priority)].ring;
-        if port.has_bundles {
+        let class = self.class_of(usize::from(number), usize::from(priority));
+        let ring = &mut self.classes[class].ring;
+        if self.ports[usize::from(number)].has_bundles {
             self.queues.bundle_push(ring, number, leaf);
         } else {
             self.queues.ring_push(ring, leaf);

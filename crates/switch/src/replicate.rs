@@ -111,6 +111,7 @@ impl<B: Buf> Switch<B> {
             self.count_lost_copy(body, DropReason::ReplicationLimit);
             return;
         }
+        self.slots.enter(1);
         let index = self.slots.take();
         let s = self.slots.get(body);
         let (bytes, input, source, vnet, strip, priority, ecn) =

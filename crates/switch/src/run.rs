@@ -1,179 +1,256 @@
 //! The fast way out: frames of a local port that leave as they are, one after the other, with the
 //! books kept once for all of them.
+//!
+//! The loops are never inlined, nor is what they call rarely (`serve`): each has the registers to
+//! itself then, and sums stay out of memory.
 
 use sluice_base::{Buf, Nanos, Priority};
 
-use crate::account::{Ends, row};
+use crate::account::Ends;
 use crate::place::Held;
 use crate::queues::QUANTUM_BYTES;
-use crate::slots::{Home, List, NIL};
+use crate::slots::{Home, NIL};
 use crate::surface::{Egress, Sink, Taken};
 use crate::switch::Switch;
 use crate::transmit::Served;
 
 /// What a queue sent in its turn, before it is booked.
+#[derive(Default)]
 struct Run {
-    list: List,
-    deficit: i32,
     frames: u32,
     bytes: u64,
+    /// Their bytes on the wire.
     sent_bytes: u64,
-    ring_frames: u32,
+    ring: Held,
     output: Held,
 }
 
-impl Default for Run {
-    fn default() -> Self {
-        Self {
-            list: List::EMPTY,
-            deficit: 0,
-            frames: 0,
-            bytes: 0,
-            sent_bytes: 0,
-            ring_frames: 0,
-            output: Held::default(),
+impl Run {
+    /// Adds frames of one home.
+    #[inline]
+    fn add(&mut self, home: Home, sum: Held, sent_bytes: u64) {
+        self.frames += sum.frames;
+        self.bytes += sum.bytes;
+        self.sent_bytes += sent_bytes;
+        match home {
+            Home::Ring => {
+                self.ring.frames += sum.frames;
+                self.ring.bytes += sum.bytes;
+            }
+            Home::Output => {
+                self.output.frames += sum.frames;
+                self.output.bytes += sum.bytes;
+            }
+            Home::Pool | Home::Copy => {}
         }
     }
 }
 
-impl Run {
-    /// The head of the list was taken; `next` is the new one.
-    #[inline]
-    fn add(&mut self, next: u32, bytes: u32, size: u32, home: Home) {
-        self.list.head = next;
-        if next == NIL {
-            self.list.tail = NIL;
-        }
-        self.frames += 1;
-        self.bytes += u64::from(bytes);
-        self.sent_bytes += u64::from(size);
-        self.deficit -= i32::try_from(size).unwrap_or(i32::MAX);
-        self.ring_frames += u32::from(home == Home::Ring);
-        if home == Home::Output {
-            self.output.frames += 1;
-            self.output.bytes += u64::from(bytes);
-        }
-    }
+/// How far the turn of a queue goes.
+#[derive(Clone, Copy)]
+struct Reach {
+    frames_max: u32,
+    /// The frame that reaches it is the last one.
+    bytes: i64,
+    /// A larger frame has to be asked about.
+    size_max: u32,
 }
 
 impl<B: Buf> Switch<B> {
-    /// Serves a queue of a local port until its quantum is used up, or its common queue (`None`)
-    /// until it is empty: as [`Self::serve`], for frames that leave as they are, with the sums
-    /// booked once.
-    pub(crate) fn serve_plain(
+    /// Serves the common queue of a local port until it is empty.
+    #[inline(never)]
+    pub(crate) fn serve_common(
         &mut self,
         now: Nanos,
         at: usize,
         priority: usize,
-        leaf: Option<u32>,
         sink: &mut impl Sink<B>,
         taken: &mut u32,
     ) -> Served {
-        let port = &self.ports[at];
-        let (list, deficit) = match leaf {
-            Some(leaf) => (self.queues.get(leaf).list, self.queues.get(leaf).deficit),
-            None => (port.classes[priority].common.list, i32::MAX),
-        };
-        let mut run = Run { list, deficit, ..Run::default() };
-        // With a rate, or another priority waiting, one frame may change whose turn it is.
-        let size_max = self.lanes[port.lane as usize].frame_size_max;
-        let alone = !port.restrained && !port.has_rivals();
+        let class = self.class_of(at, priority);
+        let alone = self.is_alone(at);
+        let urgency = priority_of(priority);
+        let mut run = Run::default();
         let mut served = Served::Taken;
-        let mut ends = Ends::new(0, 0);
-        while run.list.head != NIL {
-            let slot = self.slots.get(run.list.head);
-            let size = slot.bytes - u32::from(slot.strip);
-            if slot.home == Home::Copy || slot.ecn.is_some() || size > size_max {
+        while let Some((buf, tag)) = self.classes[class].common.head() {
+            let (bytes, strip) = (u32::from(tag.bytes), u16::from(tag.strip));
+            let size = bytes - u32::from(strip);
+            let buf = Some(buf);
+            let egress = Egress { header: &[], buf, strip, size, priority: urgency, tunnel: None };
+            if sink.offer(&egress) == Taken::No {
+                served = Served::Refused;
+                break;
+            }
+            let Some((buf, tag)) = self.classes[class].common.pop() else { break };
+            run.frames += 1;
+            run.bytes += u64::from(bytes);
+            run.sent_bytes += u64::from(size);
+            if tag.home == Home::Output {
+                run.output.frames += 1;
+                run.output.bytes += u64::from(bytes);
+            }
+            self.deliver(buf, tag, urgency.get());
+            if !alone {
+                break;
+            }
+        }
+        *taken += run.frames;
+        self.book_run(now, at, priority, &run);
+        self.mark_idle(at, priority);
+        served
+    }
+
+    /// Serves a source's queue of a local port until its quantum is used up: as [`Self::serve`],
+    /// for frames that leave as they are, with the sums booked once.
+    pub(crate) fn serve_leaf(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        priority: usize,
+        leaf: u32,
+        sink: &mut impl Sink<B>,
+        taken: &mut u32,
+    ) -> Served {
+        let node = self.queues.get(leaf);
+        let (mut list, deficit) = (node.list, i64::from(node.deficit));
+        let mut reach = Reach {
+            frames_max: if self.is_alone(at) { u32::MAX } else { 1 },
+            bytes: deficit,
+            size_max: self.lanes[self.ports[at].lane as usize].plain_size_max.into(),
+        };
+        let mut run = Run::default();
+        let mut served = Served::Taken;
+        while list.head != NIL {
+            let (ends, refused) = self.send_alike(&mut list.head, reach, priority, sink);
+            if ends.frames > 0 {
+                let sum = Held { frames: ends.frames, bytes: ends.bytes };
+                run.add(ends.home, sum, ends.sent_bytes);
+                reach.bytes = deficit.saturating_sub_unsigned(run.sent_bytes);
+                self.book_ends(&ends, priority_of(priority).get());
+            }
+            if refused {
+                served = Served::Refused;
+                break;
+            }
+            if ends.frames == 0 {
                 if run.frames == 0 {
                     return self.serve(now, at, priority, sink, taken);
                 }
                 break;
             }
-            let egress = Egress {
-                header: &[],
-                buf: slot.buf.as_ref(),
-                strip: slot.strip,
-                size,
-                priority: Priority::from_low_bits(slot.priority),
-                tunnel: None,
-            };
-            if sink.offer(&egress) == Taken::No {
-                served = Served::Refused;
-                break;
-            }
-            let (index, bytes, input, priority) =
-                (run.list.head, slot.bytes, slot.input, slot.priority);
-            let home = slot.home;
-            run.add(slot.next, bytes, size, home);
-            let alone_of_its_input = ends.is_empty() && !self.follows(&run, input, priority);
-            if home == Home::Pool || alone_of_its_input {
-                self.rows[row(input, priority)].delivered.add(bytes);
-                self.end(index);
-            } else {
-                if input != ends.input || priority != ends.priority {
-                    self.end_all(&ends);
-                    ends = Ends::new(input, priority);
-                }
-                ends.add(&mut self.slots, index, bytes, home);
-            }
-            if !alone || run.deficit <= 0 {
+            if reach.bytes <= 0 || run.frames >= reach.frames_max {
                 break;
             }
         }
-        self.end_all(&ends);
         *taken += run.frames;
-        self.book_run(now, at, priority, leaf, &run);
+        if list.head == NIL {
+            list.tail = NIL;
+        }
+        let node = self.queues.get_mut(leaf);
+        node.list = list;
+        node.deficit = i32::try_from(reach.bytes).unwrap_or(i32::MIN);
+        self.book_run(now, at, priority, &run);
+        self.end_turn(at, priority, leaf, &run);
         served
     }
 
-    /// Whether the next frame of a run came from the same input in the same priority.
-    #[inline]
-    fn follows(&self, run: &Run, input: u16, priority: u8) -> bool {
-        run.list.head != NIL && {
-            let next = self.slots.get(run.list.head);
-            next.input == input && next.priority == priority
+    /// Sends frames that leave as they are and came from one input into one kind of memory, from
+    /// the first one of a list on. None if the first one has to be asked about. Also says whether
+    /// the driver refused one.
+    #[inline(never)]
+    fn send_alike(
+        &mut self,
+        head: &mut u32,
+        reach: Reach,
+        priority: usize,
+        sink: &mut impl Sink<B>,
+    ) -> (Ends, bool) {
+        let priority = priority_of(priority);
+        let first = self.slots.get(*head);
+        let (input, home) = (first.input, first.home);
+        let mut ends = Ends { input, home, frames: 0, bytes: 0, sent_bytes: 0 };
+        let mut left = reach.bytes;
+        let input = &mut self.inputs[usize::from(input)];
+        while *head != NIL {
+            let index = *head;
+            let slot = self.slots.get(index);
+            let size = slot.bytes - u32::from(slot.strip);
+            if slot.input != ends.input || slot.home != home || slot.ecn.is_some() {
+                break;
+            }
+            if home == Home::Copy || size > reach.size_max {
+                break;
+            }
+            let (buf, strip) = (slot.buf.as_ref(), slot.strip);
+            let egress = Egress { header: &[], buf, strip, size, priority, tunnel: None };
+            if sink.offer(&egress) == Taken::No {
+                return (ends, true);
+            }
+            *head = slot.next;
+            ends.frames += 1;
+            ends.bytes += u64::from(slot.bytes);
+            ends.sent_bytes += u64::from(size);
+            left -= i64::from(size);
+            if home == Home::Pool {
+                self.slots.stack_push(&mut self.pool_ended, index);
+            } else {
+                self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+            }
+            if left <= 0 || ends.frames >= reach.frames_max {
+                break;
+            }
         }
+        (ends, false)
     }
 
-    /// Books what a queue of a local port sent, and gives the turn on.
+    /// Whether nothing but its deficit ends the turn of a queue. With a rate, or another priority
+    /// waiting, one frame may change whose turn it is.
     #[inline]
-    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, leaf: Option<u32>, run: &Run) {
-        let port = &mut self.ports[at];
-        let sent = &mut port.classes[priority].sent;
+    fn is_alone(&self, at: usize) -> bool {
+        let port = &self.ports[at];
+        !port.restrained && !port.has_rivals()
+    }
+
+    /// Books what a queue of a local port sent.
+    #[inline]
+    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, run: &Run) {
+        let class = self.class_of(at, priority);
+        let sent = &mut self.classes[class].sent;
         sent.frames += u64::from(run.frames);
         sent.bytes += run.sent_bytes;
-        if run.frames > 0 && (port.restrained || port.has_rivals()) {
-            // One frame at most: see `alone`.
+        if run.frames > 0 && !self.is_alone(at) {
             let size = u32::try_from(run.sent_bytes).expect("one frame");
-            port.shaper.charge(now, size);
-            port.charge_class(priority, size, self.strict);
+            self.ports[at].shaper.charge(now, size);
+            self.charge_class(at, priority, size);
         }
-        let lane = &mut self.lanes[port.lane as usize];
+        let lane = &mut self.lanes[self.ports[at].lane as usize];
         lane.frames -= run.frames;
         lane.bytes -= run.bytes;
-        lane.buffered.frames -= run.output.frames;
-        lane.buffered.bytes -= run.output.bytes;
-        let Some(leaf) = leaf else {
-            let common = &mut port.classes[priority].common;
-            common.list = run.list;
-            common.frames -= run.frames;
-            self.mark_idle(at, priority);
-            return;
-        };
+        lane.room.frames += run.output.frames;
+        lane.room.bytes += run.output.bytes;
+    }
+
+    /// Takes what was sent off the sums of a source's queue, and gives the turn on.
+    #[inline]
+    fn end_turn(&mut self, at: usize, priority: usize, leaf: u32, run: &Run) {
+        let class = self.class_of(at, priority);
         let node = self.queues.get_mut(leaf);
-        node.list = run.list;
         node.frames -= run.frames;
         node.bytes -= run.bytes;
-        node.ring_frames -= run.ring_frames;
-        node.deficit = run.deficit;
-        let ring = &mut port.classes[priority].ring;
+        node.ring_sub(run.ring.frames, run.ring.bytes);
+        let ring = &mut self.classes[class].ring;
         if node.frames == 0 {
             self.queues.ring_pop(ring);
             self.queues.unbind(leaf);
             self.mark_idle(at, priority);
-        } else if run.deficit <= 0 {
+        } else if node.deficit <= 0 {
             node.deficit += QUANTUM_BYTES;
             *ring = self.queues.ring_head(*ring);
         }
     }
+}
+
+#[inline]
+fn priority_of(index: usize) -> Priority {
+    Priority::from_low_bits(u8::try_from(index).expect("below eight"))
 }

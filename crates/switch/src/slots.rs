@@ -1,9 +1,14 @@
 //! The arena of frames that are in the switch, and the lists they stand in.
 //!
-//! A slot is taken when a frame is received and given back when its handle is reclaimed. Lists are
-//! threaded through the slots by index, so that moving a frame costs two stores and no memory.
+//! A slot is taken when a frame has to wait in a list and given back when it has ended, so that few
+//! slots are in use and they stay in cache; the one that was given back last is taken next. How
+//! many handles and copies may be in the switch is counted apart ([`Slots::free_count`]), wherever
+//! they are: there is a slot for each of them, should it need one. Lists are threaded through the
+//! slots by index, so that moving a frame costs two stores and no memory.
 
 use alloc::vec::Vec;
+
+use sluice_base::{Batch, Full};
 
 /// No slot, no node.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -61,17 +66,18 @@ impl List {
 #[derive(Debug)]
 pub(crate) struct Slots<B> {
     slots: Vec<Slot<B>>,
-    /// Free slots. A stack beside the slots and not through them: the next free one is known
-    /// without reading the memory of the last.
-    free: Vec<u32>,
+    /// The stack of slots that hold nothing.
+    free: u32,
+    /// How many more handles and copies may come in.
+    free_count: u32,
 }
 
 impl<B> Slots<B> {
     pub(crate) fn new(count: u32) -> Self {
         let slots = (0..count)
-            .map(|_| Slot {
+            .map(|at| Slot {
                 buf: None,
-                next: NIL,
+                next: if at + 1 == count { NIL } else { at + 1 },
                 bytes: 0,
                 shared: NIL,
                 input: 0,
@@ -83,30 +89,69 @@ impl<B> Slots<B> {
                 ecn: None,
             })
             .collect();
-        Self { slots, free: (0..count).rev().collect() }
+        Self { slots, free: if count == 0 { NIL } else { 0 }, free_count: count }
     }
 
-    pub(crate) fn free_count(&self) -> u32 {
-        u32::try_from(self.free.len()).expect("as many as slots at most")
+    /// How many more handles and copies the switch may hold.
+    #[inline]
+    pub(crate) const fn free_count(&self) -> u32 {
+        self.free_count
+    }
+
+    /// Counts handles or copies that come in. Too many are a programming error: every frame that
+    /// enters was promised its place by a window, and copies are counted against their own share.
+    #[inline]
+    pub(crate) fn enter(&mut self, count: u32) {
+        let free = self.free_count.checked_sub(count);
+        self.free_count = free.expect("frames were received that no window had promised to take");
+    }
+
+    /// Counts handles or copies that left.
+    #[inline]
+    pub(crate) fn leave(&mut self, count: u32) {
+        self.free_count += count;
+        debug_assert!(self.free_count as usize <= self.slots.len(), "more left than came in");
     }
 
     pub(crate) const fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// A free slot. Running out is a programming error: every frame that enters was promised its
-    /// slot by a window, and copies are counted against their own share.
+    /// A free slot for what was counted by [`Self::enter`].
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
-        self.free.pop().expect("a frame was received that no window had promised to take")
+        let mut free = self.free;
+        let index = self.stack_pop(&mut free).expect("there is a slot for everything that entered");
+        self.free = free;
+        index
     }
 
     /// Gives a slot back. Its handle must have been taken out.
     #[inline]
     pub(crate) fn give_back(&mut self, index: u32) {
         debug_assert!(self.slots[index as usize].buf.is_none(), "a handle would be lost");
-        debug_assert!(self.free.len() < self.slots.len(), "a slot came back twice");
-        self.free.push(index);
+        let mut free = self.free;
+        self.stack_push(&mut free, index);
+        self.free = free;
+    }
+
+    /// Moves the handle of a slot whose frame has ended to `ended` and gives the slot back, or, if
+    /// there is no room, puts the slot on the stack `late`.
+    #[inline]
+    pub(crate) fn end(&mut self, index: u32, ended: &mut Batch<B>, late: &mut u32) {
+        let slot = &mut self.slots[index as usize];
+        let buf = slot.buf.take().expect("a frame that waited has its handle");
+        match ended.push(buf) {
+            Ok(()) => {
+                slot.next = self.free;
+                self.free = index;
+            }
+            Err(Full(buf)) => {
+                slot.buf = Some(buf);
+                slot.next = *late;
+                *late = index;
+            }
+        }
     }
 
     #[inline]

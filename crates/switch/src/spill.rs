@@ -4,12 +4,63 @@
 //! What one (source, lane) pair may hold of its input is a share; beyond it frames are moved into
 //! the pool, oldest first, while the pool has room; only then does the input wait. An input may
 //! hold as much of the pool as is still free of it, so that nobody takes it all.
+//!
+//! The share is a part of what the input may hold before it stops everybody, in frames or in bytes,
+//! whichever is used up first. An input that pauses its sender does so at XOFF, so there XOFF is
+//! the whole, and several pairs divide it: with a share of `s` a pair may hold `s / (1 - s)` times
+//! what is still free below XOFF. A pair that is alone then fills `s` of it, and `n` pairs together
+//! stay below it (the rule of dynamic thresholds, Choudhury and Hahne 1998). While the pool has room
+//! the window ends at XOFF, so that it is not crossed by one batch before its frames are spilled.
 
 use sluice_base::{Buf, InputId, LaneId, Priority, SourceId};
 
-use crate::queues::Key;
+use crate::config::Limit;
+use crate::pause::PauseSender;
+use crate::place::{Full, Input};
+use crate::queues::{Key, Node};
 use crate::slots::{Home, NIL};
 use crate::switch::Switch;
+
+/// How many queues beyond their share an input remembers. One that is not remembered is found
+/// when its next frame comes.
+pub(crate) const OVER_MAX: usize = 16;
+
+/// The whole of an input, of which a share is a part.
+const WHOLE: u16 = 256;
+
+/// What one queue may hold of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    frames: u32,
+    bytes: u64,
+}
+
+impl Share {
+    /// A part of a limit; one frame at least, for a queue of one frame stops nobody.
+    pub(crate) fn of(limit: Limit, part: u16) -> Self {
+        let frames = u64::from(limit.frames) * u64::from(part) / u64::from(WHOLE);
+        // Without overflow: the control input has no limit in bytes.
+        let bytes = limit.bytes.0 / u64::from(WHOLE) * u64::from(part);
+        Self { frames: u32::try_from(frames).unwrap_or(u32::MAX).max(1), bytes }
+    }
+
+    /// What no queue of these inputs is beyond its share without having passed.
+    pub(crate) fn least<B>(inputs: &[Input<B>], part: u16) -> Self {
+        if inputs.iter().any(|i| matches!(i.full, Full::Pause(_))) {
+            return Self { frames: 1, bytes: 0 };
+        }
+        let shares = inputs.iter().map(|i| Self::of(i.limit, part));
+        let least =
+            |a: Self, b: Self| Self { frames: a.frames.min(b.frames), bytes: a.bytes.min(b.bytes) };
+        shares.reduce(least).unwrap_or(Self { frames: 1, bytes: 0 })
+    }
+
+    #[inline]
+    pub(crate) const fn is_passed_by(self, node: &Node) -> bool {
+        node.ring_frames > self.frames
+            || (node.ring_bytes as u64 > self.bytes && node.ring_frames > 1)
+    }
+}
 
 impl<B: Buf> Switch<B> {
     /// Moves handles of an input into the host pool. `copy` gets a handle of the input and gives
@@ -20,35 +71,47 @@ impl<B: Buf> Switch<B> {
         if !self.inputs[input].awaiting.is_empty() {
             self.replicate(input, &mut copy);
         }
-        let Some(key) = self.inputs[input].over else { return };
-        let Some(leaf) = self.queues.find(key) else {
-            self.inputs[input].over = None;
-            return;
-        };
-        let share = self.share_of(input);
+        while let Some(&key) = self.inputs[input].over.first() {
+            if let Some(leaf) = self.queues.find(key)
+                && !self.spill_leaf(input, leaf, &mut copy)
+            {
+                return;
+            }
+            self.inputs[input].over.swap_remove(0);
+        }
+    }
+
+    /// Moves frames of one queue until it is within its share. False if the pool is full before.
+    fn spill_leaf(
+        &mut self,
+        input: usize,
+        leaf: u32,
+        copy: &mut impl FnMut(B) -> Result<B, B>,
+    ) -> bool {
         let mut at = self.queues.get(leaf).list.head;
-        while at != NIL && self.queues.get(leaf).ring_frames > share && self.pool_takes(input) {
+        while at != NIL && self.is_over(input, leaf) {
+            if !self.pool_takes(input) {
+                return false;
+            }
             let slot = self.slots.get_mut(at);
-            let next = slot.next;
+            let (next, bytes) = (slot.next, slot.bytes);
             if slot.home == Home::Ring && usize::from(slot.input) == input {
                 let buf = slot.buf.take().expect("a waiting frame has its handle");
                 match copy(buf) {
                     Err(buf) => {
                         self.slots.get_mut(at).buf = Some(buf);
-                        return;
+                        return false;
                     }
                     Ok(buf) => {
                         self.slots.get_mut(at).buf = Some(buf);
                         self.pooled(at);
-                        self.queues.get_mut(leaf).ring_frames -= 1;
+                        self.queues.get_mut(leaf).ring_sub(1, bytes.into());
                     }
                 }
             }
             at = next;
         }
-        if self.queues.get(leaf).ring_frames <= share {
-            self.inputs[input].over = None;
-        }
+        true
     }
 
     /// The frame of a slot now lies in the pool.
@@ -76,19 +139,46 @@ impl<B: Buf> Switch<B> {
             && i.pooled_frames < partition.limit.frames - partition.frames
     }
 
-    /// How many frames one pair may hold of an input.
-    pub(crate) fn share_of(&self, input: usize) -> u32 {
-        let frames = u64::from(self.inputs[input].limit.frames);
-        u32::try_from(frames * u64::from(self.pair_share) / 256).unwrap_or(u32::MAX).max(1)
+    /// Whether a queue holds more than its share of its input.
+    fn is_over(&self, input: usize, leaf: u32) -> bool {
+        let (i, node) = (&self.inputs[input], self.queues.get(leaf));
+        let share = Share::of(i.limit, self.pair_share);
+        match (i.full, self.pause_of(i)) {
+            (Full::Pause(paused), Some(pause))
+                if paused.contains(Priority::from_low_bits(node.priority)) =>
+            {
+                node.ring_frames > share.frames
+                    || (node.ring_frames > 1 && self.is_over_below_xoff(input, node, pause))
+            }
+            _ => share.is_passed_by(node),
+        }
     }
 
-    /// Remembers a queue that holds more than its share of its input.
+    pub(crate) fn pause_of(&self, input: &Input<B>) -> Option<&PauseSender> {
+        self.ports.get(usize::from(input.port))?.pause_out.as_ref()
+    }
+
+    /// Whether a queue holds more of what its input may hold without a pause than the part of it
+    /// that follows from what is still free.
+    fn is_over_below_xoff(&self, input: usize, node: &Node, pause: &PauseSender) -> bool {
+        let held = self.rows[input * Priority::COUNT + usize::from(node.priority)].held;
+        let free = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
+        let own = pause.weight(node.ring_frames, node.ring_bytes.into());
+        let rest = WHOLE.saturating_sub(self.pair_share);
+        own.saturating_mul(rest.into()) > free.saturating_mul(self.pair_share.into())
+    }
+
+    /// Remembers a queue if it holds more than its share of the input of `slot`.
     #[cold]
-    pub(crate) fn note_share(&mut self, slot: u32, lane: u32, ring_frames: u32) {
-        let s = self.slots.get(slot);
-        let input = usize::from(s.input);
-        if ring_frames > self.share_of(input) {
-            self.inputs[input].over = Some(Key::leaf(lane, s.source, s.priority));
+    pub(crate) fn note_share(&mut self, slot: u32, leaf: u32) {
+        let input = usize::from(self.slots.get(slot).input);
+        if !self.is_over(input, leaf) {
+            return;
+        }
+        let key = self.queues.get(leaf).key();
+        let over = &mut self.inputs[input].over;
+        if over.len() < OVER_MAX && !over.contains(&key) {
+            over.push(key);
         }
     }
 

@@ -14,16 +14,16 @@ use crate::build::{
     buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
     mask_of, node_count, slot_count, sorted,
 };
+use crate::common::{COMMON_FRAMES_MAX, Class};
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
 use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
 use crate::pause::PauseSender;
-use crate::place::{
-    COMMON_FRAMES_MAX, Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet,
-};
+use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
 use crate::queues::{LANES_MAX, NODES_MAX, Queues};
 use crate::receive::NO_PORT;
 use crate::slots::{Home, NIL, Slots};
+use crate::spill::Share;
 use crate::surface::{Command, CommandError, Destination, Notice, Target, Window};
 use crate::transmit::weight_of;
 use crate::validate;
@@ -42,12 +42,14 @@ pub(crate) type Drops = [Counter; DropReason::COUNT];
 pub struct Switch<B> {
     pub(crate) slots: Slots<B>,
     pub(crate) queues: Queues,
-    pub(crate) inputs: Vec<Input>,
+    pub(crate) inputs: Vec<Input<B>>,
     /// The books, by (input, priority).
     pub(crate) rows: Vec<Row>,
     pub(crate) rare_rows: Vec<RareRow>,
     pub(crate) drops: Vec<Drops>,
     pub(crate) ports: Vec<Port>,
+    /// By priority and port: what is used together lies together.
+    pub(crate) classes: Vec<Class<B>>,
     /// A bit per port that may have something to send.
     pub(crate) busy: Vec<u64>,
     pub(crate) lanes: Vec<Lane>,
@@ -86,7 +88,7 @@ pub struct Switch<B> {
     /// How many frames may wait in a common queue: few against what any input may hold.
     pub(crate) common_max: u32,
     /// No input has a smaller share than this.
-    pub(crate) share_min: u32,
+    pub(crate) share_min: Share,
 }
 
 impl<B: Buf> Switch<B> {
@@ -98,7 +100,7 @@ impl<B: Buf> Switch<B> {
         validate::check(config)?;
         let lossless = mask_of(|p| config.classes[p].lossless);
         let ports = make_ports(config);
-        let inputs = make_inputs(config);
+        let inputs: Vec<Input<B>> = make_inputs(config);
         let lanes = make_lanes(config);
         let first_unresolved = config.ports.len() + config.tunnels.len();
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
@@ -106,7 +108,6 @@ impl<B: Buf> Switch<B> {
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
         let rows = inputs.len() * Priority::COUNT;
         let frames_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
-        let share_min = u64::from(frames_min) * u64::from(config.pool.pair_share) / 256;
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
@@ -115,6 +116,7 @@ impl<B: Buf> Switch<B> {
             rare_rows: vec![RareRow::default(); rows],
             drops: vec![[Counter::default(); DropReason::COUNT]; rows],
             busy: vec![0; ports.len().div_ceil(64)],
+            classes: (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect(),
             vnets: make_vnets(config),
             tunnels: make_tunnels(config, inputs.len()),
             vteps: sorted(config.tunnels.iter().map(|t| t.remote)),
@@ -147,7 +149,7 @@ impl<B: Buf> Switch<B> {
             copies_per_lane: config.pool.copies_per_lane,
             pair_share: config.pool.pair_share,
             common_max: COMMON_FRAMES_MAX.min(frames_min / 4),
-            share_min: u32::try_from(share_min).unwrap_or(u32::MAX),
+            share_min: Share::least(&inputs, config.pool.pair_share),
             inputs,
             ports,
             lanes,
@@ -197,7 +199,7 @@ impl<B: Buf> Switch<B> {
     pub fn window(&self, input: InputId) -> Window {
         let at = input.index();
         let i = &self.inputs[at];
-        let spill = !i.awaiting.is_empty() || (i.over.is_some() && self.pool_takes(at));
+        let spill = !i.awaiting.is_empty() || (!i.over.is_empty() && self.pool_takes(at));
         let closed =
             !i.deferred.is_empty() || i.port == NO_PORT || self.ports[usize::from(i.port)].detached;
         if closed {
@@ -226,35 +228,71 @@ impl<B: Buf> Switch<B> {
                 frames: most.frames.max(h.frames),
                 bytes: most.bytes.max(h.bytes),
             });
-        (i.limit.frames.saturating_sub(held.frames), i.limit.bytes.0.saturating_sub(held.bytes))
+        let frames = i.limit.frames.saturating_sub(held.frames);
+        let bytes = i.limit.bytes.0.saturating_sub(held.bytes);
+        let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
+        let below = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
+        if held.frames == 0 || below == 0 || !self.pool_takes(input) {
+            return (frames, bytes);
+        }
+        // Reading much at a time shall not cause XOFF for what can still be spilled. The last frame
+        // may exceed the bytes.
+        let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
+        (frames, bytes.min(below.saturating_sub(last).max(1)))
+    }
+
+    /// Whether [`Self::reclaim`] has something for this input.
+    #[inline]
+    #[must_use]
+    pub fn has_ended(&self, input: InputId) -> bool {
+        match self.inputs.get(input.index()) {
+            Some(i) => i.unreclaimed > 0,
+            None => self.pool_ended != NIL,
+        }
     }
 
     /// Hands back handles of frames that have ended, sent or dropped, as many as fit into `out`,
     /// in no particular order.
     pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
-        let pool = input == self.pool_input();
-        let mut ended = if pool { self.pool_ended } else { self.inputs[input.index()].ended };
+        if input == self.pool_input() {
+            let mut ended = self.pool_ended;
+            let count = self.reclaim_slots(&mut ended, out, Self::leave_pool);
+            self.pool_ended = ended;
+            self.slots.leave(count);
+            return;
+        }
+        let i = &mut self.inputs[input.index()];
+        let moved = out.refill(&mut i.ended, usize::MAX);
+        let mut count = u32::try_from(moved).expect("not above `unreclaimed`");
+        let mut slots = i.ended_slots;
+        if slots != NIL {
+            count += self.reclaim_slots(&mut slots, out, |_, _| {});
+        }
+        let i = &mut self.inputs[input.index()];
+        i.ended_slots = slots;
+        i.unreclaimed -= count;
+        self.slots.leave(count);
+        self.note_excess(input.0);
+    }
+
+    /// Hands back the handles of a stack of slots, and says of each slot that it is left.
+    fn reclaim_slots(
+        &mut self,
+        stack: &mut u32,
+        out: &mut Batch<B>,
+        leave: impl Fn(&mut Self, u32),
+    ) -> u32 {
         let mut count = 0;
         while out.room() > 0 {
-            let Some(index) = self.slots.stack_pop(&mut ended) else { break };
+            let Some(index) = self.slots.stack_pop(stack) else { break };
             let buf = self.slots.get_mut(index).buf.take().expect("an ended frame has its handle");
-            if pool {
-                self.leave_pool(index);
-            }
+            leave(self, index);
             self.slots.give_back(index);
             let pushed = out.push(buf);
             debug_assert!(pushed.is_ok(), "there was room");
             count += 1;
         }
-        if pool {
-            self.pool_ended = ended;
-        } else {
-            let at = input.0;
-            let input = &mut self.inputs[usize::from(at)];
-            input.ended = ended;
-            input.unreclaimed -= count;
-            self.note_excess(at);
-        }
+        count
     }
 
     /// Takes a frame that control made. It is counted under the control input.
@@ -427,7 +465,8 @@ impl<B: Buf> Switch<B> {
     /// a driver without room keeps from being done is not among them.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        let ports = self.ports.iter().filter(|port| !port.detached).filter_map(|port| {
+        let timed = |port: &&Port| port.restrained && !port.detached;
+        let ports = self.ports.iter().filter(timed).filter_map(|port| {
             let active = PriorityMask(port.active);
             let open = active.without(port.pause_in.paused);
             let rate =
@@ -471,6 +510,12 @@ impl<B: Buf> Switch<B> {
 }
 
 impl<B> Switch<B> {
+    /// Where the class of a (port, priority) is.
+    #[inline]
+    pub(crate) fn class_of(&self, port: usize, priority: usize) -> usize {
+        priority * self.ports.len() + port
+    }
+
     #[inline]
     pub(crate) fn mark_active(&mut self, port: usize, priority: usize) {
         self.ports[port].active |= 1 << priority;
@@ -480,9 +525,8 @@ impl<B> Switch<B> {
     /// Some frame of a priority left; perhaps it was the last.
     #[inline]
     pub(crate) fn mark_idle(&mut self, port: usize, priority: usize) {
-        let p = &mut self.ports[port];
-        if p.classes[priority].ring == NIL && p.classes[priority].common.list.is_empty() {
-            p.active &= !(1 << priority);
+        if self.classes[self.class_of(port, priority)].is_idle() {
+            self.ports[port].active &= !(1 << priority);
         }
     }
 

@@ -9,7 +9,7 @@
 //! A queue is only ever served at its head, and a driver that says no ends the walk: an output
 //! that was found full stays full, and nothing overtakes.
 
-use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask};
+use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 use sluice_wire::mac_control;
 
 use crate::account::row;
@@ -58,15 +58,15 @@ impl<B: Buf> Switch<B> {
         }
         while !self.ports[at].restrained || self.ports[at].shaper.is_ready(now) {
             let Some(priority) = self.next_priority(at) else { break };
-            let served = if self.ports[at].classes[priority].common.list.is_empty() {
+            let served = if self.classes[self.class_of(at, priority)].common.is_empty() {
                 let node = self.next_node(at, priority);
                 if self.lane_is_plain(node) {
-                    self.serve_plain(now, at, priority, Some(node), sink, &mut taken)
+                    self.serve_leaf(now, at, priority, node, sink, &mut taken)
                 } else {
                     self.serve(now, at, priority, sink, &mut taken)
                 }
             } else {
-                self.serve_plain(now, at, priority, None, sink, &mut taken)
+                self.serve_common(now, at, priority, sink, &mut taken)
             };
             if let Served::Refused = served {
                 break;
@@ -106,7 +106,8 @@ impl<B: Buf> Switch<B> {
     /// larger than a quantum is paid for by as many turns.
     #[inline]
     fn next_node(&mut self, at: usize, priority: usize) -> u32 {
-        let ring = &mut self.ports[at].classes[priority].ring;
+        let class = self.class_of(at, priority);
+        let ring = &mut self.classes[class].ring;
         loop {
             let head = self.queues.ring_head(*ring);
             let node = self.queues.get_mut(head);
@@ -169,7 +170,8 @@ impl<B: Buf> Switch<B> {
         pause.sent(now);
         // Flow control takes wire time, but never waits for it.
         port.shaper.charge(now, size);
-        port.classes[7].sent.add(size);
+        let class = self.class_of(at, 7);
+        self.classes[class].sent.add(size);
         self.rare_rows[control].injected.add(size);
         self.rows[control].delivered.add(size);
         true
@@ -191,9 +193,40 @@ impl<B: Buf> Switch<B> {
         if strict != 0 {
             return Some(7 - strict.leading_zeros() as usize);
         }
-        Some(next_weighted(port, eligible, &self.weights))
+        Some(self.next_weighted(at, eligible))
     }
 
+    /// Deficit round robin over the weighted priorities of a port.
+    fn next_weighted(&mut self, at: usize, eligible: u8) -> usize {
+        loop {
+            let turn = usize::from(self.ports[at].class_turn);
+            if eligible >> turn & 1 == 1 {
+                let class = self.class_of(at, turn);
+                let deficit = &mut self.classes[class].deficit;
+                if *deficit > 0 {
+                    return turn;
+                }
+                let share = i32::from(self.weights[turn]) * QUANTUM_BYTES;
+                *deficit = deficit.saturating_add(share);
+            }
+            self.ports[at].class_turn = (self.ports[at].class_turn + 1) & 7;
+        }
+    }
+
+    /// Charges a frame to its priority's share. Without another weighted priority that could have
+    /// gone instead nobody is kept waiting by it.
+    #[inline]
+    pub(crate) fn charge_class(&mut self, at: usize, priority: usize, size: u32) {
+        let port = &self.ports[at];
+        let rivals = port.active & !port.pause_in.paused.0 & !self.strict.0;
+        if rivals & rivals.wrapping_sub(1) != 0 {
+            let class = self.class_of(at, priority);
+            let deficit = &mut self.classes[class].deficit;
+            *deficit = deficit.saturating_sub(i32::try_from(size).unwrap_or(i32::MAX));
+        }
+    }
+
+    #[inline(never)]
     pub(crate) fn serve(
         &mut self,
         now: Nanos,
@@ -202,7 +235,7 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl Sink<B>,
         taken: &mut u32,
     ) -> Served {
-        let node = self.queues.ring_head(self.ports[port].classes[priority].ring);
+        let node = self.queues.ring_head(self.classes[self.class_of(port, priority)].ring);
         let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
         let queue = self.queues.get(leaf);
         let turn = Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head };
@@ -303,8 +336,9 @@ impl<B: Buf> Switch<B> {
         let charge = i32::try_from(size).unwrap_or(i32::MAX);
         let port = &mut self.ports[turn.port];
         port.shaper.charge(now, size);
-        port.classes[turn.priority].sent.add(size);
-        port.charge_class(turn.priority, size, self.strict);
+        let class = self.class_of(turn.port, turn.priority);
+        self.classes[class].sent.add(size);
+        self.charge_class(turn.port, turn.priority, size);
         let lane = &mut self.lanes[turn.lane as usize];
         lane.shaper.charge(now, size);
         if let LaneKind::Tunnel(tunnel) = lane.kind {
@@ -330,11 +364,13 @@ impl<B: Buf> Switch<B> {
         leaf.list = list;
         leaf.frames -= 1;
         leaf.bytes -= u64::from(bytes);
-        leaf.ring_frames -= u32::from(home == Home::Ring);
+        if home == Home::Ring {
+            leaf.ring_sub(1, bytes.into());
+        }
         let empty = leaf.frames == 0;
         self.uncharge_lane(turn.lane, bytes, home);
-        let port = &mut self.ports[turn.port];
-        let ring = &mut port.classes[turn.priority].ring;
+        let class = self.class_of(turn.port, turn.priority);
+        let ring = &mut self.classes[class].ring;
         if empty {
             if turn.node == turn.leaf {
                 self.queues.ring_pop(ring);
@@ -380,7 +416,8 @@ impl<B: Buf> Switch<B> {
         let node = self.queues.get(leaf);
         let (lane, priority) = (node.lane, usize::from(node.priority));
         let at = usize::from(self.lanes[lane as usize].port);
-        let ring = &mut self.ports[at].classes[priority].ring;
+        let class = self.class_of(at, priority);
+        let ring = &mut self.classes[class].ring;
         self.queues.leaf_out(ring, leaf);
         if *ring == NIL {
             self.mark_idle(at, priority);
@@ -423,17 +460,6 @@ impl Port {
     pub(crate) fn has_rivals(&self) -> bool {
         self.active & self.active.wrapping_sub(1) != 0
     }
-
-    /// Charges a frame to its priority's share. Without another weighted priority that could have
-    /// gone instead nobody is kept waiting by it.
-    #[inline]
-    pub(crate) fn charge_class(&mut self, priority: usize, size: u32, strict: PriorityMask) {
-        let rivals = self.active & !self.pause_in.paused.0 & !strict.0;
-        if rivals & rivals.wrapping_sub(1) != 0 {
-            let deficit = &mut self.classes[priority].deficit;
-            *deficit = deficit.saturating_sub(i32::try_from(size).unwrap_or(i32::MAX));
-        }
-    }
 }
 
 /// An 802.1Q tag does not count against the MTU (802.3 clause 3.2.7).
@@ -441,21 +467,6 @@ impl Port {
 fn fits_with_tag<B: Buf>(buf: &B, strip: u16, size: u32, size_max: u32) -> bool {
     let tagged = buf.head()[usize::from(strip)..].get(12..14) == Some(&[0x81, 0x00]);
     tagged && size <= size_max + 4
-}
-
-/// Deficit round robin over the weighted priorities of a port.
-fn next_weighted(port: &mut Port, eligible: u8, weights: &[u8; Priority::COUNT]) -> usize {
-    loop {
-        let turn = usize::from(port.class_turn);
-        if eligible >> turn & 1 == 1 {
-            if port.classes[turn].deficit > 0 {
-                return turn;
-            }
-            let share = i32::from(weights[turn]) * QUANTUM_BYTES;
-            port.classes[turn].deficit = port.classes[turn].deficit.saturating_add(share);
-        }
-        port.class_turn = (port.class_turn + 1) & 7;
-    }
 }
 
 /// The weights as the scheduler reads them.

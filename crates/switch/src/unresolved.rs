@@ -112,28 +112,27 @@ impl<B: Buf> Switch<B> {
             self.charge_lane(to, bytes, home);
             at = next;
         }
-        let ring_frames = match self.queues.find(Key::leaf(to, node.source, node.priority)) {
+        let leaf = match self.queues.find(Key::leaf(to, node.source, node.priority)) {
             None => {
                 self.queues.rebind(leaf, to);
                 self.place_leaf(leaf);
-                node.ring_frames
+                leaf
             }
             Some(there) => {
                 let n = self.queues.get_mut(there);
                 n.frames += node.frames;
                 n.bytes += node.bytes;
-                n.ring_frames += node.ring_frames;
+                n.ring_add(node.ring_frames, node.ring_bytes.into());
                 let mut list = n.list;
                 self.slots.splice(&mut list, node.list);
                 let n = self.queues.get_mut(there);
                 n.list = list;
-                let ring_frames = n.ring_frames;
                 self.clear_leaf(leaf);
-                ring_frames
+                there
             }
         };
         // It may have outgrown its share under its old name.
-        self.note_share(first, to, ring_frames);
+        self.note_share(first, leaf);
     }
 
     fn refused_by_lane(&self, slot: u32, to: u32) -> bool {
@@ -167,6 +166,7 @@ impl<B: Buf> Switch<B> {
         node.frames = 0;
         node.bytes = 0;
         node.ring_frames = 0;
+        node.ring_bytes = 0;
         self.queues.unbind(leaf);
     }
 

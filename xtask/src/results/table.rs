@@ -100,6 +100,9 @@ const MEASURES: &[Measure] = &[
 
 /// Rows beside the table's.
 const BESIDE: &[Measure] = &[
+    // sim.json
+    measure("hops_rate.ratio", "ratio", &["workload", "pfc", "overlay", "hosts", "over", "bound"]),
+    measure("hops_rate.memory", "bytes", &["workload", "pfc", "overlay", "hosts", "bound"]),
     // switch.json
     measure(
         "switch.lossless_cost",
@@ -115,6 +118,13 @@ const BESIDE: &[Measure] = &[
     measure("lab.high_water", "frames", &["variant", "policy", "place", "port"]),
     measure("lab.ping", "ns", &["from", "to", "policy", "sent"]),
     measure("lab.audit", "count", &[]),
+    // result.json of a simulation
+    measure("sim.settings", "count", &["variant", "seed"]),
+    measure("sim.cell", "s", &["variant", "policy", "size_packets", "events", "hops", "asked"]),
+    measure("sim.goodput", "bit/s", CELL),
+    measure("sim.tcp", "count", CELL_COUNTER),
+    measure("sim.pause", "frames", &["variant", "policy", "size_packets", "place", "xon"]),
+    measure("sim.high_water", "count", &["variant", "policy", "size_packets", "place", "of"]),
 ];
 
 /// The line of a measure.

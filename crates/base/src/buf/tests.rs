@@ -15,3 +15,20 @@ fn a_head_is_cut_at_its_limit_and_the_size_is_not() {
     assert_eq!((&long[..]).head().len(), <&[u8] as Buf>::HEAD_SIZE_MAX);
     assert_eq!((&long[..]).size(), 200);
 }
+
+#[test]
+fn a_refill_takes_what_is_asked_for_what_is_there_and_what_fits() {
+    let mut from = Batch::with_limit(8);
+    for item in 0..8 {
+        assert_eq!(from.push(item), Ok(()));
+    }
+    let mut to = Batch::with_limit(4);
+    assert_eq!(to.refill(&mut from, 3), 3);
+    assert_eq!((to.as_slice(), from.len()), (&[5, 6, 7][..], 5));
+    assert_eq!(to.refill(&mut from, 3), 1);
+    assert_eq!((to.as_slice(), from.as_slice()), (&[5, 6, 7, 4][..], &[0, 1, 2, 3][..]));
+    let mut rest = Batch::with_limit(9);
+    assert_eq!(rest.refill(&mut from, 9), 4);
+    assert_eq!(rest.refill(&mut from, 9), 0);
+    assert!(from.is_empty());
+}

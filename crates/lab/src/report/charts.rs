@@ -36,9 +36,14 @@ pub(super) fn all(content: &Content<'_>) -> String {
     if !gain.is_empty() {
         page += &section(
             "Gain over LL",
-            "Mean under LL divided by the mean under the policy, with the 95 % bootstrap interval. \
-             The published figures (zOVN, SIGCOMM 2013) are from other machines and are drawn for \
-             orientation.",
+            if content.is_simulation {
+                "Mean under LL divided by the mean under the policy, with the 95 % bootstrap \
+                 interval over the queries of this one seed."
+            } else {
+                "Mean under LL divided by the mean under the policy, with the 95 % bootstrap \
+                 interval. The published figures (zOVN, SIGCOMM 2013) are from other machines and \
+                 are drawn for orientation."
+            },
             &gain,
             &legend(content, true, content.gains.iter().map(|gain| (&gain.series, gain.size))),
         );
@@ -145,7 +150,8 @@ fn gain(content: &Content<'_>, x_label: &str) -> String {
         let point = Point { x, y: gain.value, interval: Some((gain.low, gain.high)), title };
         (key(content, &gain.series, gain.size), point)
     });
-    let published = PUBLISHED.iter().enumerate().map(|(index, (y, name))| Level {
+    let shown = if content.is_simulation { &[][..] } else { &PUBLISHED[..] };
+    let published = shown.iter().enumerate().map(|(index, (y, name))| Level {
         y: *y,
         name: (*name).to_owned(),
         below: index == 0,

@@ -5,17 +5,18 @@ use crate::view::{rows, text};
 
 /// The notes that belong to this run.
 pub(super) fn html(content: &Content<'_>) -> String {
-    if content.cells.is_empty() {
+    if content.cells.is_empty() && !content.is_simulation {
         return String::new();
     }
-    let settings = rows(content.results, "lab.settings").next();
+    let measure = if content.is_simulation { "sim.settings" } else { "lab.settings" };
+    let settings = rows(content.results, measure).next();
     let profile = settings.map(|row| text(row, "tcp_profile")).unwrap_or_default();
     let mut notes = vec![
         "<b>Policies.</b> First letter: the virtual network, second: the physical one. L drops \
          when a queue is full, Z holds back (in the virtual switch) or pauses by PFC (on the \
          link). ZZ is lossless from the sending container's ring to the receiving one's."
             .to_owned(),
-        tcp(&profile).to_owned(),
+        if content.is_simulation { simulated_tcp(&profile) } else { tcp(&profile) }.to_owned(),
     ];
     if content.cells.iter().any(|cell| cell.series.variant.starts_with("vm-bound")) {
         notes.push(
@@ -42,21 +43,51 @@ pub(super) fn html(content: &Content<'_>) -> String {
                 .to_owned(),
         );
     }
-    notes.push(
-        "<b>What a gain is made of.</b> Nearly all of it is retransmission time-outs: a query of \
-         32 answers is as slow as its slowest one. Small sizes under lossy policies are bimodal (a \
-         time-out happens or not), so read the median and the share above 150 ms beside the mean."
-            .to_owned(),
-    );
-    notes.push(
-        "<b>One machine.</b> Hosts, switches and containers share the cores named above; the links \
-         are paced in software. Completion times without loss are those of the line rate, which \
-         the published testbeds did not reach, so a gain above theirs does not mean that they did \
-         less. Policies ran one after the other, not interleaved."
-            .to_owned(),
-    );
+    if content.is_simulation {
+        notes.extend(SIMULATED.map(str::to_owned));
+    } else {
+        notes.push(
+            "<b>What a gain is made of.</b> Nearly all of it is retransmission time-outs: a query of \
+             32 answers is as slow as its slowest one. Small sizes under lossy policies are bimodal (a \
+             time-out happens or not), so read the median and the share above 150 ms beside the mean."
+                .to_owned(),
+        );
+        notes.push(
+            "<b>One machine.</b> Hosts, switches and containers share the cores named above; the links \
+             are paced in software. Completion times without loss are those of the line rate, which \
+             the published testbeds did not reach, so a gain above theirs does not mean that they did \
+             less. Policies ran one after the other, not interleaved."
+                .to_owned(),
+        );
+    }
     let items: Vec<String> = notes.iter().map(|note| format!("<li>{note}</li>")).collect();
     format!("<section><h2>Notes</h2><ul>{}</ul></section>\n", items.concat())
+}
+
+/// What a reader of a simulation must know.
+const SIMULATED: [&str; 3] = [
+    "<b>What is real.</b> The virtual switches are the product's own code, frame by frame with real \
+     headers. The physical switches, the cables, TCP and the hosts' delays are models. A queue of \
+     the model holds exactly what the settings say, and no core is ever busy.",
+    "<b>One seed.</b> A run is a function of its settings and its seed: the same seed gives the \
+     same figures to the bit. An interval says how much the queries of this run differ, not how \
+     much another seed would; sweep over seeds to see that.",
+    "<b>Drops and time-outs</b> are counted from the first frame, the queries before the first that \
+     counts included.",
+];
+
+fn simulated_tcp(profile: &str) -> &'static str {
+    match profile {
+        "freebsd9" => {
+            "<b>TCP freebsd9.</b> A model of FreeBSD 9 with the timers of the study that the zOVN \
+             paper builds on (Short and Fat, Hot Interconnects 2011): smallest time-out 2 ms, 20 \
+             ms added to every time-out."
+        }
+        _ => {
+            "<b>TCP linux-2013.</b> A model of the TCP of Linux 3.x, before tail loss probes and \
+             RACK, with the smallest retransmission time-out of 200 ms."
+        }
+    }
 }
 
 fn tcp(profile: &str) -> &'static str {

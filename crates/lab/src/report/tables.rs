@@ -24,7 +24,7 @@ pub(super) fn all(content: &Content<'_>) -> String {
 }
 
 /// A table; a heading that begins with `<` is left-aligned, as is its column.
-fn table(headings: &[&str], lines: &[(bool, Vec<String>)]) -> String {
+pub(super) fn table(headings: &[&str], lines: &[(bool, Vec<String>)]) -> String {
     let left: Vec<bool> = headings.iter().map(|heading| heading.starts_with('<')).collect();
     let class = |column: usize| if left.get(column) == Some(&true) { " class=\"l\"" } else { "" };
     let mut out = "<div class=\"scroll\"><table><thead><tr>".to_owned();
@@ -43,7 +43,7 @@ fn table(headings: &[&str], lines: &[(bool, Vec<String>)]) -> String {
     out + "</tbody></table></div>\n"
 }
 
-fn section(title: &str, lead: &str, table: &str) -> String {
+pub(super) fn section(title: &str, lead: &str, table: &str) -> String {
     let lead =
         if lead.is_empty() { String::new() } else { format!("<p class=\"soft\">{lead}</p>") };
     format!("<section><h2>{title}</h2>{lead}{table}</section>\n")
@@ -53,13 +53,13 @@ fn ms(ns: f64) -> String {
     format!("{:.2}", ns / 1e6)
 }
 
-fn policy(content: &Content<'_>, cell: &Fct) -> String {
+pub(super) fn policy(content: &Content<'_>, cell: &Fct) -> String {
     let label = cell.series.label(content.several_variants);
     format!("<span class=\"key {}\"></span>{}", escape(&cell.series.policy), escape(&label))
 }
 
 /// The cells by size; true: the first of its size.
-fn by_size<'a>(content: &'a Content<'_>) -> Vec<(bool, &'a Fct)> {
+pub(super) fn by_size<'a>(content: &'a Content<'_>) -> Vec<(bool, &'a Fct)> {
     let mut cells: Vec<&Fct> = content.cells.iter().collect();
     cells.sort_by_key(|cell| (cell.size, cell.series.switch_kb));
     let group = |cell: &Fct| (cell.size, cell.series.switch_kb);
@@ -71,6 +71,8 @@ fn cells(content: &Content<'_>) -> String {
     if content.cells.is_empty() {
         return String::new();
     }
+    // Simulated links are fast and no machine adds noise: a microsecond means something.
+    let time = |ns: f64| if content.is_simulation { format!("{:.3}", ns / 1e6) } else { ms(ns) };
     let line = |(first, cell): (bool, &Fct)| {
         let gains: Vec<String> = content
             .gains
@@ -95,10 +97,10 @@ fn cells(content: &Content<'_>) -> String {
             cell.size.to_string(),
             policy(content, cell),
             cell.values.len().to_string(),
-            ms(cell.mean),
-            ms(cell.p50),
-            ms(cell.p95),
-            ms(stats::percentile(&cell.values, 0.99)),
+            time(cell.mean),
+            time(cell.p50),
+            time(cell.p95),
+            time(stats::percentile(&cell.values, 0.99)),
             format!("{late:.0} %"),
             gains.join("<br>"),
             escape(&drops_text(&cell.drops)).replace(", ", "<br>"),
@@ -247,7 +249,7 @@ fn kernel(content: &Content<'_>) -> String {
     if lines.is_empty() {
         let lead = "Every counter that can hide a loss outside of the switches was read before and \
                     after each cell. None moved.";
-        return if content.cells.is_empty() {
+        return if content.cells.is_empty() || content.is_simulation {
             String::new()
         } else {
             section("Counters of the kernel", lead, "")
@@ -290,7 +292,8 @@ fn checks(content: &Content<'_>) -> String {
 }
 
 fn settings(content: &Content<'_>) -> String {
-    let all: Vec<&Row> = rows(content.results, "lab.settings").collect();
+    let measure = if content.is_simulation { "sim.settings" } else { "lab.settings" };
+    let all: Vec<&Row> = rows(content.results, measure).collect();
     let Some(first) = all.first() else { return String::new() };
     let keys = first.context.keys().filter(|key| *key != "about" && *key != "variant");
     let line = |key: &String| {

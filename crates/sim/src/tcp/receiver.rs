@@ -175,6 +175,12 @@ impl Receiver {
         self.deadline = Nanos::MAX;
     }
 
+    /// Whether something has arrived beyond a gap.
+    #[inline]
+    pub(super) fn has_gap(&self) -> bool {
+        !self.blocks().is_empty()
+    }
+
     /// The blocks for an acknowledgement that leaves now.
     #[inline]
     pub(super) fn blocks(&self) -> SackBlocks {

@@ -119,7 +119,7 @@ impl Sender {
         self.restart_timer(now, config);
     }
 
-    /// Whether the first acknowledgement after a time-out at `then` answers what was sent before it.
+    /// Whether the first acknowledgement after a time-out at `then` answers what was sent before.
     fn was_early(&self, now: Nanos, segment: &Segment, then: Nanos) -> bool {
         if is_stamped(segment) {
             let ahead = stamp_of(then).wrapping_sub(segment.echo);

@@ -169,7 +169,6 @@ impl Sender {
         let flight = self.nxt - self.una;
         let acked = ack - self.una;
         self.una = ack;
-        self.timeouts = 0;
         self.sample(now, segment, config);
         self.grow(now, acked, flight, config);
         self.restart_timer(now, config);
@@ -332,7 +331,7 @@ impl Sender {
     #[cold]
     fn before_burst(&mut self, now: Nanos, config: &Config) {
         let idle = now.since(self.last_send);
-        if self.persisting || idle <= self.rtt.rto(config) {
+        if idle <= self.rtt.rto(config) {
             return;
         }
         self.control.idle(idle);

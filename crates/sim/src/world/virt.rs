@@ -134,7 +134,7 @@ impl World {
         loop {
             let virt = self.virt.as_mut().expect("there are virtual hosts");
             let h = &mut virt.hosts[host as usize];
-            let read = h.read_rings(now);
+            h.read_rings(now);
             let at = now.after(virt.receive_latency);
             let first = host * virt.vms_per_host;
             let (events, packets) = (&mut self.events, &mut virt.packets);
@@ -149,7 +149,7 @@ impl World {
             let virt = self.virt.as_mut().expect("there are virtual hosts");
             let h = &mut virt.hosts[host as usize];
             // What ended may have opened a window for what waits in a ring.
-            if !h.reclaim(&mut virt.packets) || !(read || h.has_ready(now)) {
+            if !h.reclaim(&mut virt.packets) || !h.has_ready(now) {
                 break;
             }
         }

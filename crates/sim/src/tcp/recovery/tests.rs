@@ -122,7 +122,9 @@ fn partial_acknowledgements() {
         assert_eq!(h.ack(0, &[]), expected);
     }
     // Lost: 0, 2, 4, 6, 8. The window is 5 + 5 segments.
+    assert_eq!(h.sender.inflation, 5_000);
     assert_eq!(h.ack(2, &[]).first(), Some(&2));
+    assert_eq!(h.sender.inflation, 4_000, "two are acknowledged, one is added");
     assert_eq!(h.ack(4, &[]).first(), Some(&4));
     assert_eq!(h.ack(6, &[]).first(), Some(&6));
     assert_eq!(h.ack(8, &[]).first(), Some(&8));
@@ -170,6 +172,7 @@ fn rule_3_and_rescue() {
     assert_eq!(h.stats.rescues, 0);
     assert_eq!(h.ack(7, &[]), [9]);
     assert_eq!(h.stats.rescues, 1);
+    assert_eq!(h.sender.high_rxt, 7_000, "the rescue leaves HighRxt");
     assert_eq!(h.ack(8, &[]), [], "a rescue comes once");
     assert_eq!(h.stats.rescues, 1);
 }

@@ -122,6 +122,7 @@ fn a_shut_window_is_probed_and_opens() {
     net.run_until(Nanos::from_millis(10_000));
     assert_eq!(net.ends[1].delivered(), 10_000, "no byte beyond the buffer");
     assert!(net.ends[0].stats().window_probes > 2);
+    assert!(net.ends[0].rto() > Nanos::from_millis(1_000), "probes back off");
     assert_eq!(net.ends[0].stats().timeouts, 0, "a shut window is no loss");
     // The update is lost, so that a probe has to find out.
     let mut first = true;
@@ -136,6 +137,7 @@ fn a_shut_window_is_probed_and_opens() {
         net.run_until(now.after(Nanos::from_millis(70_000)));
     }
     assert_eq!(net.ends[1].delivered(), 30_000);
+    assert!(net.ends[0].rto() < Nanos::from_millis(1_000), "an answer ends that");
 }
 
 #[test]
@@ -184,5 +186,23 @@ fn both_directions_at_once() {
         net.transfer(3_000_000);
         assert_eq!(net.ends[0].delivered(), 3_000_000);
         assert_eq!(net.ends[0].stats().retransmissions + net.ends[1].stats().retransmissions, 0);
+    }
+}
+
+/// RFC 7661: an application that writes little at a time does not let the window grow without
+/// bound; without validation it grows to the peer's.
+#[test]
+fn a_modest_application_gets_a_modest_window() {
+    for (window_validation, modest) in [(true, true), (false, false)] {
+        let config = Config {
+            window_validation,
+            idle_restart: false,
+            ..Config::linux_2013(Algorithm::NewReno)
+        };
+        let mut net = Network::established(config);
+        for _ in 0..200 {
+            net.transfer(8 * 1_460);
+        }
+        assert_eq!(net.ends[0].cwnd() <= 17 * 1_460, modest, "{}", net.ends[0].cwnd());
     }
 }

@@ -124,6 +124,50 @@ fn a_pause_does_not_climb() {
     assert_eq!(cubic.epoch, Nanos(15));
 }
 
+/// RFC 9438 clause 4.3: the friendly window grows by alpha = 3 (1 - beta) / (1 + beta) = 0.529
+/// segments per round until it reaches the window before the loss, then by one.
+#[test]
+fn the_friendly_window() {
+    let config = config();
+    assert_eq!(friendly_alpha(&config), 541, "0.529 in 1024ths");
+    let window = Window { cwnd: 100 * MSS, ssthresh: 0 };
+    let mut cubic = Cubic::default();
+    let reduced = cubic.reduce(&window, window.cwnd, &config);
+    cubic.start(reduced, Nanos::ZERO, MSS);
+    // The price of a segment is held at one window, so that rounds can be counted.
+    cubic.prior = u64::MAX;
+    let before = cubic.friendly;
+    for _ in 0..1_000 {
+        cubic.grow_friendly(reduced, reduced, &config);
+    }
+    assert_eq!((cubic.friendly - before) / MSS, 528);
+    cubic.prior = cubic.friendly;
+    let before = cubic.friendly;
+    for _ in 0..100 {
+        cubic.grow_friendly(reduced, reduced, &config);
+    }
+    assert_eq!(cubic.friendly - before, 100 * MSS);
+}
+
+/// RFC 9438 clause 4.4: the window aims at the curve one round trip ahead, at most at half as much
+/// again.
+#[test]
+fn the_window_aims_a_round_trip_ahead() {
+    let config = config();
+    let after_a_window = |srtt: Nanos| {
+        let w_max = 1_000 * MSS;
+        let mut cubic = Cubic { w_max, prior: w_max, ..Cubic::default() };
+        let mut window = Window { cwnd: 700 * MSS, ssthresh: 0 };
+        let ack = Progress { now: Nanos::ZERO, acked: 700 * MSS, una: 0, nxt: 0, srtt };
+        cubic.acknowledged(&mut window, &ack, &config);
+        window.cwnd / MSS
+    };
+    assert_eq!(after_a_window(Nanos::ZERO), 700);
+    // K is cbrt(300 / 0.4) = 9.086 s; one second ahead the curve is at 1000 - 0.4 * 8.086^3.
+    assert_eq!(after_a_window(Nanos::from_millis(1_000)), 788);
+    assert_eq!(after_a_window(Nanos::from_millis(60_000)), 1_050);
+}
+
 proptest! {
     #[test]
     fn cube_roots(cube in 0..1_u128 << 120) {

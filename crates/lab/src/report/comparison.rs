@@ -1,0 +1,163 @@
+//! The page that puts a lab run beside its simulation.
+
+use sluice_api::results::Results;
+
+use super::chart::{Bar, Bars, Group, Line, Lines, Marker, Point, escape, number};
+use super::page;
+use super::tables::{section, table};
+use crate::sim::Pair;
+use crate::view::{rows, text};
+
+/// The page.
+pub(crate) fn html(lab: &Results, sim: &Results, pairs: &[Pair]) -> String {
+    let title = format!("Sluice lab and simulation: {}", escape(&lab.name));
+    let seed = rows(sim, "sim.settings").next().map(|row| text(row, "seed")).unwrap_or_default();
+    let mut body = format!(
+        "<h1>{title}</h1>\n<p>The same scenario with the kernel's own TCP in namespaces (lab) and \
+         in the simulator (seed {}).</p>\n<p class=\"soft\">lab: {} · commit <code>{}</code><br>\
+         simulator: commit <code>{}</code></p>\n",
+        escape(&seed),
+        escape(&lab.machine),
+        escape(lab.commit.get(..12).unwrap_or(&lab.commit)),
+        escape(sim.commit.get(..12).unwrap_or(&sim.commit)),
+    );
+    let legend = legend(&[("ZZ", true, "lab"), ("ZZ", false, "simulation")]);
+    let zz = lines(pairs, "ZZ", "median completion time under ZZ, ms", |pair| pair.p50);
+    body += &figure(
+        "Without loss",
+        "Median completion time of a query under ZZ. Nothing is lost, so that the line rate and \
+         the hosts' delays decide.",
+        &zz,
+        &legend,
+    );
+    let legend = self::legend(&[("LL", true, "lab"), ("LL", false, "simulation")]);
+    let ll = lines(pairs, "LL", "mean completion time under LL, ms", |pair| pair.mean);
+    body += &figure(
+        "With loss",
+        "Mean completion time of a query under LL: nearly all of it is time-outs of 200 ms.",
+        &ll,
+        &legend,
+    );
+    body += &figure(
+        "Time-outs",
+        "Retransmission time-outs per query under LL, summed over all connections.",
+        &timeouts(pairs),
+        &bar_legend(),
+    );
+    body += &figures(pairs);
+    page(&title, &body)
+}
+
+fn figure(title: &str, caption: &str, svg: &str, legend: &str) -> String {
+    format!(
+        "<section><h2>{title}</h2><figure><div class=\"legend\">{legend}</div>{svg}\
+         <figcaption>{caption}</figcaption></figure></section>\n"
+    )
+}
+
+const X_LABEL: &str = "size of an answer, full segments";
+
+fn whole(value: u64) -> f64 {
+    u32::try_from(value).map_or(f64::MAX, f64::from)
+}
+
+const fn marker(dashed: bool) -> Marker {
+    if dashed { Marker::Square } else { Marker::Disc }
+}
+
+fn lines(
+    pairs: &[Pair],
+    class: &str,
+    y_label: &str,
+    of: impl Fn(&Pair) -> Option<(f64, f64)>,
+) -> String {
+    let line = |dashed: bool, name: &str| {
+        let point = |pair: &Pair| {
+            let (lab, sim) = of(pair)?;
+            let y = if dashed { lab } else { sim } / 1e6;
+            let title = format!("{name}, {} packets: {} ms", pair.size, number(y));
+            (y > 0.0).then(|| Point { x: whole(pair.size), y, interval: None, title })
+        };
+        let points = pairs.iter().filter_map(point).collect();
+        Line { class: class.to_owned(), dashed, marker: marker(dashed), points }
+    };
+    Lines {
+        x_label: X_LABEL.to_owned(),
+        y_label: y_label.to_owned(),
+        lines: vec![line(true, "lab"), line(false, "simulation")],
+        levels: Vec::new(),
+    }
+    .svg()
+}
+
+/// The classes of the bars of the lab and of the simulation.
+const BARS: [(&str, &str); 2] = [("nic", "lab"), ("tor", "simulation")];
+
+fn timeouts(pairs: &[Pair]) -> String {
+    let group = |pair: &Pair| {
+        let (lab, sim) = pair.timeouts?;
+        let bar = |((class, name), value): ((&str, &str), f64)| Bar {
+            name: if name == "lab" { "lab" } else { "sim" }.to_owned(),
+            parts: vec![(class.to_owned(), value, format!("{name}: {}", number(value)))],
+        };
+        let bars = BARS.into_iter().zip([lab, sim]).map(bar).collect();
+        Some(Group { name: pair.size.to_string(), bars })
+    };
+    Bars {
+        x_label: X_LABEL.to_owned(),
+        y_label: "time-outs per query under LL".to_owned(),
+        groups: pairs.iter().filter_map(group).collect(),
+    }
+    .svg()
+}
+
+fn legend(shown: &[(&str, bool, &str)]) -> String {
+    let entry = |(class, dashed, name): &(&str, bool, &str)| {
+        let dash = if *dashed { " dashed" } else { "" };
+        format!(
+            "<span><svg viewBox=\"0 0 28 14\"><line class=\"line {class}{dash}\" x1=\"0\" \
+             x2=\"28\" y1=\"7\" y2=\"7\"/>{}</svg>{name}</span>",
+            marker(*dashed).draw(14.0, 7.0, class, name)
+        )
+    };
+    shown.iter().map(entry).collect()
+}
+
+fn bar_legend() -> String {
+    let entry = |(class, name): (&str, &str)| {
+        format!(
+            "<span><svg viewBox=\"0 0 28 14\"><rect class=\"bar {class}\" x=\"7\" y=\"1\" \
+             width=\"13\" height=\"12\"/></svg>{name}</span>"
+        )
+    };
+    BARS.into_iter().map(entry).collect()
+}
+
+fn figures(pairs: &[Pair]) -> String {
+    let three = |values: Option<(f64, f64)>, unit: f64| match values {
+        Some((lab, sim)) => {
+            let ratio = if lab > 0.0 { number(sim / lab) } else { "–".to_owned() };
+            [number(lab / unit), number(sim / unit), ratio]
+        }
+        None => ["–", "–", "–"].map(str::to_owned),
+    };
+    let line = |pair: &Pair| {
+        let figures = [three(pair.p50, 1e6), three(pair.mean, 1e6), three(pair.timeouts, 1.0)];
+        let columns = std::iter::once(pair.size.to_string()).chain(figures.into_iter().flatten());
+        (false, columns.collect())
+    };
+    let lines: Vec<_> = pairs.iter().map(line).collect();
+    let headings = [
+        "packets",
+        "ZZ p50 ms: lab",
+        "sim",
+        "ratio",
+        "LL mean ms: lab",
+        "sim",
+        "ratio",
+        "LL time-outs per query: lab",
+        "sim",
+        "ratio",
+    ];
+    section("Figures", "A ratio is the simulation by the lab.", &table(&headings, &lines))
+}

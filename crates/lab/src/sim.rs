@@ -1,0 +1,30 @@
+//! The simulator's commands: scenarios of the lab and its own, run in one thread without root.
+//!
+//! ```text
+//!  TOML ── scenario ──> experiment (cells: size x policy) ── simulate ──> rows ──> table, report
+//!                                                                            └──> sweep, compare
+//! ```
+//!
+//! A scenario with `[lab]` is the lab's: the same file runs in namespaces and in the simulator. One
+//! with `[sim]` has what no machine of this size could build. Results have the lab's format, so
+//! that statistics, table, charts and report are the lab's.
+//!
+//! A run asserts what its policy promises: under `ZZ` (and under `LZ` where there is no virtual
+//! network) no frame is dropped for congestion, and the audit of every virtual switch closes. Else
+//! it fails, and prints the seed, the state and the command that repeats it.
+
+pub mod cli;
+mod compare;
+mod experiment;
+mod from_lab;
+mod rows;
+mod run;
+mod scenario;
+mod simulate;
+mod sweep;
+
+pub(crate) use compare::Pair;
+pub use compare::compare;
+pub use experiment::Overrides;
+pub use run::{Options, Outcome, list, run};
+pub use sweep::{Swept, sweep};

@@ -1,0 +1,141 @@
+//! The subcommands of `sluice sim`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use sluice_api::config::Policy;
+
+use super::{Options, Overrides};
+use crate::cli::PolicyName;
+
+/// What `sluice sim` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum SimCommand {
+    /// List the scenarios that can be simulated
+    List,
+    /// Simulate a scenario, of the simulator or of the lab, and report
+    Run(RunArguments),
+    /// Simulate a scenario for every combination of listed values
+    Sweep(SweepArguments),
+    /// Put the results of a lab run beside those of its simulation
+    Compare(CompareArguments),
+}
+
+/// The arguments of `sluice sim run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArguments {
+    /// A scenario's name or file
+    #[arg(value_name = "NAME|FILE")]
+    pub scenario: String,
+    /// Write result.json and report.html to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The seed of everything that is drawn
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Queries per cell (one size under one policy)
+    #[arg(long, value_name = "N")]
+    pub queries: Option<u32>,
+    /// Sizes of an answer in full segments, such as 2,4,8
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    pub sizes: Option<Vec<u32>>,
+    /// Flow-control policies, such as LL,ZZ
+    #[arg(long, value_enum, ignore_case = true, value_delimiter = ',', value_name = "P,…")]
+    pub policies: Option<Vec<PolicyName>>,
+    /// Print the results as JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The arguments of `sluice sim sweep`.
+#[derive(Args, Clone, Debug)]
+pub struct SweepArguments {
+    /// A file with a base scenario and lists of values
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write sweep.jsonl to this folder; what is in it already is not run again
+    #[arg(long, value_name = "DIR", default_value = "out/sweep")]
+    pub out: PathBuf,
+    /// How many cells run at the same time; default: as many as there are cores
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The arguments of `sluice sim compare`.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArguments {
+    /// result.json of `sluice lab run`
+    #[arg(value_name = "LAB_RESULT")]
+    pub lab: PathBuf,
+    /// result.json of `sluice sim run` of the same scenario
+    #[arg(value_name = "SIM_RESULT")]
+    pub sim: PathBuf,
+    /// Write compare.html to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// Does it. A run that broke a promise says so and is a failure.
+///
+/// # Errors
+///
+/// What was asked for could not be done.
+pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        SimCommand::List => {
+            for (name, about) in super::list()? {
+                println!("{name:<14} {about}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        SimCommand::Run(arguments) => run_scenario(arguments),
+        SimCommand::Sweep(arguments) => {
+            let threads = arguments
+                .threads
+                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+            let swept = super::sweep(&arguments.file, &arguments.out, threads, arguments.quiet)?;
+            println!("{}", swept.table);
+            println!("{}", swept.path.display());
+            Ok(kept(&swept.broken))
+        }
+        SimCommand::Compare(arguments) => {
+            let text = super::compare(&arguments.lab, &arguments.sim, arguments.out.as_deref())?;
+            print!("{text}");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let policies = arguments.policies.map(|list| list.into_iter().map(Policy::from).collect());
+    let options = Options {
+        out: arguments.out,
+        json: arguments.json,
+        quiet: arguments.quiet,
+        overrides: Overrides {
+            seed: arguments.seed,
+            queries: arguments.queries,
+            sizes: arguments.sizes,
+            policies,
+        },
+    };
+    let outcome = super::run(&arguments.scenario, &options)?;
+    if let Some(folder) = options.out.filter(|_| !options.json) {
+        println!("{}", folder.join("report.html").display());
+    }
+    Ok(kept(&outcome.broken))
+}
+
+fn kept(broken: &[String]) -> ExitCode {
+    for promise in broken {
+        eprintln!("not kept: {promise}");
+    }
+    if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,140 @@
+//! What a simulation found, as rows of the one results format.
+//!
+//! `pa.fct` and `pa.gain` are those of the lab. Beside them stand `sim.settings` (one per variant:
+//! every parameter and the seed), `sim.goodput`, and per cell `sim.cell`, `sim.tcp`, `sim.pause`
+//! and `sim.high_water`. No row depends on the machine or on the time that it took: the same seed
+//! gives the same rows.
+
+use serde_json::{Value, json};
+use sluice_api::config::Policy;
+use sluice_api::results::{Results, Row};
+
+use super::experiment::{Case, Experiment};
+use super::simulate::Measured;
+use crate::results::{CellName, Queries, nanoseconds};
+
+/// All rows of a run: one measurement per case, in their order.
+pub(crate) fn results(experiment: &Experiment, measured: &[Measured]) -> Results {
+    Results {
+        name: experiment.name.clone(),
+        commit: crate::machine::commit(),
+        machine: crate::machine::description(),
+        rows: rows(experiment, measured),
+    }
+}
+
+/// The rows alone.
+pub(crate) fn rows(experiment: &Experiment, measured: &[Measured]) -> Vec<Row> {
+    let names: Vec<CellName<'_>> =
+        experiment.cases.iter().map(|case| cell_name(experiment, case)).collect();
+    let cells: Vec<Queries<'_>> = names
+        .iter()
+        .zip(measured)
+        .map(|(name, m)| Queries { name, fct_ns: &m.fct_ns, losses: &m.losses })
+        .collect();
+    let mut rows: Vec<Row> = settings(experiment);
+    rows.extend(cells.iter().filter_map(Queries::fct));
+    for base in cells.iter().filter(|cell| cell.name.policy == Policy::LL) {
+        let own = cells.iter().filter(|cell| is_compared(base.name, cell.name));
+        rows.extend(own.filter_map(|cell| cell.gain_over(base)));
+    }
+    for ((case, name), m) in experiment.cases.iter().zip(&names).zip(measured) {
+        rows.extend(details(case, name, m));
+    }
+    rows
+}
+
+/// Whether the gain of a cell over an `LL` is of interest: the same but for the policy. What runs
+/// under `LL` only (`-total`) is what `ZZ` of the plain variant is compared with, once more.
+fn is_compared(base: &CellName<'_>, cell: &CellName<'_>) -> bool {
+    let plain = base.variant.replacen("vm-bound-total", "vm-bound", 1);
+    cell.policy != Policy::LL && cell.size == base.size && cell.variant == plain
+}
+
+fn cell_name<'a>(experiment: &'a Experiment, case: &Case) -> CellName<'a> {
+    CellName {
+        subject: "sluice",
+        variant: case.variant.clone(),
+        policy: case.policy,
+        tcp: experiment.congestion,
+        profile: experiment.profile,
+        rto_min_ms: rto_min_ms(experiment),
+        background: experiment.background,
+        size: case.size,
+    }
+}
+
+fn rto_min_ms(experiment: &Experiment) -> Value {
+    let micros = experiment.rto_min.0 / 1000;
+    let exact = u32::try_from(micros).map_or(f64::MAX, f64::from) / 1000.0;
+    if micros % 1000 == 0 { json!(micros / 1000) } else { json!(exact) }
+}
+
+fn settings(experiment: &Experiment) -> Vec<Row> {
+    let row = |(variant, all): &(String, serde_json::Map<String, Value>)| {
+        let mut row = Row::new("sim.settings", "sluice", "count", vec![1.0]);
+        row.context.extend(all.clone());
+        row.with("variant", variant.as_str())
+            .with("about", experiment.about.as_str())
+            .with("seed", experiment.seed)
+            .with("tcp_profile", experiment.profile)
+            .with("tcp_congestion", experiment.congestion)
+            .with("rto_min_ms", rto_min_ms(experiment))
+    };
+    experiment.settings.iter().map(row).collect()
+}
+
+fn details(case: &Case, name: &CellName<'_>, measured: &Measured) -> Vec<Row> {
+    let summary = &measured.summary;
+    let row = |measure: &str, unit: &str, values: &[u64]| {
+        Row::new(measure, "sluice", unit, nanoseconds(values))
+            .with("variant", name.variant.as_str())
+            .with("policy", name.policy.name())
+            .with("size_packets", name.size)
+    };
+    let mut seconds = row("sim.cell", "s", &[]);
+    let span = std::time::Duration::from_nanos(summary.time.0).as_secs_f64();
+    (seconds.values, seconds.median) = (vec![span], span);
+    let mut rows = vec![
+        seconds
+            .with("events", summary.events)
+            .with("hops", summary.hops)
+            .with("asked", case.asked())
+            .with("background_flows", measured.flows)
+            .with("drops", json!(measured.losses.drops))
+            .with("drops_congestion", measured.losses.congestion)
+            .with("audit_closed", measured.losses.audit_closed)
+            .with("broken", measured.broken.clone()),
+    ];
+    if !measured.delivered.is_empty() && summary.time.0 > 0 {
+        let rate = |&bytes: &u64| {
+            let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(summary.time.0);
+            u64::try_from(bits).unwrap_or(u64::MAX)
+        };
+        let rates: Vec<u64> = measured.delivered.iter().map(rate).collect();
+        rows.push(row("sim.goodput", "bit/s", &rates));
+    }
+    let tcp = &summary.tcp;
+    for (counter, value) in [
+        ("segments", tcp.segments),
+        ("retransmissions", tcp.retransmissions),
+        ("timeouts", tcp.timeouts),
+        ("fast_recoveries", tcp.fast_recoveries),
+    ] {
+        rows.push(row("sim.tcp", "count", &[value]).with("counter", counter));
+    }
+    for (place, (xoff, xon)) in ["physical switches", "hosts"].into_iter().zip(summary.pauses) {
+        rows.push(row("sim.pause", "frames", &[xoff]).with("place", place).with("xon", xon));
+    }
+    for (place, unit, value) in [
+        ("input of a physical switch", "bytes", summary.physical_held_max),
+        ("output to a machine", "frames", summary.vm_queue_max),
+        ("input of a network card", "bytes", summary.card_held_max),
+    ] {
+        rows.push(row("sim.high_water", "count", &[value]).with("place", place).with("of", unit));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests;

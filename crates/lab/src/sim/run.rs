@@ -1,0 +1,126 @@
+//! A simulation from the command line: runs every cell, writes what it found, says what broke.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use sluice_api::results::Results;
+
+use super::experiment::{Case, Experiment, Overrides};
+use super::rows;
+use super::scenario::{Any, text_of};
+use super::simulate::{report, simulate};
+use crate::progress::Progress;
+use crate::table;
+
+/// How a simulation is done.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where `result.json` and `report.html` go; `None`: nowhere.
+    pub out: Option<PathBuf>,
+    /// Print the results as JSON instead of a table.
+    pub json: bool,
+    /// No progress.
+    pub quiet: bool,
+    /// What differs from the scenario.
+    pub overrides: Overrides,
+}
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The results.
+    pub results: Results,
+    /// Promises that were not kept, in words, with what repeats them.
+    pub broken: Vec<String>,
+}
+
+/// Simulates a scenario, given by its name or its file.
+///
+/// # Errors
+///
+/// The scenario cannot be read, or the simulator does not have what it asks for, or the results
+/// cannot be written.
+pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
+    let experiment = load(name, &options.overrides)?;
+    if let Some(folder) = &options.out {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    }
+    let progress = Progress::new(options.quiet || options.json);
+    let mut measured = Vec::new();
+    let mut broken = Vec::new();
+    for case in &experiment.cases {
+        let title = format!("{} {} {:>3} packets", case.policy.name(), case.variant, case.size);
+        let bar = progress.cell(&title, case.queries());
+        let cell = simulate(case, &mut |queries| bar.at(queries))?;
+        bar.done(&cell.fct_ns, cell.losses.congestion);
+        if !cell.broken.is_empty() {
+            let command = command(name, &experiment, case);
+            broken.push(report(case, &cell, experiment.seed, &command));
+        }
+        measured.push(cell);
+    }
+    let results = rows::results(&experiment, &measured);
+    if let Some(folder) = &options.out {
+        crate::run::write(&results, folder)?;
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&results)?);
+    } else {
+        println!("{}: {}; seed {}", experiment.name, experiment.about, experiment.seed);
+        println!("{}", table::render(&results));
+    }
+    Ok(Outcome { results, broken })
+}
+
+fn load(name: &str, overrides: &Overrides) -> anyhow::Result<Experiment> {
+    let make = || Experiment::new(Any::parse(&text_of(name)?)?, overrides);
+    make().with_context(|| format!("scenario {name}"))
+}
+
+/// What repeats one cell of a run.
+fn command(name: &str, experiment: &Experiment, case: &Case) -> String {
+    let mut command = format!(
+        "sluice sim run {name} --seed {} --policies {}",
+        experiment.seed,
+        case.policy.name()
+    );
+    if case.queries() > 0 {
+        command += &format!(" --sizes {} --queries {}", case.size, case.queries());
+    }
+    command
+}
+
+/// The scenarios that can be simulated: name and description. The simulator's own come first.
+///
+/// # Errors
+///
+/// One of the simulator's own is wrong.
+pub fn list() -> anyhow::Result<Vec<(&'static str, String)>> {
+    let mut list = Vec::new();
+    for (name, text) in super::scenario::SHIPPED {
+        let experiment = Experiment::new(Any::parse(text)?, &Overrides::default())
+            .with_context(|| format!("scenario {name}"))?;
+        list.push((name, experiment.about));
+    }
+    for (name, text) in crate::scenario::SHIPPED {
+        // What the simulator does not have (another TCP, no queries) is not offered.
+        if let Ok(experiment) = Experiment::new(Any::parse(text)?, &Overrides::default()) {
+            list.push((name, format!("lab: {}", experiment.about)));
+        }
+    }
+    Ok(list)
+}
+
+/// Results of a file.
+///
+/// # Errors
+///
+/// It cannot be read, or holds something else.
+pub(super) fn read(path: &Path) -> anyhow::Result<Results> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{}: no file of results", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,606 @@
+//! Scenarios that only the simulator can run: what is simulated, as TOML.
+//!
+//! A scenario of the lab has a table `[lab]`; one of the simulator has `[sim]` in its place, and
+//! beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]` and `[background]`. Every
+//! key that is not named here is an error, and so is a value that cannot work: the message names
+//! the key and what to write instead. Names end in their unit; a KB is 1,000 bytes.
+
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sluice_api::config::Policy;
+use sluice_sim::workload::draw::Sizes;
+
+use crate::scenario::{SHIPPED as LAB, Scenario};
+
+/// The simulator's own scenarios that ship with the program: name and text.
+pub(crate) const SHIPPED: [(&str, &str); 3] = [
+    ("incast", include_str!("../../../../scenarios/sim/incast.toml")),
+    ("search-small", include_str!("../../../../scenarios/sim/search-small.toml")),
+    ("leaf-spine", include_str!("../../../../scenarios/sim/leaf-spine.toml")),
+];
+
+/// A scenario of the simulator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SimScenario {
+    pub(crate) sim: Sim,
+    pub(crate) topology: Shape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) overlay: Option<Overlay>,
+    #[serde(default)]
+    pub(crate) switch: Switch,
+    #[serde(default)]
+    pub(crate) tcp: Tcp,
+    pub(crate) workload: Load,
+    #[serde(default)]
+    pub(crate) background: Noise,
+}
+
+/// What is common to everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sim {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) about: String,
+    #[serde(default = "default_seed")]
+    pub(crate) seed: u64,
+    #[serde(default = "all_policies")]
+    pub(crate) policies: Vec<Policy>,
+    /// From a machine's TCP to its ring.
+    #[serde(default = "default_send_ns")]
+    pub(crate) send_latency_ns: u64,
+    /// From the ring to the machine's TCP.
+    #[serde(default = "default_receive_ns")]
+    pub(crate) receive_latency_ns: u64,
+    /// A cell that is not done after so much simulated time is an error.
+    #[serde(default = "default_seconds_max")]
+    pub(crate) seconds_max: u64,
+}
+
+/// Hosts, physical switches and cables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Shape {
+    Star {
+        hosts: u32,
+        link_mbps: u64,
+        #[serde(default = "default_delay_ns")]
+        delay_ns: u64,
+    },
+    LeafSpine {
+        leaves: u32,
+        hosts_per_leaf: u32,
+        spines: u32,
+        link_mbps: u64,
+        /// Rate of a cable between switches.
+        spine_mbps: u64,
+        #[serde(default = "default_delay_ns")]
+        delay_ns: u64,
+    },
+    FatTree {
+        pods: u32,
+        edges_per_pod: u32,
+        hosts_per_edge: u32,
+        middles_per_pod: u32,
+        cores_per_middle: u32,
+        link_mbps: u64,
+        #[serde(default = "default_delay_ns")]
+        delay_ns: u64,
+    },
+}
+
+/// The virtual networks of the hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Overlay {
+    pub(crate) vms_per_host: u32,
+    /// Layer-3 MTU of the machines; the underlay's is 50 more.
+    pub(crate) mtu: u16,
+    /// What a machine takes; absent: as much as comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vm_mbps: Option<u64>,
+    /// Frames at a machine's input and at its output.
+    pub(crate) vm_frames: u32,
+    /// The same in bytes instead of frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vm_kb: Option<u64>,
+    /// Frames in a host's receive queue.
+    pub(crate) card_frames: u32,
+    /// The same in bytes instead of frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) card_kb: Option<u64>,
+    /// Frames per tunnel that wait for the link.
+    pub(crate) tunnel_frames: u32,
+    /// Frames in each half of the host's pool.
+    pub(crate) pool_frames: u32,
+}
+
+impl Default for Overlay {
+    fn default() -> Self {
+        Self {
+            vms_per_host: 1,
+            mtu: 1450,
+            vm_mbps: None,
+            vm_frames: 64,
+            vm_kb: None,
+            card_frames: 256,
+            card_kb: None,
+            tunnel_frames: 256,
+            pool_frames: 256,
+        }
+    }
+}
+
+/// The physical switches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Switch {
+    /// The buffer of a port.
+    pub(crate) buffer_kb: u64,
+    /// What it is a buffer of where frames may be dropped.
+    pub(crate) buffering: Place,
+    /// XOFF at so much; absent: 60 % of the buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) xoff_kb: Option<u64>,
+    /// XON at so little; absent: 40 % of the buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) xon_kb: Option<u64>,
+    /// From a frame's last bit to the moment it may leave.
+    pub(crate) latency_ns: u64,
+    /// From a pause frame's arrival to its effect; absent: 60 quanta of 512 bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pause_response_ns: Option<u64>,
+    /// What a frame costs on a wire beside its bytes.
+    pub(crate) overhead_bytes: u16,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self {
+            buffer_kb: 200,
+            buffering: Place::Output,
+            xoff_kb: None,
+            xon_kb: None,
+            latency_ns: 0,
+            pause_response_ns: None,
+            overhead_bytes: 24,
+        }
+    }
+}
+
+/// Where a lossy frame finds no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Place {
+    Input,
+    Output,
+}
+
+/// The TCP of all machines: a profile, and what differs from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Tcp {
+    pub(crate) profile: Profile,
+    #[serde(alias = "algorithm")]
+    pub(crate) congestion: Congestion,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rto_initial_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rto_min_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rto_slop_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tick_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) initial_window: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) send_buffer_kb: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) receive_buffer_kb: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ack_every: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) idle_restart: Option<bool>,
+}
+
+/// A real stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Profile {
+    #[default]
+    #[serde(rename = "linux-2013")]
+    Linux2013,
+    #[serde(rename = "freebsd9")]
+    Freebsd9,
+}
+
+impl Profile {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Linux2013 => "linux-2013",
+            Self::Freebsd9 => "freebsd9",
+        }
+    }
+}
+
+/// A congestion control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Congestion {
+    #[default]
+    Cubic,
+    #[serde(alias = "reno")]
+    Newreno,
+    Vegas,
+}
+
+impl Congestion {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Newreno => "newreno",
+            Self::Vegas => "vegas",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Load {
+    /// Machine 0 asks all others at once and waits for all answers.
+    Pa {
+        /// Sizes of an answer in full segments.
+        sizes: Vec<u32>,
+        queries: u32,
+        #[serde(default = "default_warm_up")]
+        warm_up: u32,
+        #[serde(default = "default_gap_us")]
+        gap_us: u64,
+    },
+    /// The first machine of host 0 asks so many machines of other hosts.
+    Incast {
+        senders: u32,
+        sizes: Vec<u32>,
+        queries: u32,
+        #[serde(default = "default_warm_up")]
+        warm_up: u32,
+        #[serde(default = "default_gap_us")]
+        gap_us: u64,
+    },
+    /// Three tiers; the gap between the beginnings of two queries is the mean of random ones.
+    Search {
+        sizes: Vec<u32>,
+        /// Bytes of every message, if they are not full segments; there is one size then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_bytes: Option<u64>,
+        queries: u32,
+        #[serde(default = "default_warm_up")]
+        warm_up: u32,
+        gap_us: u64,
+    },
+    /// Every machine sends without end to the one `shift` further on.
+    Permutation { shift: u32, duration_ms: u64 },
+}
+
+/// Traffic beside what is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Noise {
+    /// None.
+    #[default]
+    None,
+    /// Flows of TCP.
+    Tcp {
+        /// The distribution of sizes, by name.
+        sizes: String,
+        /// What each machine sends, as part of its host's link.
+        load_percent: u32,
+        /// Only this machine of each host; absent: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<u32>,
+    },
+    /// Flows of datagrams at a steady rate.
+    Udp {
+        sizes: String,
+        load_percent: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<u32>,
+        #[serde(default = "default_datagram")]
+        datagram_bytes: u32,
+        flow_mbps: u64,
+    },
+}
+
+/// A scenario that the simulator can be asked to run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Any {
+    /// One of the lab, too.
+    Lab(Scenario),
+    /// One of the simulator's own.
+    Sim(Box<SimScenario>),
+}
+
+/// The text of the scenario of that name, or of that file.
+///
+/// # Errors
+///
+/// There is neither.
+pub(crate) fn text_of(name: &str) -> anyhow::Result<String> {
+    let shipped = || SHIPPED.into_iter().chain(LAB);
+    if let Some((_, text)) = shipped().find(|(known, _)| *known == name) {
+        return Ok(text.to_owned());
+    }
+    if !Path::new(name).exists() {
+        let names: Vec<&str> = shipped().map(|(known, _)| known).collect();
+        bail!("no scenario and no file is named {name}; there are: {}", names.join(", "));
+    }
+    std::fs::read_to_string(name).with_context(|| format!("reading {name}"))
+}
+
+impl Any {
+    /// A scenario from its text.
+    ///
+    /// # Errors
+    ///
+    /// The text is no TOML of either form, or says what cannot be simulated.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+        let table: toml::Table = toml::from_str(text)?;
+        match (table.contains_key("lab"), table.contains_key("sim")) {
+            (true, false) => Ok(Self::Lab(Scenario::parse(text)?)),
+            (false, true) => {
+                let scenario: SimScenario = toml::from_str(text)?;
+                scenario.check()?;
+                Ok(Self::Sim(Box::new(scenario)))
+            }
+            (true, true) => bail!("[lab] and [sim] exclude each other: keep one of them"),
+            (false, false) => bail!(
+                "a scenario has a table [lab] (it runs in the lab, too) or [sim] (only simulated): \
+                 add one of them"
+            ),
+        }
+    }
+}
+
+impl SimScenario {
+    fn check(&self) -> anyhow::Result<()> {
+        let Sim { name, policies, seconds_max, .. } = &self.sim;
+        let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        ensure!(!name.is_empty() && name.chars().all(word), "sim.name: of a-z, 0-9 and '-'");
+        ensure!(!policies.is_empty(), "sim.policies: at least one of LL, LZ, ZL, ZZ");
+        ensure!((1..=100_000).contains(seconds_max), "sim.seconds_max: 1 to 100000");
+        self.check_topology()?;
+        if let Some(overlay) = &self.overlay {
+            overlay.check()?;
+        } else {
+            ensure!(
+                !policies.iter().any(|policy| policy.virtual_lossless()),
+                "sim.policies: the first letter speaks of the virtual network, and there is none: \
+                 use LL and LZ, or add a table [overlay]"
+            );
+        }
+        ensure!(
+            (2..=4096).contains(&self.switch.buffer_kb),
+            "switch.buffer_kb: 2 to 4096 (KB of a port)"
+        );
+        self.check_tcp()?;
+        self.check_load()?;
+        self.check_noise()
+    }
+
+    fn check_topology(&self) -> anyhow::Result<()> {
+        let hosts = self.topology.hosts();
+        ensure!(
+            (2..=1024).contains(&hosts),
+            "topology: it has {hosts} hosts; give numbers that make 2 to 1024"
+        );
+        let (link_mbps, delay_ns) = self.topology.link();
+        ensure!((1..=400_000).contains(&link_mbps), "topology.link_mbps: 1 to 400000");
+        ensure!(delay_ns <= 1_000_000, "topology.delay_ns: 1000000 at most");
+        if let Shape::LeafSpine { spine_mbps, spines, .. } = &self.topology {
+            ensure!((1..=400_000).contains(spine_mbps), "topology.spine_mbps: 1 to 400000");
+            ensure!(*spines > 0, "topology.spines: 1 at least");
+        }
+        if let Shape::FatTree { middles_per_pod, cores_per_middle, .. } = &self.topology {
+            let ways = *middles_per_pod > 0 && *cores_per_middle > 0;
+            ensure!(ways, "topology.middles_per_pod, topology.cores_per_middle: 1 at least");
+        }
+        Ok(())
+    }
+
+    fn check_tcp(&self) -> anyhow::Result<()> {
+        let tcp = &self.tcp;
+        ensure!(tcp.initial_window != Some(0), "tcp.initial_window: 1 at least");
+        ensure!(tcp.ack_every != Some(0), "tcp.ack_every: 1 at least");
+        let small = |kb: Option<u32>| kb.is_some_and(|kb| !(4..=1 << 20).contains(&kb));
+        ensure!(
+            !small(tcp.send_buffer_kb) && !small(tcp.receive_buffer_kb),
+            "tcp.send_buffer_kb, tcp.receive_buffer_kb: 4 to 1048576"
+        );
+        Ok(())
+    }
+
+    fn check_load(&self) -> anyhow::Result<()> {
+        let stations = self.stations();
+        match &self.workload {
+            Load::Pa { sizes, queries, .. } => queries_fit(sizes, *queries),
+            Load::Incast { senders, sizes, queries, .. } => {
+                let others = stations - stations / self.topology.hosts();
+                ensure!(
+                    (1..=others).contains(senders),
+                    "workload.senders: 1 to {others}, the machines of the other hosts"
+                );
+                queries_fit(sizes, *queries)
+            }
+            Load::Search { sizes, message_bytes, queries, gap_us, .. } => {
+                ensure!(
+                    message_bytes.is_none_or(|bytes| bytes > 0 && sizes.len() == 1),
+                    "workload.message_bytes: 1 at least, and workload.sizes has one entry beside it"
+                );
+                ensure!(*gap_us > 0, "workload.gap_us: 1 at least");
+                let vms = self.overlay.as_ref().map(|overlay| overlay.vms_per_host);
+                ensure!(
+                    vms == Some(3),
+                    "overlay.vms_per_host: the workload search needs 3 (an aggregator of queries, \
+                     one of a rack, and a worker)"
+                );
+                queries_fit(sizes, *queries)
+            }
+            Load::Permutation { shift, duration_ms } => {
+                ensure!(
+                    shift % stations != 0,
+                    "workload.shift: {shift} leads every machine to itself; use 1 to {}",
+                    stations - 1
+                );
+                ensure!((1..=60_000).contains(duration_ms), "workload.duration_ms: 1 to 60000");
+                Ok(())
+            }
+        }
+    }
+
+    fn check_noise(&self) -> anyhow::Result<()> {
+        let (sizes, load_percent, vm) = match &self.background {
+            Noise::None => return Ok(()),
+            Noise::Tcp { sizes, load_percent, vm } => (sizes, load_percent, vm),
+            Noise::Udp { sizes, load_percent, vm, datagram_bytes, flow_mbps } => {
+                let most = self.mtu() - 28;
+                ensure!(
+                    (1..=u32::from(most)).contains(datagram_bytes),
+                    "background.datagram_bytes: 1 to {most}, the MTU without headers"
+                );
+                ensure!(*flow_mbps > 0, "background.flow_mbps: 1 at least");
+                (sizes, load_percent, vm)
+            }
+        };
+        let names: Vec<&str> = Sizes::ALL.iter().map(|sizes| sizes.name).collect();
+        ensure!(
+            Sizes::by_name(sizes).is_some(),
+            "background.sizes: there is no distribution {sizes}; there are: {}",
+            names.join(", ")
+        );
+        ensure!((1..=100).contains(load_percent), "background.load_percent: 1 to 100");
+        let vms = self.overlay.as_ref().map_or(1, |overlay| overlay.vms_per_host);
+        ensure!(
+            vm.is_none_or(|vm| vm < vms),
+            "background.vm: below overlay.vms_per_host, which is {vms}"
+        );
+        Ok(())
+    }
+
+    /// Machines: VMs, or hosts where there is no virtual network.
+    pub(crate) fn stations(&self) -> u32 {
+        self.topology.hosts() * self.overlay.as_ref().map_or(1, |overlay| overlay.vms_per_host)
+    }
+
+    /// Layer-3 MTU of the machines.
+    pub(crate) fn mtu(&self) -> u16 {
+        self.overlay.as_ref().map_or(1500, |overlay| overlay.mtu)
+    }
+}
+
+fn queries_fit(sizes: &[u32], queries: u32) -> anyhow::Result<()> {
+    ensure!(
+        !sizes.is_empty() && sizes.iter().all(|size| (1..=4096).contains(size)),
+        "workload.sizes: full segments of an answer, each 1 to 4096"
+    );
+    ensure!((1..=1_000_000).contains(&queries), "workload.queries: 1 to 1000000");
+    Ok(())
+}
+
+impl Overlay {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!((1..=64).contains(&self.vms_per_host), "overlay.vms_per_host: 1 to 64");
+        ensure!((576..=9000).contains(&self.mtu), "overlay.mtu: 576 to 9000");
+        ensure!(self.vm_mbps != Some(0), "overlay.vm_mbps: 1 at least; leave it out for no limit");
+        let frames = [
+            ("vm_frames", self.vm_frames),
+            ("card_frames", self.card_frames),
+            ("tunnel_frames", self.tunnel_frames),
+            ("pool_frames", self.pool_frames),
+        ];
+        for (key, value) in frames {
+            ensure!((2..=65_536).contains(&value), "overlay.{key}: 2 to 65536");
+        }
+        let small = |kb: Option<u64>| kb.is_some_and(|kb| !(2..=100_000).contains(&kb));
+        ensure!(!small(self.vm_kb) && !small(self.card_kb), "overlay.*_kb: 2 to 100000");
+        Ok(())
+    }
+}
+
+impl Shape {
+    /// How many hosts it has.
+    pub(crate) fn hosts(&self) -> u32 {
+        let product = |numbers: &[u32]| {
+            numbers.iter().fold(1_u32, |product, number| product.saturating_mul(*number))
+        };
+        match self {
+            Self::Star { hosts, .. } => *hosts,
+            Self::LeafSpine { leaves, hosts_per_leaf, .. } => product(&[*leaves, *hosts_per_leaf]),
+            Self::FatTree { pods, edges_per_pod, hosts_per_edge, .. } => {
+                product(&[*pods, *edges_per_pod, *hosts_per_edge])
+            }
+        }
+    }
+
+    /// Hosts of one rack.
+    pub(crate) const fn rack(&self) -> u32 {
+        match self {
+            Self::Star { hosts, .. } => *hosts,
+            Self::LeafSpine { hosts_per_leaf, .. } => *hosts_per_leaf,
+            Self::FatTree { hosts_per_edge, .. } => *hosts_per_edge,
+        }
+    }
+
+    /// Rate of a host's cable in Mbit/s, and delay of every cable in ns.
+    pub(crate) const fn link(&self) -> (u64, u64) {
+        match self {
+            Self::Star { link_mbps, delay_ns, .. }
+            | Self::LeafSpine { link_mbps, delay_ns, .. }
+            | Self::FatTree { link_mbps, delay_ns, .. } => (*link_mbps, *delay_ns),
+        }
+    }
+}
+
+const fn default_seed() -> u64 {
+    1
+}
+
+fn all_policies() -> Vec<Policy> {
+    Policy::ALL.to_vec()
+}
+
+/// Crisan et al., "Short and Fat: TCP Performance in CEE Datacenter Networks", Hot Interconnects
+/// 2011: what a host needs to send and to receive.
+pub(crate) const fn default_send_ns() -> u64 {
+    9_500
+}
+
+/// See [`default_send_ns`].
+pub(crate) const fn default_receive_ns() -> u64 {
+    24_000
+}
+
+const fn default_seconds_max() -> u64 {
+    600
+}
+
+pub(crate) const fn default_delay_ns() -> u64 {
+    1_000
+}
+
+const fn default_warm_up() -> u32 {
+    2
+}
+
+const fn default_gap_us() -> u64 {
+    1_000
+}
+
+const fn default_datagram() -> u32 {
+    1_400
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Runs one cell and looks at what it promised.
+//!
+//! Whatever a run breaks comes with the seed, the state it ended in and the command that repeats
+//! it: a simulation is a function of its scenario and its seed, so that the command shows the same.
+
+use sluice_base::{DropReason, Nanos, Priority};
+use sluice_sim::workload::{Aggregating, BackgroundTraffic, Permutation, Searching};
+use sluice_sim::world::{ConnectionId, End, Notice, Place, Summary, Workload, World};
+
+use super::experiment::{Case, Load};
+use crate::losses::Losses;
+
+/// What came of a cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) fct_ns: Vec<u64>,
+    /// Bytes that arrived of each endless flow.
+    pub(crate) delivered: Vec<u64>,
+    pub(crate) end: End,
+    pub(crate) summary: Summary,
+    pub(crate) losses: Losses,
+    /// Flows that began in the background.
+    pub(crate) flows: u64,
+    /// What was promised and not kept.
+    pub(crate) broken: Vec<String>,
+}
+
+/// A workload that says how many queries are done.
+struct Watched<'a> {
+    workload: Running,
+    told: usize,
+    tell: &'a mut dyn FnMut(u32),
+}
+
+#[derive(Debug)]
+enum Running {
+    Aggregate(Aggregating),
+    Search(Searching),
+    Permutation(Permutation),
+}
+
+impl Running {
+    fn workload(&mut self) -> &mut dyn Workload {
+        match self {
+            Self::Aggregate(workload) => workload,
+            Self::Search(workload) => workload,
+            Self::Permutation(workload) => workload,
+        }
+    }
+
+    fn times(&self) -> &[Nanos] {
+        match self {
+            Self::Aggregate(workload) => workload.completion_times(),
+            Self::Search(workload) => workload.completion_times(),
+            Self::Permutation(_) => &[],
+        }
+    }
+}
+
+impl std::fmt::Debug for Watched<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.workload.fmt(f)
+    }
+}
+
+impl Workload for Watched<'_> {
+    fn start(&mut self, world: &mut World) {
+        self.workload.workload().start(world);
+    }
+
+    fn happened(&mut self, world: &mut World, notice: Notice) {
+        self.workload.workload().happened(world, notice);
+        let done = self.workload.times().len();
+        if done != self.told {
+            self.told = done;
+            (self.tell)(u32::try_from(done).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match &self.workload {
+            Running::Aggregate(workload) => workload.is_done(),
+            Running::Search(workload) => workload.is_done(),
+            Running::Permutation(workload) => workload.is_done(),
+        }
+    }
+}
+
+/// Simulates a cell. `tell` hears how many queries are done.
+///
+/// # Errors
+///
+/// The data centre cannot be made.
+pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result<Measured> {
+    let mut world = World::new(&case.world)?;
+    let workload = match &case.load {
+        Load::Aggregate(plan) => Running::Aggregate(Aggregating::new(plan.clone())),
+        Load::Search(plan) => Running::Search(Searching::new(plan.clone())),
+        Load::Permutation { tcp, stations, shift, seed } => Running::Permutation(Permutation {
+            tcp: std::sync::Arc::clone(tcp),
+            hosts: *stations,
+            shift: *shift,
+            priority: Priority::ZERO,
+            seed: *seed,
+        }),
+    };
+    let mut watched = Watched { workload, told: 0, tell };
+    let mut background = case.background.clone().map(BackgroundTraffic::new);
+    let end = match &mut background {
+        Some(background) => world.run_all(&mut [&mut watched, background], case.end),
+        None => world.run(&mut watched, case.end),
+    };
+    let delivered = match &case.load {
+        // It is the first to connect: its connections are the first.
+        Load::Permutation { stations, .. } => {
+            (0..*stations).map(|at| world.delivered(ConnectionId(at).server())).collect()
+        }
+        _ => Vec::new(),
+    };
+    let summary = world.summary();
+    let losses = losses(case, &summary);
+    let mut measured = Measured {
+        fct_ns: watched.workload.times().iter().map(|time| time.0).collect(),
+        delivered,
+        end,
+        summary,
+        losses,
+        flows: background.map_or(0, |background| background.flows()),
+        broken: Vec::new(),
+    };
+    measured.broken = broken(case, &measured);
+    Ok(measured)
+}
+
+/// Drops in the words of the lab: the class of a place and the reason.
+fn losses(case: &Case, summary: &Summary) -> Losses {
+    let mut losses = Losses { congestion: summary.drops_congestion, ..Losses::default() };
+    for ((place, reason), frames) in &summary.drops {
+        let is_full = *reason == DropReason::InputFull.name();
+        let class = match place {
+            Place::Physical => "tor",
+            Place::VirtualFromWire if is_full => "nic",
+            _ => "vswitch",
+        };
+        *losses.drops.entry(format!("{class} {reason}")).or_default() += frames;
+    }
+    let (closed, all) = summary.audits_closed;
+    losses.audit_closed = case.world.overlay.is_some().then_some(closed == all);
+    losses
+}
+
+pub(super) fn broken(case: &Case, measured: &Measured) -> Vec<String> {
+    let mut broken = Vec::new();
+    let is_endless = case.queries() == 0;
+    match measured.end {
+        End::Done => {}
+        End::Time if is_endless => {}
+        End::Time => broken.push(format!(
+            "{} of {} queries are done after {} s of simulated time",
+            measured.fct_ns.len(),
+            case.queries(),
+            case.end.0 / 1_000_000_000
+        )),
+        End::Stalled => broken.push(format!(
+            "nothing is left to happen, and {} of {} queries are done",
+            measured.fct_ns.len(),
+            case.queries()
+        )),
+        End::Broken(overflow) => {
+            broken.push(format!("a lossless buffer overflowed: {overflow:?}"));
+        }
+    }
+    if case.is_lossless() && measured.losses.congestion > 0 {
+        let frames = measured.losses.congestion;
+        broken.push(format!("{frames} congestion drops where nothing may be lost"));
+    }
+    let (closed, all) = measured.summary.audits_closed;
+    if closed != all {
+        broken.push(format!("the audit of {} of {all} virtual switches is open", all - closed));
+    }
+    broken
+}
+
+/// What a person needs to look into a broken promise; `command` repeats the cell.
+pub(crate) fn report(case: &Case, measured: &Measured, seed: u64, command: &str) -> String {
+    let summary = &measured.summary;
+    let drops: Vec<String> =
+        measured.losses.drops.iter().map(|(place, frames)| format!("{place} {frames}")).collect();
+    format!(
+        "{} {} packets: {}\n  seed {seed}, ended at {} after {} events, {} of {} queries done\n  \
+         drops: {}; XOFF sent by switches {}, by hosts {}; time-outs {}\n  repeat it: {command}",
+        case.policy.name(),
+        case.size,
+        measured.broken.join("; "),
+        summary.time,
+        summary.events,
+        measured.fct_ns.len(),
+        case.queries(),
+        if drops.is_empty() { "none".to_owned() } else { drops.join(", ") },
+        summary.pauses[0].0,
+        summary.pauses[1].0,
+        summary.tcp.timeouts,
+    )
+}

@@ -1,0 +1,192 @@
+//! Sweeps: one scenario for every combination of listed values, on several threads, in a file that
+//! grows by one line per cell, so that a sweep that was killed goes on where it stopped.
+//!
+//! ```text
+//!  base + grid ──> cells ──┬─ thread: its own worlds ─┐
+//!                          ├─ thread                  ├──> sweep.jsonl, a line as each is done
+//!                          └─ thread                  ┘      └──> sorted when all are
+//! ```
+//!
+//! A cell of a sweep is one scenario with all of its sizes and policies. Its line says what it is
+//! made of, by a digest of the whole scenario: a changed base or a changed value is another cell.
+//! Rows do not depend on the thread, so that the file is the same for any number of them.
+
+mod file;
+mod grid;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use anyhow::{Context, ensure};
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{ContentArrangement, Table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sluice_api::results::{Results, Row};
+
+use self::file::{Line, Lines};
+use self::grid::{Cell, Grid};
+use super::experiment::{Experiment, Overrides};
+use super::rows;
+use super::scenario::Any;
+use super::simulate::{report, simulate};
+use crate::view;
+
+/// What came of a sweep.
+#[derive(Clone, Debug)]
+pub struct Swept {
+    /// The file with a line per cell.
+    pub path: PathBuf,
+    /// The figures as a table.
+    pub table: String,
+    /// Cells that were run; the others were there.
+    pub run: usize,
+    /// Promises that were not kept, in words.
+    pub broken: Vec<String>,
+}
+
+/// Runs what of a sweep's file is not yet in `folder`.
+///
+/// # Errors
+///
+/// The file or a scenario that it makes is wrong, or the results cannot be written.
+pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow::Result<Swept> {
+    ensure!(threads > 0, "--threads: 1 at least");
+    let cells = Grid::load(path)?.cells()?;
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut lines = Lines::open(&folder.join("sweep.jsonl"), &cells)?;
+    let missing: Vec<&Cell> = cells.iter().filter(|cell| !lines.has(cell)).collect();
+    let bar = bar(cells.len(), cells.len() - missing.len(), quiet);
+    run_all(&missing, threads, path, &mut |line| {
+        bar.inc(1);
+        lines.append(line)
+    })?;
+    bar.finish_and_clear();
+    let run = missing.len();
+    let lines = lines.finish()?;
+    let broken = lines.iter().flat_map(|line| line.broken.clone()).collect();
+    Ok(Swept { path: folder.join("sweep.jsonl"), table: table(&lines), run, broken })
+}
+
+fn bar(cells: usize, done: usize, quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(cells as u64), target);
+    if let Ok(style) = ProgressStyle::with_template("cells {bar:40} {pos}/{len} {elapsed} ({eta})")
+    {
+        bar.set_style(style);
+    }
+    bar.set_position(done as u64);
+    bar
+}
+
+/// Runs cells on so many threads. `done` gets each line in the order in which they are done; when
+/// it fails no further cell begins.
+fn run_all(
+    cells: &[&Cell],
+    threads: usize,
+    path: &Path,
+    done: &mut dyn FnMut(Line) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (send, receive) = mpsc::sync_channel(threads);
+        for _ in 0..threads.min(cells.len()) {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || {
+                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let line = run_cell(cell, path);
+                    if send.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        let outcome = receive.iter().try_for_each(|line| done(line?));
+        // A thread that still waits to hand over a line learns that nobody takes it.
+        drop(receive);
+        outcome
+    })
+}
+
+fn run_cell(cell: &Cell, path: &Path) -> anyhow::Result<Line> {
+    let run = || {
+        let experiment = Experiment::new(Any::parse(&cell.text)?, &Overrides::default())?;
+        let mut measured = Vec::new();
+        let mut broken = Vec::new();
+        for case in &experiment.cases {
+            let found = simulate(case, &mut |_| {})?;
+            if !found.broken.is_empty() {
+                let command = format!("sluice sim sweep {} # cell {}", path.display(), cell.number);
+                let text = report(case, &found, experiment.seed, &command);
+                broken.push(format!("cell {} ({}): {text}", cell.number, cell.words()));
+            }
+            measured.push(found);
+        }
+        anyhow::Ok(Line {
+            cell: cell.number,
+            parameters: cell.parameters.clone(),
+            digest: cell.digest.clone(),
+            broken,
+            rows: rows::rows(&experiment, &measured),
+        })
+    };
+    run().with_context(|| format!("cell {} ({})", cell.number, cell.words()))
+}
+
+/// One line per size and policy of each cell.
+fn table(lines: &[Line]) -> String {
+    let keys: Vec<&String> = lines.first().map_or(Vec::new(), |l| l.parameters.keys().collect());
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    let fixed = ["packets", "policy", "mean ms", "p95", "gain over LL", "drops", "time-outs"];
+    table.set_header(keys.iter().map(|key| key.as_str()).chain(fixed));
+    for line in lines {
+        let values = line.parameters.values().map(|value| match value.as_str() {
+            Some(text) => text.to_owned(),
+            None => value.to_string(),
+        });
+        let values: Vec<String> = values.collect();
+        for measured in measured_in(&line.rows) {
+            table.add_row(values.iter().cloned().chain(measured));
+        }
+    }
+    table.to_string()
+}
+
+fn measured_in(rows: &[Row]) -> Vec<[String; 7]> {
+    let text = String::new;
+    let results = Results { name: text(), commit: text(), machine: text(), rows: rows.to_vec() };
+    let gains = view::gains(&results);
+    let mut all = Vec::new();
+    for cell in view::cells(&results) {
+        let gain = gains.iter().find(|gain| gain.size == cell.size && gain.series == cell.series);
+        all.push([
+            cell.size.to_string(),
+            cell.series.label(false),
+            format!("{:.3}", cell.mean / 1e6),
+            format!("{:.3}", cell.p95 / 1e6),
+            gain.map(view::gain_text).unwrap_or_default(),
+            view::drops_text(&cell.drops),
+            view::timeouts(&results, &cell.series, cell.size)
+                .map_or_else(String::new, |each| format!("{each:.2}")),
+        ]);
+    }
+    for row in view::rows(&results, "sim.goodput") {
+        let mean = crate::stats::mean(&row.values);
+        all.push([
+            view::text(row, "size_packets"),
+            view::text(row, "policy"),
+            format!("{:.0} Mbit/s", mean / 1e6),
+            text(),
+            text(),
+            text(),
+            text(),
+        ]);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

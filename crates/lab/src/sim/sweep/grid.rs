@@ -1,0 +1,128 @@
+//! What a sweep runs: a base scenario, and lists of values for some of its keys.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::sim::experiment::{Experiment, Overrides};
+use crate::sim::scenario::{Any, text_of};
+
+/// The most cells of a sweep.
+const CELLS_MAX: usize = 100_000;
+
+/// The file of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Grid {
+    /// A scenario's name, or its file, seen from the folder of this one.
+    base: String,
+    /// Values by key, `table.key`. Every combination is a cell; the last key changes fastest.
+    grid: BTreeMap<String, Vec<toml::Value>>,
+    /// The base's text.
+    #[serde(skip)]
+    text: String,
+}
+
+/// One combination.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Cell {
+    pub(super) number: usize,
+    pub(super) parameters: BTreeMap<String, serde_json::Value>,
+    /// The scenario.
+    pub(super) text: String,
+    /// Tells scenarios apart.
+    pub(super) digest: String,
+}
+
+impl Cell {
+    /// Its parameters for people.
+    pub(super) fn words(&self) -> String {
+        let pairs: Vec<String> =
+            self.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        pairs.join(", ")
+    }
+}
+
+impl Grid {
+    /// The sweep of a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is no sweep, or its base is none.
+    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let read = || {
+            let mut grid: Self = toml::from_str(&text)?;
+            let beside = path.parent().map(|folder| folder.join(&grid.base));
+            let name = beside.filter(|file| file.is_file());
+            grid.text = text_of(name.as_ref().and_then(|file| file.to_str()).unwrap_or(&grid.base))
+                .context("base")?;
+            anyhow::Ok(grid)
+        };
+        read().with_context(|| format!("sweep {}", path.display()))
+    }
+
+    /// Every combination, each a scenario that can be simulated.
+    ///
+    /// # Errors
+    ///
+    /// A key has no values, or a combination is no scenario.
+    pub(super) fn cells(&self) -> anyhow::Result<Vec<Cell>> {
+        for (key, values) in &self.grid {
+            ensure!(!values.is_empty(), "grid.\"{key}\": a list with one value at least");
+        }
+        let count = self.grid.values().fold(1_usize, |n, values| n.saturating_mul(values.len()));
+        ensure!(count <= CELLS_MAX, "grid: {count} cells; {CELLS_MAX} at most");
+        (0..count).map(|number| self.cell(number)).collect()
+    }
+
+    fn cell(&self, number: usize) -> anyhow::Result<Cell> {
+        let mut table: toml::Table = toml::from_str(&self.text).context("base")?;
+        let mut parameters = BTreeMap::new();
+        let mut rest = number;
+        for (key, values) in self.grid.iter().rev() {
+            let value = &values[rest % values.len()];
+            rest /= values.len();
+            set(&mut table, key, value)?;
+            parameters.insert(key.clone(), serde_json::to_value(value)?);
+        }
+        let text = toml::to_string(&table)?;
+        let cell = Cell { number, parameters, digest: digest(&text), text };
+        // All cells are looked at before the first one runs.
+        Any::parse(&cell.text)
+            .and_then(|scenario| Experiment::new(scenario, &Overrides::default()))
+            .with_context(|| format!("cell {number} ({})", cell.words()))?;
+        Ok(cell)
+    }
+}
+
+/// Sets `table.key` of a scenario, or a whole table.
+fn set(table: &mut toml::Table, key: &str, value: &toml::Value) -> anyhow::Result<()> {
+    let mut at = table;
+    let mut parts: Vec<&str> = key.split('.').collect();
+    let last = parts.pop().unwrap_or(key);
+    ensure!(
+        !parts.is_empty() || value.is_table(),
+        "grid.\"{key}\": a key has the form \"table.key\", or names a table and has tables as values"
+    );
+    for part in parts {
+        let entry = at.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        match entry {
+            toml::Value::Table(inner) => at = inner,
+            _ => bail!("grid.\"{key}\": {part} is no table of the base scenario"),
+        }
+    }
+    at.insert(last.to_owned(), value.clone());
+    Ok(())
+}
+
+/// FNV-1a of a text, 64 bits: enough to tell the cells of a sweep apart.
+fn digest(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

@@ -1,0 +1,105 @@
+//! One slow container behind an input that pauses its sender: the pool is used before the wire is
+//! paused for everybody.
+
+mod harness;
+
+use harness::config::{access, config, limit, pause_config, underlay, with_tunnels};
+use harness::frames::Tenant;
+use harness::ops::address;
+use harness::world::World;
+use sluice_base::{Buf, ByteCount, InputId, Mac, PortId, Priority};
+use sluice_switch::{InputFull, PauseConfig};
+
+const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
+/// The ports: one that takes nothing, one that takes everything, and the wire.
+const STUCK: u8 = 0;
+const GOES: u8 = 1;
+const WIRE: usize = 2;
+/// One input may hold half of the partition.
+const POOL_FRAMES: u32 = 256;
+const PAUSED: u8 = 3;
+/// How many frames are read at a time.
+const BATCH: usize = 64;
+
+fn to(port: u8, size: u32) -> Tenant {
+    Tenant::new(address(0, port), SRC, PAUSED << 3, size)
+}
+
+/// So many remote hosts send frames of `size` bytes to the container that is stuck, and each as
+/// many to the one that is not.
+fn slow_container(hosts: u16, size: u32) {
+    let mut ports = vec![access(0), access(0), underlay(1)];
+    ports[WIRE].input = limit(8_192, 400_000);
+    let pause = PauseConfig { xoff: ByteCount(240_000), xon: ByteCount(160_000), ..pause_config() };
+    ports[WIRE].input_full = InputFull::Pause(pause);
+    let remotes: Vec<u8> = (2..2 + u8::try_from(hosts).unwrap()).collect();
+    let mut config = with_tunnels(config(ports), u16::try_from(WIRE).unwrap(), &remotes);
+    config.pool.from_underlay = limit(POOL_FRAMES, 1_000_000);
+    let mut world = World::new(&config, 1);
+    world.at_port(address(0, STUCK), usize::from(STUCK));
+    world.at_port(address(0, GOES), usize::from(GOES));
+    world.log();
+    let input = InputId(u16::try_from(WIRE).unwrap());
+    let priority = Priority::new(PAUSED).unwrap();
+    let (mut turn, mut free) = (0_u16, 0);
+    while !world.switch.pause_state(world.now, PortId(2), priority).pausing {
+        let window = world.switch.window(input);
+        let (mut bufs, mut bytes) = (Vec::new(), 0);
+        while bufs.len() < BATCH && bytes < window.bytes.0 {
+            let port = if turn % 2 == 0 { STUCK } else { GOES };
+            free += usize::from(port == GOES);
+            let buf = world.tunnel_frame(WIRE, turn / 2 % hosts, &to(port, size));
+            bytes += u64::from(buf.size());
+            bufs.push(buf);
+            turn += 1;
+        }
+        assert!(!bufs.is_empty(), "{hosts} hosts, {size} bytes: held without a pause");
+        world.receive(input, bufs);
+        if world.switch.window(input).spill {
+            world.spill(input, usize::MAX);
+        }
+        world.transmit(PortId(GOES.into()), || true);
+        world.reclaim_all();
+        world.check();
+    }
+    assert!(
+        world.pooled >= POOL_FRAMES as usize / 2,
+        "{hosts} hosts, {size} bytes: paused with {} frames in the pool",
+        world.pooled
+    );
+    // Until then nobody else was held.
+    assert_eq!(world.log().len(), free);
+    world.drain(|_| {});
+}
+
+#[test]
+fn a_slow_container_uses_the_pool_before_the_wire_is_paused() {
+    for size in [60, 400, 1_450] {
+        slow_container(1, size);
+    }
+}
+
+#[test]
+fn many_hosts_that_send_to_a_slow_container_use_the_pool_as_well() {
+    for hosts in [2, 3, 7] {
+        for size in [60, 1_450] {
+            slow_container(hosts, size);
+        }
+    }
+}
+
+#[test]
+fn a_container_with_large_frames_spills_by_bytes() {
+    // 64 frames would fit; the bytes are those of 40 full frames.
+    let mut ports = vec![access(0), access(0), access(0)];
+    ports[0].input = limit(64, 60_000);
+    let mut world = World::new(&config(ports), 1);
+    world.at_port(address(0, 1), 1);
+    world.at_port(address(0, 2), 2);
+    world.fill(0, |world| world.tenant(0, &to(1, 1_514)));
+    assert_eq!(world.switch.window(InputId(0)).frames, 0);
+    world.spill(InputId(0), usize::MAX);
+    world.reclaim_all();
+    assert!(world.switch.window(InputId(0)).frames > 0, "a stuck output stops the others");
+    world.drain(|_| {});
+}
