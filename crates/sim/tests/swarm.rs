@@ -86,7 +86,7 @@ fn seeds(usual: u64, test: &str, one: impl Fn(u64) -> Result<(), String> + Sync)
 #[test]
 fn every_checker_is_content() {
     let [hard, lost, paused, messages, starved] = [const { AtomicU64::new(0) }; 5];
-    let cases = seeds(2_000, "every_checker_is_content", |seed| {
+    let cases = seeds(1_000, "every_checker_is_content", |seed| {
         let scenario = Scenario::new(seed);
         let every = EVERY / 2 + seed % EVERY;
         let outcome = run(&scenario, every, &repeat(seed, "every_checker_is_content"), |_| {})?;
