@@ -273,3 +273,6 @@ fn state_of(census: &Census) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests;

@@ -316,3 +316,6 @@ impl<P: Payload> Net<P> {
         self.links.iter().map(|l| l.sent_frames).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

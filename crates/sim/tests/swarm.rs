@@ -22,6 +22,7 @@ use std::sync::{Mutex, PoisonError};
 
 use run::{Outcome, run};
 use scenario::Scenario;
+use sluice_sim::world::End;
 
 /// Events between two censuses, in the mean: it differs from seed to seed.
 const EVERY: u64 = 97;
@@ -84,8 +85,7 @@ fn seeds(usual: u64, test: &str, one: impl Fn(u64) -> Result<(), String> + Sync)
 
 #[test]
 fn every_checker_is_content() {
-    let (hard, lost, paused, messages) =
-        (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let [hard, lost, paused, messages, starved] = [const { AtomicU64::new(0) }; 5];
     let cases = seeds(1_000, "every_checker_is_content", |seed| {
         let scenario = Scenario::new(seed);
         let every = EVERY / 2 + seed % EVERY;
@@ -94,10 +94,16 @@ fn every_checker_is_content() {
         lost.fetch_add(u64::from(outcome.losses() > 0), Ordering::Relaxed);
         paused.fetch_add(u64::from(outcome.pauses() > 0), Ordering::Relaxed);
         messages.fetch_add(outcome.messages, Ordering::Relaxed);
+        starved.fetch_add(u64::from(outcome.end != End::Done), Ordering::Relaxed);
         Ok(())
     });
-    let [hard, lost, paused, messages] = [hard, lost, paused, messages].map(AtomicU64::into_inner);
-    println!("{cases} scenarios: {lost} with losses, {paused} with pauses, {messages} messages");
+    let [hard, lost, paused, messages, starved] =
+        [hard, lost, paused, messages, starved].map(AtomicU64::into_inner);
+    println!(
+        "{cases} scenarios: {lost} with losses, {paused} with pauses, {messages} messages, \
+         {starved} with a connection that lost every retransmission"
+    );
+    assert!(starved * 200 <= cases, "{starved} of {cases} never ended");
     assert!(cases < 100 || hard * 100 >= cases * 95, "{hard} of {cases} met a pause or a loss");
 }
 
