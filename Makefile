@@ -25,7 +25,7 @@ test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
 	@scripts/setup.sh test || echo "setup is not complete: what needs it will be skipped"
 	@scripts/test.sh $(STEPS)
 
-bench: ## Measure a part, into target/bench/PART.json (PART=switch)
+bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim)
 	@scripts/setup.sh bench
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json

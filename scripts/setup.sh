@@ -12,17 +12,18 @@ cd "$(dirname "$0")/.."
 purpose=${1:-all}
 dry_run=${DRY_RUN:-}
 
-# command | Debian package | purposes | why
+# command, or a file | Debian package | purposes | why
 packages='
 ip      | iproute2 | demo test bench | makes the namespaces, veth pairs and addresses of a lab
 ethtool | ethtool  | demo test bench | turns off offloads of lab devices, which would hide frame sizes
 git     | git      | test            | lists the files of the work tree for the checks
 cc      | gcc      | demo test bench | links every Rust program
-c++     | g++      | test            | builds the fuzzing engine
+c++     | g++      | test bench      | builds the fuzzing engine, and the peer of the simulator
 iperf3  | iperf3   | test bench      | TCP and UDP load of the live tests
 tshark  | tshark   | test            | reads our VXLAN and PFC frames with the eyes of others
 tcpdump | tcpdump  | test            | captures frames of the live tests
 valgrind| valgrind | bench           | counts instructions per frame
+/usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with
 '
 # cargo subcommand | version | purposes | why
 tools='
@@ -61,7 +62,8 @@ while IFS='|' read -r command package purposes why; do
     read -r command <<<"$command"
     read -r package <<<"$package"
     read -r purposes <<<"$purposes"
-    if [ -z "$command" ] || ! wanted "$purposes" || command -v "$command" >/dev/null; then
+    if [ -z "$command" ] || ! wanted "$purposes" || [ -e "$command" ] ||
+        command -v "$command" >/dev/null; then
         continue
     fi
     echo "missing: $package,$why"

@@ -5,6 +5,7 @@ mod forward;
 mod instructions;
 mod machine;
 mod report;
+mod sim;
 mod switch;
 
 use clap::{Parser, Subcommand};
@@ -27,7 +28,34 @@ enum Part {
         #[arg(long, default_value_t = 30)]
         pairs: usize,
     },
-    /// One run without output, for a profiler or an instruction counter.
+    /// The simulator: hops/s, and ns-3 beside it.
+    Sim {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Few waves: shows that everything runs, gives no figures to compare.
+        #[arg(long)]
+        short: bool,
+    },
+    /// One run of the simulator, for a profiler.
+    SimOnce {
+        /// Endless flows for 20 ms instead of waves of answers.
+        #[arg(long)]
+        perm: bool,
+        /// Whether the network pauses instead of dropping.
+        #[arg(long)]
+        pfc: bool,
+        /// Two virtual switches and VXLAN on each path.
+        #[arg(long)]
+        overlay: bool,
+        /// 4,096 hosts that pause, without virtual switches, instead of 256.
+        #[arg(long)]
+        large: bool,
+        /// Waves of answers.
+        #[arg(long, default_value_t = 100)]
+        waves: u32,
+    },
+    /// One run of the switch without output, for a profiler or an instruction counter.
     Once {
         /// Ports.
         #[arg(long, default_value_t = 254)]
@@ -47,6 +75,13 @@ enum Part {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().part {
         Part::Switch { rounds, pairs } => switch::run(rounds, pairs),
+        Part::Sim { rounds, short: false } => sim::run(&sim::Plan::full(rounds)),
+        Part::Sim { rounds, short: true } => sim::run(&sim::Plan::short(rounds)),
+        Part::SimOnce { perm, pfc, overlay, large, waves } => {
+            let work = if perm { sim::Work::Perm { millis: 20 } } else { sim::Work::Pa { waves } };
+            let small = sim::Case::of_256(work, pfc, overlay);
+            sim::once(&if large { sim::Case::of_4096(waves) } else { small })
+        }
         Part::Once { ports, macs, lossy, frames } => {
             let mut bench = forward::Forward::new(&forward::Setup { ports, macs, lossy });
             bench.forward(frames);

@@ -207,7 +207,7 @@ impl EventQueue {
                 self.push_near(slot, key_of(at, sequence), what);
             }
         }
-        self.current.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        self.current.sort_unstable_by_key(|event| Reverse(event.0));
         true
     }
 

@@ -103,9 +103,8 @@ impl VirtualHost {
         self.rings[vm].frames.push_back((ready, parcel));
     }
 
-    /// The switch reads what the VMs' rings hold, as far as it has room. Returns whether it read.
-    pub(crate) fn read_rings(&mut self, now: Nanos) -> bool {
-        let mut read = false;
+    /// The switch reads what the VMs' rings hold, as far as it has room.
+    pub(crate) fn read_rings(&mut self, now: Nanos) {
         for vm in 0..self.rings.len() {
             let is_ready = |ring: &Ring| ring.frames.front().is_some_and(|f| f.0 <= now);
             if !is_ready(&self.rings[vm]) {
@@ -121,12 +120,10 @@ impl VirtualHost {
                 self.batch.push(parcel).expect("no more than a batch");
             }
             if !self.batch.is_empty() {
-                read = true;
                 self.host.switch_mut().receive(now, input, &mut self.batch);
                 self.host.resolve(now);
             }
         }
-        read
     }
 
     fn input(&self, port: usize) -> InputId {
@@ -203,6 +200,9 @@ impl VirtualHost {
     ) -> Option<Outgoing> {
         let mut out = None;
         let underlay = self.underlay();
+        if self.host.switch().busy_port(underlay) != Some(underlay) {
+            return None;
+        }
         let mut sink = |frame: &Egress<'_, Parcel>| {
             if out.is_some() {
                 return Taken::No;
@@ -226,13 +226,10 @@ impl VirtualHost {
     pub(crate) fn reclaim(&mut self, packets: &mut Packets) -> bool {
         let mut any = false;
         let last = self.host.switch().pool_input();
-        for input in 0..=last.0 {
-            loop {
-                self.host.switch_mut().reclaim(InputId(input), &mut self.batch);
-                if self.batch.is_empty() {
-                    break;
-                }
+        for input in (0..=last.0).map(InputId) {
+            while self.host.switch().has_ended(input) {
                 any = true;
+                self.host.switch_mut().reclaim(input, &mut self.batch);
                 for parcel in self.batch.drain() {
                     packets.give_back(parcel.packet);
                 }

@@ -137,6 +137,7 @@ pub(crate) fn make_vnets(config: &SwitchConfig) -> Vec<Vnet> {
         frame_size_max: u32::from(vnet.mtu) + 14,
         members: config.ports.iter().enumerate().filter_map(|p| member(at, p)).collect(),
         tunnels: vnet.tunnels.iter().map(|t| t.0).collect(),
+        tunnel_bits: bits_of(vnet.tunnels.iter().map(|t| t.index())),
     });
     vnets.collect()
 }
@@ -207,4 +208,16 @@ pub(crate) fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> us
         config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. })).count();
     let sources = inputs + config.tunnels.len();
     (slots as usize + underlays * sources * Priority::COUNT).min(NODES_MAX)
+}
+
+/// A set of small numbers, a bit each.
+fn bits_of(members: impl Iterator<Item = usize>) -> Vec<u64> {
+    let mut bits = Vec::new();
+    for member in members {
+        if bits.len() <= member / 64 {
+            bits.resize(member / 64 + 1, 0);
+        }
+        bits[member / 64] |= 1 << (member % 64);
+    }
+    bits
 }

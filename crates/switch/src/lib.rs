@@ -59,11 +59,11 @@ pub use config::{
     PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 pub use inspect::{Counter, Marks, PauseState, TunnelCounters};
+pub use pause::{PauseReceiver, PauseSender};
 pub use surface::{
     Command, CommandError, Destination, Detached, Egress, Head, LaneKind, Notice, QueueState, Sink,
     Taken, Target, Window,
 };
-pub use pause::{PauseReceiver, PauseSender};
 pub use switch::Switch;
 
 #[cfg(test)]

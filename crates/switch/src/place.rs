@@ -196,6 +196,17 @@ pub(crate) struct Vnet {
     /// Its local ports.
     pub(crate) members: Vec<u16>,
     pub(crate) tunnels: Vec<u16>,
+    /// The same, a bit each: every frame from the underlay asks.
+    pub(crate) tunnel_bits: Vec<u64>,
+}
+
+impl Vnet {
+    /// Whether frames of the network may come through a tunnel.
+    #[inline]
+    pub(crate) fn has_tunnel(&self, tunnel: u16) -> bool {
+        let bits = self.tunnel_bits.get(usize::from(tunnel / 64)).copied().unwrap_or(0);
+        bits >> (tunnel % 64) & 1 == 1
+    }
 }
 
 /// A tunnel.

@@ -40,7 +40,8 @@ impl<B: Buf> Switch<B> {
         self.slots.enter(u32::try_from(batch.len()).expect("fewer than handles in the switch"));
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
-            PortRole::Access { vnet } if self.may_be_full(at) => {
+            // Looking ahead pays from the second frame on.
+            PortRole::Access { vnet } if batch.len() < 2 || self.may_be_full(at) => {
                 for buf in batch.drain() {
                     self.receive_access(now, input.0, port, vnet.0, buf);
                 }
@@ -120,7 +121,7 @@ impl<B: Buf> Switch<B> {
             (Some(tunnel), Some(vnet)) => (tunnel, vnet),
         };
         // A peer may use only the networks that it has.
-        if !self.vnets[usize::from(vnet)].tunnels.contains(&tunnel) {
+        if !self.vnets[usize::from(vnet)].has_tunnel(tunnel) {
             return self.refuse(input, &arrival, buf, DropReason::UnknownVni);
         }
         arrival.vnet = vnet;

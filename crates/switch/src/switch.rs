@@ -231,6 +231,16 @@ impl<B: Buf> Switch<B> {
         (i.limit.frames.saturating_sub(held.frames), i.limit.bytes.0.saturating_sub(held.bytes))
     }
 
+    /// Whether [`Self::reclaim`] has something for this input.
+    #[inline]
+    #[must_use]
+    pub fn has_ended(&self, input: InputId) -> bool {
+        match self.inputs.get(input.index()) {
+            Some(i) => i.unreclaimed > 0,
+            None => self.pool_ended != NIL,
+        }
+    }
+
     /// Hands back handles of frames that have ended, sent or dropped, as many as fit into `out`,
     /// in no particular order.
     pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
@@ -445,7 +455,8 @@ impl<B: Buf> Switch<B> {
     /// a driver without room keeps from being done is not among them.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        let ports = self.ports.iter().filter(|port| !port.detached).filter_map(|port| {
+        let timed = |port: &&Port| port.restrained && !port.detached;
+        let ports = self.ports.iter().filter(timed).filter_map(|port| {
             let active = PriorityMask(port.active);
             let open = active.without(port.pause_in.paused);
             let rate =

@@ -100,6 +100,9 @@ const MEASURES: &[Measure] = &[
 
 /// Rows beside the table's.
 const BESIDE: &[Measure] = &[
+    // sim.json
+    measure("hops_rate.ratio", "ratio", &["workload", "pfc", "overlay", "hosts", "over", "bound"]),
+    measure("hops_rate.memory", "bytes", &["workload", "pfc", "overlay", "hosts", "bound"]),
     // switch.json
     measure(
         "switch.lossless_cost",

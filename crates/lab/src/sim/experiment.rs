@@ -227,13 +227,13 @@ fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
             let senders: Vec<u32> = (first_other..first_other + senders).collect();
             sizes.iter().map(|&s| (s, aggregate(senders.clone(), s, how))).collect()
         }
-        scenario::Load::Search { sizes, queries, warm_up, gap_us } => {
+        scenario::Load::Search { sizes, message_bytes, queries, warm_up, gap_us } => {
             let search = |&size: &u32| {
                 let search = Search {
                     tcp: Arc::clone(tcp),
                     hosts: scenario.topology.hosts(),
                     rack: scenario.topology.rack(),
-                    bytes: u64::from(size) * mss,
+                    bytes: message_bytes.unwrap_or(u64::from(size) * mss),
                     gap: Nanos::from_micros(*gap_us),
                     queries: *queries,
                     warm_up: *warm_up,

@@ -273,6 +273,9 @@ pub(crate) enum Load {
     /// Three tiers; the gap between the beginnings of two queries is the mean of random ones.
     Search {
         sizes: Vec<u32>,
+        /// Bytes of every message, if they are not full segments; there is one size then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_bytes: Option<u64>,
         queries: u32,
         #[serde(default = "default_warm_up")]
         warm_up: u32,
@@ -431,7 +434,11 @@ impl SimScenario {
                 );
                 queries_fit(sizes, *queries)
             }
-            Load::Search { sizes, queries, gap_us, .. } => {
+            Load::Search { sizes, message_bytes, queries, gap_us, .. } => {
+                ensure!(
+                    message_bytes.is_none_or(|bytes| bytes > 0 && sizes.len() == 1),
+                    "workload.message_bytes: 1 at least, and workload.sizes has one entry beside it"
+                );
                 ensure!(*gap_us > 0, "workload.gap_us: 1 at least");
                 let vms = self.overlay.as_ref().map(|overlay| overlay.vms_per_host);
                 ensure!(

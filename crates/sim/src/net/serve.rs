@@ -6,7 +6,7 @@ use super::frames::{FrameId, Shape, State};
 use super::link::Link;
 use super::{Net, Outcome, Payload};
 use crate::event::{Event, Events};
-use crate::topology::LinkId;
+use crate::topology::{LinkId, Node};
 
 /// The frame that goes next, or why none does.
 enum Next {
@@ -54,10 +54,11 @@ impl<P: Payload> Net<P> {
     #[inline]
     fn ask(&self, id: LinkId) -> Outcome<P> {
         let link = &self.links[id.index()];
-        if link.asks && link.is_idle() {
-            if let crate::topology::Node::Host(host) = self.links[id.reverse().index()].to {
-                return Outcome::Free { host };
-            }
+        if link.asks
+            && link.is_idle()
+            && let Node::Host(host) = self.links[id.reverse().index()].to
+        {
+            return Outcome::Free { host };
         }
         Outcome::Nothing
     }

@@ -13,7 +13,7 @@ pub fn exponential(random: &mut Prng, mean: Nanos) -> Nanos {
     // -ln(u) = ln 2 * (64 - log2(n)) for u = n / 2^64, n >= 1.
     let n = random.next_u64().max(1);
     let log = (64 << FRACTION_BITS) - log2(n);
-    let span = u128::from(mean.0) * u128::from(log) * LN_2 >> (2 * FRACTION_BITS);
+    let span = (u128::from(mean.0) * u128::from(log) * LN_2) >> (2 * FRACTION_BITS);
     Nanos(u64::try_from(span).unwrap_or(u64::MAX))
 }
 
@@ -24,7 +24,7 @@ fn log2(n: u64) -> u64 {
     let mut x = u128::from(n) << (63 - whole);
     let mut fraction = 0_u64;
     for _ in 0..FRACTION_BITS {
-        x = x * x >> 63;
+        x = (x * x) >> 63;
         fraction <<= 1;
         if x >> 64 != 0 {
             x >>= 1;

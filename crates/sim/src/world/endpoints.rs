@@ -131,7 +131,8 @@ impl Endpoint {
 
 /// The headers of one way of a connection between VMs; its ports come from the flow.
 fn heads_of((from, to, _): (u32, u32, u64), with: &Connect) -> super::virt::Heads {
-    let ports = ((with.flow >> 16) as u16 | 1, with.flow as u16 | 1);
+    let [.., a, b, c, d] = with.flow.to_be_bytes();
+    let ports = (u16::from_be_bytes([a, b]) | 1, u16::from_be_bytes([c, d]) | 1);
     let ports = if from == with.from { ports } else { (ports.1, ports.0) };
     super::virt::Heads::new(crate::overlay::vm_head(from, to, with.priority, ports))
 }

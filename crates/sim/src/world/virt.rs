@@ -127,7 +127,7 @@ impl World {
         loop {
             let virt = self.virt.as_mut().expect("there are virtual hosts");
             let h = &mut virt.hosts[host as usize];
-            let read = h.read_rings(now);
+            h.read_rings(now);
             let latency = virt.receive_latency;
             let (events, packets) = (&mut self.events, &mut virt.packets);
             h.serve_vms(now, |packet: PacketId| {
@@ -138,7 +138,7 @@ impl World {
             let virt = self.virt.as_mut().expect("there are virtual hosts");
             let h = &mut virt.hosts[host as usize];
             // What ended may have opened a window for what waits in a ring.
-            if !h.reclaim(&mut virt.packets) || !(read || h.has_ready(now)) {
+            if !h.reclaim(&mut virt.packets) || !h.has_ready(now) {
                 break;
             }
         }

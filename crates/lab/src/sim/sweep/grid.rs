@@ -99,12 +99,15 @@ impl Grid {
     }
 }
 
-/// Sets `table.key` of a scenario.
+/// Sets `table.key` of a scenario, or a whole table.
 fn set(table: &mut toml::Table, key: &str, value: &toml::Value) -> anyhow::Result<()> {
     let mut at = table;
     let mut parts: Vec<&str> = key.split('.').collect();
     let last = parts.pop().unwrap_or(key);
-    ensure!(!parts.is_empty(), "grid.\"{key}\": a key has the form \"table.key\"");
+    ensure!(
+        !parts.is_empty() || value.is_table(),
+        "grid.\"{key}\": a key has the form \"table.key\", or names a table and has tables as values"
+    );
     for part in parts {
         let entry = at.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
         match entry {
