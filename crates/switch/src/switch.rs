@@ -369,11 +369,15 @@ impl<B: Buf> Switch<B> {
                 }
                 Ok(p.lane)
             }
-            Destination::Tunnel(tunnel) => self
-                .tunnels
-                .get(tunnel.index())
-                .map(|t| t.lane)
-                .ok_or(CommandError::NoSuchTunnel(tunnel)),
+            Destination::Tunnel(tunnel) => {
+                let t = self.tunnels.get(tunnel.index());
+                let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
+                // Frames from there would be refused, so frames to there go to nobody.
+                if !self.vnets[vnet.index()].tunnels.contains(&tunnel.0) {
+                    return Err(CommandError::NotInNetwork(tunnel));
+                }
+                Ok(t.lane)
+            }
         }
     }
 
