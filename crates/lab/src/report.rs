@@ -61,9 +61,6 @@ pub(crate) fn html(results: &Results) -> String {
     body += &tiles(&content);
     body += &charts::all(&content);
     body += &tables::all(&content);
-    if content.is_simulation {
-        body += &simulation::tables(&content);
-    }
     body += &notes::html(&content);
     page(&title, &body)
 }

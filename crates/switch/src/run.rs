@@ -8,7 +8,6 @@ use sluice_base::{Buf, Nanos, Priority};
 
 use crate::account::Ends;
 use crate::place::Held;
-use crate::queues::QUANTUM_BYTES;
 use crate::slots::{Home, NIL};
 use crate::surface::{Egress, Sink, Taken};
 use crate::switch::Switch;
@@ -50,7 +49,7 @@ impl Run {
 #[derive(Clone, Copy)]
 struct Reach {
     frames_max: u32,
-    /// The frame that reaches it is the last one.
+    /// No frame goes beyond it.
     bytes: i64,
     /// A larger frame has to be asked about.
     size_max: u32,
@@ -100,7 +99,7 @@ impl<B: Buf> Switch<B> {
         served
     }
 
-    /// Serves a source's queue of a local port until its quantum is used up: as [`Self::serve`],
+    /// Serves a source's queue of a local port until its deficit is used up: as [`Self::serve`],
     /// for frames that leave as they are, with the sums booked once.
     pub(crate) fn serve_leaf(
         &mut self,
@@ -138,7 +137,7 @@ impl<B: Buf> Switch<B> {
                 }
                 break;
             }
-            if reach.bytes <= 0 || run.frames >= reach.frames_max {
+            if run.frames >= reach.frames_max {
                 break;
             }
         }
@@ -178,7 +177,7 @@ impl<B: Buf> Switch<B> {
             if slot.input != ends.input || slot.home != home || slot.ecn.is_some() {
                 break;
             }
-            if home == Home::Copy || size > reach.size_max {
+            if home == Home::Copy || size > reach.size_max || i64::from(size) > left {
                 break;
             }
             let (buf, strip) = (slot.buf.as_ref(), slot.strip);
@@ -196,7 +195,7 @@ impl<B: Buf> Switch<B> {
             } else {
                 self.slots.end(index, &mut input.ended, &mut input.ended_slots);
             }
-            if left <= 0 || ends.frames >= reach.frames_max {
+            if ends.frames >= reach.frames_max {
                 break;
             }
         }
@@ -230,7 +229,7 @@ impl<B: Buf> Switch<B> {
         lane.room.bytes += run.output.bytes;
     }
 
-    /// Takes what was sent off the sums of a source's queue, and gives the turn on.
+    /// Takes what was sent off the sums of a source's queue.
     #[inline]
     fn end_turn(&mut self, at: usize, priority: usize, leaf: u32, run: &Run) {
         let class = self.class_of(at, priority);
@@ -243,9 +242,6 @@ impl<B: Buf> Switch<B> {
             self.queues.ring_pop(ring);
             self.queues.unbind(leaf);
             self.mark_idle(at, priority);
-        } else if node.deficit <= 0 {
-            node.deficit += QUANTUM_BYTES;
-            *ring = self.queues.ring_head(*ring);
         }
     }
 }

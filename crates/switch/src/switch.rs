@@ -11,10 +11,10 @@ use sluice_base::{
 };
 
 use crate::build::{
-    buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
-    mask_of, node_count, slot_count, sorted,
+    buffer_count, common_max, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets,
+    make_vnis, mask_of, node_count, slot_count, sorted,
 };
-use crate::common::{COMMON_FRAMES_MAX, Class};
+use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
 use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
@@ -107,7 +107,6 @@ impl<B: Buf> Switch<B> {
         let nodes = node_count(config, slots, inputs.len());
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
         let rows = inputs.len() * Priority::COUNT;
-        let frames_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
@@ -148,7 +147,7 @@ impl<B: Buf> Switch<B> {
             replicated_frames: config.pool.replicated_frames,
             copies_per_lane: config.pool.copies_per_lane,
             pair_share: config.pool.pair_share,
-            common_max: COMMON_FRAMES_MAX.min(frames_min / 4),
+            common_max: common_max(config, &inputs),
             share_min: Share::least(&inputs, config.pool.pair_share),
             inputs,
             ports,
@@ -380,11 +379,15 @@ impl<B: Buf> Switch<B> {
                 }
                 Ok(p.lane)
             }
-            Destination::Tunnel(tunnel) => self
-                .tunnels
-                .get(tunnel.index())
-                .map(|t| t.lane)
-                .ok_or(CommandError::NoSuchTunnel(tunnel)),
+            Destination::Tunnel(tunnel) => {
+                let t = self.tunnels.get(tunnel.index());
+                let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
+                // Frames from there would be refused, so frames to there go to nobody.
+                if !self.vnets[vnet.index()].tunnels.contains(&tunnel.0) {
+                    return Err(CommandError::NotInNetwork(tunnel));
+                }
+                Ok(t.lane)
+            }
         }
     }
 

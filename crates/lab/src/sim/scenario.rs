@@ -318,7 +318,7 @@ pub(crate) enum Noise {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Any {
     /// One of the lab, too.
-    Lab(Scenario),
+    Lab(Box<Scenario>),
     /// One of the simulator's own.
     Sim(Box<SimScenario>),
 }
@@ -349,7 +349,7 @@ impl Any {
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let table: toml::Table = toml::from_str(text)?;
         match (table.contains_key("lab"), table.contains_key("sim")) {
-            (true, false) => Ok(Self::Lab(Scenario::parse(text)?)),
+            (true, false) => Ok(Self::Lab(Box::new(Scenario::parse(text)?))),
             (false, true) => {
                 let scenario: SimScenario = toml::from_str(text)?;
                 scenario.check()?;
