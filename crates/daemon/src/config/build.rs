@@ -31,7 +31,7 @@ const ETHERNET_SIZE_MAX: u16 = 18;
 const FRAME_SIZE_MIN: u64 = 60;
 /// Destinations that may be unresolved at a time.
 const UNRESOLVED_DESTINATIONS: u16 = 64;
-/// Frames of a lossy priority that one unresolved destination may hold.
+/// Frames of lossy priorities that may wait for unresolved destinations.
 const UNRESOLVED_FRAMES: u32 = 64;
 /// The shortest time between two punts for one destination.
 const PUNT_GAP: Nanos = Nanos::from_millis(100);
@@ -196,10 +196,10 @@ impl Builder<'_> {
     }
 
     fn dscp_to_priority(&self) -> [Priority; 64] {
-        let mut table = [Priority::ZERO; 64];
-        for priority in Priority::all() {
-            table[priority.index() * 8] = priority;
-        }
+        // The upper three bits, as of a class selector (RFC 2474 section 4.2.2): a code point that
+        // nobody configured is served like its neighbours and not as best effort.
+        let mut table =
+            std::array::from_fn(|dscp| Priority::all().nth(dscp / 8).unwrap_or(Priority::ZERO));
         for class in &self.config.classes {
             for &dscp in &class.dscp {
                 table[usize::from(dscp)] = Priority::from_low_bits(class.priority);
@@ -376,8 +376,19 @@ impl Builder<'_> {
         of_ports.chain(of_vports).filter(|(vnet, mac, _)| seen.insert((*vnet, *mac))).collect()
     }
 
+    /// Which DSCPs mean another priority than they would by themselves.
+    fn dscp_note(&self) -> Option<String> {
+        let table = self.dscp_to_priority();
+        let others: Vec<String> = (0..64_usize)
+            .filter(|&dscp| table[dscp].index() != dscp / 8)
+            .map(|dscp| format!("{dscp} is {}", table[dscp].get()))
+            .collect();
+        let others = others.join(", ");
+        (!others.is_empty()).then(|| format!("priority of a packet: its DSCP / 8, but {others}"))
+    }
+
     fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.dscp_note().into_iter().collect();
         let cables = self.config.ports.iter().filter(|port| port.kind == PortKind::L2);
         let cables = cables.map(|port| {
             let mtu = self.vnet_mtu(self.vnet_of(port));

@@ -255,11 +255,21 @@ fn policies_are_settings_of_places() {
 }
 
 #[test]
+fn a_dscp_is_of_the_priority_of_its_class_selector() {
+    let table = planned(HOST).switch.dscp_to_priority;
+    // EF, AF11, AF43, default and CS7.
+    for (dscp, priority) in [(46, 5), (10, 1), (38, 4), (0, 0), (56, 7), (63, 7)] {
+        assert_eq!(table[dscp], Priority::from_low_bits(priority), "{dscp}");
+    }
+}
+
+#[test]
 fn a_lossy_class_is_neither_held_nor_paused() {
     let lossy = "[[class]]\npriority = 3\nlossless = false\ndscp = [46]\n[underlay]";
     let plan = planned(&HOST.replace("[underlay]", lossy));
     assert!(!plan.switch.classes[3].lossless && plan.switch.classes[0].lossless);
     assert_eq!(plan.switch.dscp_to_priority[46], Priority::from_low_bits(3));
+    assert_eq!(plan.notes[0], "priority of a packet: its DSCP / 8, but 46 is 3");
     assert_eq!(plan.switch.dscp_to_priority[56], Priority::from_low_bits(7));
     let InputFull::Pause(pause) = plan.switch.ports[1].input_full else { panic!("pauses") };
     let mut others = PriorityMask::ALL;
