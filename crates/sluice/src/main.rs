@@ -9,7 +9,7 @@ use sluice_api::show::Question;
 use sluice_daemon::show_client::{Style, Whom};
 use sluice_lab::cli::LabCommand;
 
-/// A lossless overlay network for virtual machines and containers
+/// A lossless overlay network for containers
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
