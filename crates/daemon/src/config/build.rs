@@ -9,6 +9,7 @@ use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role, 
 use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
+use sluice_ports::l2::{L2Config, RingPlan};
 use sluice_switch::{
     ChipConfig, ClassConfig, Destination, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
     PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
@@ -16,7 +17,9 @@ use sluice_switch::{
 
 use super::Devices;
 use super::check::OVERHEAD;
-use super::headroom::{DELAY_DEFAULT, Headroom, RATE_DEFAULT, STALL_DEFAULT};
+use super::headroom::{
+    DELAY_DEFAULT, Headroom, RATE_DEFAULT, RING_MEMORY_BYTES_MAX, STALL_DEFAULT,
+};
 use super::plan::{Attachment, Fingerprint, Plan, PortPlan};
 
 /// How far back a shaper may use unused time, unless configured.
@@ -387,6 +390,25 @@ impl Builder<'_> {
         (!others.is_empty()).then(|| format!("priority of a packet: its DSCP / 8, but {others}"))
     }
 
+    /// Why the ring of a port does not hold its headroom, as `show ports` will say, if it does not.
+    fn ring_note(&self, name: &str, link: &Link, ring: u64, mtu: u16) -> Option<String> {
+        let underlay = self.config.underlay.as_ref();
+        let is_socket = underlay.is_some_and(|u| u.kind == UnderlayKind::Udp);
+        if !self.policy().physical_lossless() || (name == "underlay" && is_socket) {
+            return None;
+        }
+        let smallest = L2Config::new(name).wire_bytes_min;
+        let covered = RingPlan::new(ring, smallest, mtu, RING_MEMORY_BYTES_MAX).covered_bytes;
+        (covered < ring).then(|| {
+            format!(
+                "port {name}: not lossless: the ring may take {} MiB, which hold {covered} bytes in \
+                 the smallest frames; {}",
+                RING_MEMORY_BYTES_MAX >> 20,
+                small_ring_remedy(link)
+            )
+        })
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.dscp_note().into_iter().collect();
         let cables = self.config.ports.iter().filter(|port| port.kind == PortKind::L2);
@@ -410,8 +432,18 @@ impl Builder<'_> {
                 need.frame_max,
                 need.lossless
             ));
+            notes.extend(self.ring_note(name, &link, ring, mtu));
         }
         notes
+    }
+}
+
+/// What is to be done about a ring that may not be as large as it must.
+fn small_ring_remedy(link: &Link) -> &'static str {
+    if link.rate_mbps.is_none() {
+        "10 Gbit/s are assumed; set `rate_mbps` to the rate of the link, or lower `stall_ms`"
+    } else {
+        "lower `stall_ms` if the reader is never descheduled that long"
     }
 }
 

@@ -307,6 +307,25 @@ fn the_places_of_a_host() {
 }
 
 #[test]
+fn a_ring_that_may_not_hold_its_headroom_is_told_of() {
+    let notes = |text: &str| planned(text).notes[1..].to_vec();
+    let small = "port underlay: not lossless: the ring may take 256 MiB, which hold 14417920 bytes \
+                 in the smallest frames; ";
+    let unknown = HOST.replace("rate_mbps = 1000", "");
+    let assumed =
+        "10 Gbit/s are assumed; set `rate_mbps` to the rate of the link, or lower `stall_ms`";
+    assert_eq!(notes(&unknown), [format!("{small}{assumed}")]);
+    let fast = HOST.replace("rate_mbps = 1000", "rate_mbps = 10000");
+    let stall = "lower `stall_ms` if the reader is never descheduled that long";
+    assert_eq!(notes(&fast), [format!("{small}{stall}")]);
+    // Nobody relies on it.
+    assert!(notes(&unknown.replace("\"ZZ\"", "\"ZL\"")).is_empty());
+    assert!(
+        notes(&HOST.replace("rate_mbps = 1000", "rate_mbps = 10000, stall_ms = 10")).is_empty()
+    );
+}
+
+#[test]
 fn a_udp_underlay_leaves_the_way_to_the_kernel() {
     let plan = planned(&HOST.replace("\"l2\"", "\"udp\"").replace("\"ZZ\"", "\"ZL\""));
     assert!(plan.switch.tunnels[0].next_hop.is_some());
