@@ -464,8 +464,20 @@ impl<B: Buf> Switch<B> {
     }
 
     /// When the switch has to be looked at next, if nothing comes in before: a rate that allows
-    /// the next frame, a pause that ends or must be repeated, a wait that is over. Work that only
-    /// a driver without room keeps from being done is not among them.
+    /// the next frame, a pause that ends or must be repeated, a wait that is over.
+    ///
+    /// It is later than `now` once [`Self::advance`] was called with `now`, every port was offered
+    /// to a driver with room and every notice was read. What somebody else keeps from being done
+    /// stays due, and the moment is at `now` or before it:
+    ///
+    /// - a pause frame that its driver has not taken: [`Nanos::ZERO`], or when it should have been
+    ///   repeated;
+    /// - a frame that its rate allows and its driver has not taken: since when it may go;
+    /// - a question that found no room among notices that nobody reads: since when it is due.
+    ///
+    /// The switch cannot tell a driver without room from one that was not asked yet, so whoever
+    /// sleeps until this moment sleeps for a shortest time besides, or waits for the driver. A frame
+    /// without a rate has no moment: it may go at any time ([`Self::has_work`]).
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let timed = |port: &&Port| port.restrained && !port.detached;
