@@ -5,6 +5,7 @@ mod charts;
 pub(crate) mod comparison;
 mod notes;
 mod simulation;
+pub(crate) mod swept;
 mod tables;
 
 use sluice_api::results::Results;
