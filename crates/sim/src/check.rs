@@ -8,9 +8,9 @@
 //!
 //! | file | what must hold |
 //! |---|---|
-//! | `conservation` | sent = delivered + dropped + resident; buffers and queues hold what they say |
-//! | `ledger` | packets of one sender arrive in order, each once; no faster than the links carry |
-//! | `headroom` | no lossless buffer beyond its limit; XOFF and XON at their thresholds, and obeyed |
+//! | `conservation` | sent = delivered + dropped + resident; buffers hold what they say |
+//! | `ledger` | packets of a sender arrive in order, each once; no faster than links carry |
+//! | `headroom` | no lossless buffer beyond its limit; XOFF and XON in time, and obeyed |
 //! | `cycle` | no ring of paused links that wait for each other |
 //! | `hops` | frames sent by links = links passed by frames |
 //! | `switches` | the audits of the virtual switches close; no congestion drop where none may be |
@@ -106,8 +106,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Makes a world that takes a census every so many events, at least 1; less often later in a long run. `repeat` says how to run
-    /// it again, for reports.
+    /// Makes a world that takes a census every so many events, at least 1; less often later in a
+    /// long run. `repeat` says how to run it again, for reports.
     ///
     /// # Errors
     /// What in the configuration cannot work.

@@ -22,8 +22,8 @@ pub(super) fn check(census: &Census) -> Result<(), Violation> {
     Err(Violation::new(
         "hops",
         format!(
-            "the links have sent {sent} frames; frames that are no more have passed {} links, those \
-             that are there {resident}",
+            "the links have sent {sent} frames; frames that are no more have passed {} links, \
+             those that are there {resident}",
             census.hops_ended
         ),
     ))

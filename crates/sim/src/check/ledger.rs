@@ -137,8 +137,8 @@ impl Ledger {
         if known != packet.generation {
             if self.virtual_networks {
                 self.fail(format!(
-                    "packet {number} to endpoint {to} is of connection {}, but its place is that of \
-                     connection {known} by now",
+                    "packet {number} to endpoint {to} is of connection {}, but its place is that \
+                     of connection {known} by now",
                     packet.generation
                 ));
             }

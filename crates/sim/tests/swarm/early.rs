@@ -4,7 +4,7 @@
 //! Scenarios are run both ways, with ties broken by place, since the number of events differs and
 //! with it the order in which they were pushed. Everything is compared: the time of every arrival
 //! and drop, completion times, pauses, hops, what TCP did. Two numbers may differ: events, and the
-//! mark of the fullest buffer where nothing passed a threshold, because bytes that pass no threshold are
+//! mark of the fullest buffer where nothing passed a threshold, because bytes that pass none are
 //! counted when they are on the cable.
 
 use sluice_base::PriorityMask;
