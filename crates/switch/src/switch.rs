@@ -476,8 +476,8 @@ impl<B: Buf> Switch<B> {
     /// - a question that found no room among notices that nobody reads: since when it is due.
     ///
     /// The switch cannot tell a driver without room from one that was not asked yet, so whoever
-    /// sleeps until this moment sleeps for a shortest time besides, or waits for the driver. A frame
-    /// without a rate has no moment: it may go at any time ([`Self::has_work`]).
+    /// sleeps until this moment sleeps for a shortest time besides, or waits for the driver. A
+    /// frame without a rate has no moment: it may go at any time ([`Self::has_work`]).
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let timed = |port: &&Port| port.restrained && !port.detached;

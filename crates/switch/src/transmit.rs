@@ -5,8 +5,9 @@
 //! bytes, with their weights; there a deficit may fall below zero by one frame and is a debt, which
 //! a priority keeps when it is empty. Sources within a priority: deficit round robin in bytes as in
 //! its paper (Shreedhar and Varghese, SIGCOMM 1995), one quantum each. A frame goes when the
-//! deficit covers it, and a queue that empties has nothing left and owes nothing: queues are unbound
-//! then, so a debt would be forgotten, and who sends little at a time would get more than a share.
+//! deficit covers it, and a queue that empties has nothing left and owes nothing: queues are
+//! unbound then, so a debt would be forgotten, and who sends little at a time would get more than a
+//! share.
 //!
 //! A queue is only ever served at its head, and a driver that says no ends the walk: an output
 //! that was found full stays full, and nothing overtakes.

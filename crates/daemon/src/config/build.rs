@@ -401,8 +401,8 @@ impl Builder<'_> {
         let covered = RingPlan::new(ring, smallest, mtu, RING_MEMORY_BYTES_MAX).covered_bytes;
         (covered < ring).then(|| {
             format!(
-                "port {name}: not lossless: the ring may take {} MiB, which hold {covered} bytes in \
-                 the smallest frames; {}",
+                "port {name}: not lossless: the ring may take {} MiB, which hold {covered} bytes \
+                 in the smallest frames; {}",
                 RING_MEMORY_BYTES_MAX >> 20,
                 small_ring_remedy(link)
             )
