@@ -18,8 +18,8 @@ pub(crate) struct SweptCell {
 pub(crate) fn html(name: &str, cells: &[SweptCell]) -> String {
     let title = format!("Sluice sweep: {}", escape(name));
     let mut body = format!(
-        "<h1>{title}</h1>\n<p>A simulation: nothing of it was on a wire. Bars are the mean completion \
-         time of a query; a bar stands on its cell's number, which the table names.</p>\n"
+        "<h1>{title}</h1>\n<p>A simulation: nothing of it was on a wire. Bars are means over the \
+         queries of a cell; the table below says what the cell of a number is.</p>\n"
     );
     if let Some(first) = cells.first() {
         let about = view::rows(&first.results, "sim.settings").next();
