@@ -12,8 +12,8 @@
 use std::net::Ipv4Addr;
 
 use sluice_base::{
-    Batch, BitRate, Buf, ByteCount, InputId, Mac, Nanos, PortId, PriorityMask, Prng,
-    TunnelId, VnetId, Vni,
+    Batch, BitRate, Buf, ByteCount, InputId, Mac, Nanos, PortId, PriorityMask, Prng, TunnelId,
+    VnetId, Vni,
 };
 use sluice_switch::{
     Command, Destination, Egress, InputFull, Limit, PauseConfig, PortConfig, PortRole, Switch,
