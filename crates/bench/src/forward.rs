@@ -42,7 +42,7 @@ pub(crate) struct Forward {
     turn: usize,
 }
 
-fn config(setup: &Setup) -> SwitchConfig {
+pub(crate) fn config(setup: &Setup) -> SwitchConfig {
     let limit = Limit { frames: 64, bytes: ByteCount(1 << 20) };
     let port = PortConfig {
         role: PortRole::Access { vnet: VnetId(0) },
@@ -84,12 +84,12 @@ fn config(setup: &Setup) -> SwitchConfig {
     }
 }
 
-fn mac(number: usize) -> Mac {
+pub(crate) fn mac(number: usize) -> Mac {
     Mac::from_u64(0x0200_0000_0000 | u64::try_from(number).expect("small"))
 }
 
 /// An IPv4 UDP frame of the smallest size, as a tenant would send it.
-fn write_frame(buffer: &mut [u8], src: Mac, dst: Mac) {
+pub(crate) fn write_frame(buffer: &mut [u8], src: Mac, dst: Mac) {
     buffer[..6].copy_from_slice(&dst.0);
     buffer[6..12].copy_from_slice(&src.0);
     buffer[12..14].copy_from_slice(&[0x08, 0x00]);

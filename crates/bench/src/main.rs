@@ -7,6 +7,7 @@ mod machine;
 mod report;
 mod sim;
 mod switch;
+mod tunnel;
 
 use clap::{Parser, Subcommand};
 
@@ -63,7 +64,19 @@ enum Part {
         /// MAC addresses over all ports.
         #[arg(long, default_value_t = 4096)]
         macs: usize,
-        /// Whether full outputs hold frames.
+        /// Whether full outputs drop frames.
+        #[arg(long)]
+        lossy: bool,
+        /// Frames to forward.
+        #[arg(long, default_value_t = 1_000_000)]
+        frames: u64,
+    },
+    /// One run of two switches and a tunnel without output, as `once`.
+    OnceTunnel {
+        /// Frames that go at a time.
+        #[arg(long, default_value_t = 1)]
+        batch: usize,
+        /// Whether full outputs drop frames.
         #[arg(long)]
         lossy: bool,
         /// Frames to forward.
@@ -85,6 +98,12 @@ fn main() -> anyhow::Result<()> {
         Part::Once { ports, macs, lossy, frames } => {
             let mut bench = forward::Forward::new(&forward::Setup { ports, macs, lossy });
             bench.forward(frames);
+            Ok(())
+        }
+        Part::OnceTunnel { batch, lossy, frames } => {
+            let mut bench = tunnel::Tunnel::new(batch, lossy);
+            bench.forward(frames);
+            anyhow::ensure!(bench.is_clean(), "a frame was lost");
             Ok(())
         }
     }

@@ -50,10 +50,13 @@ impl<B> Switch<B> {
             held.frames += frames;
             held.bytes += sum.bytes;
             let held = *held;
+            i.holding.insert(Priority::from_low_bits(priority));
             if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
                 let bytes = pause.weight(held.frames, held.bytes);
                 pause.rose(Priority::from_low_bits(priority), bytes);
-                self.note_pause_due(port);
+                if pause.has_due() {
+                    self.note_pause_due(port);
+                }
             }
         }
     }
@@ -76,10 +79,15 @@ impl<B> Switch<B> {
         held.frames -= sum.frames;
         held.bytes -= sum.bytes;
         let held = *held;
+        if held.frames == 0 {
+            self.inputs[usize::from(input)].holding.remove(Priority::from_low_bits(priority));
+        }
         if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
             let bytes = pause.weight(held.frames, held.bytes);
             pause.fell(Priority::from_low_bits(priority), bytes);
-            self.note_pause_due(port);
+            if pause.has_due() {
+                self.note_pause_due(port);
+            }
         }
     }
 
@@ -122,8 +130,21 @@ impl<B> Switch<B> {
         self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
     }
 
-    /// A driver took a frame out of a common queue: books it, and ends it.
+    /// The lane that a frame in a common queue of this port goes to.
     #[inline]
+    pub(crate) fn lane_of_tag(&self, port: usize, tag: Tag) -> u32 {
+        let from_underlay = self.inputs[usize::from(tag.input)].from_underlay;
+        if from_underlay { self.ports[port].lane } else { tag.way.into() }
+    }
+
+    /// The source of a frame in a common queue.
+    pub(crate) fn source_of_tag(&self, tag: Tag) -> u16 {
+        let from_underlay = self.inputs[usize::from(tag.input)].from_underlay;
+        if from_underlay { tag.way } else { tag.input }
+    }
+
+    /// A driver took a frame out of a common queue: books it, and ends it.
+    #[inline(always)]
     pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
         let (input, bytes) = (tag.input, u32::from(tag.bytes));
         self.rows[row(input, priority)].delivered.add(bytes);

@@ -1,4 +1,4 @@
-//! The fast way in: what most batches are made of, unicast IPv4 between local ports of one network.
+//! The fast way in: what most batches are made of, unicast IPv4 that a table knows.
 //!
 //! The heads and the table entries of a whole batch are read before its first frame is queued;
 //! frames that follow each other into one source's queue are queued together; the books are kept
@@ -7,19 +7,26 @@
 //! The loops are never inlined, nor is what they call rarely (`receive_access`): each has the
 //! registers to itself then, and sums stay out of memory.
 
-use sluice_base::{Batch, Buf, DropReason, Nanos, Priority};
+use core::net::Ipv4Addr;
+
+use sluice_base::{Batch, Buf, DropReason, Mac, Nanos, Priority};
 
 use crate::account;
-use crate::classify;
+use crate::classify::{self, PlainDecapsulated};
 use crate::common::Tag;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
 use crate::receive::Arrival;
 use crate::slots::{Home, List, NIL};
+use crate::surface::LaneKind;
 use crate::switch::{BATCH_MAX, Switch};
+use crate::tunnel::OUTER_BYTES;
 
 const BATCH: usize = BATCH_MAX as usize;
+/// What a frame has in front that came in VXLAN without anything uncommon.
+const PLAIN_STRIP: u8 = 50;
+const _: () = assert!(OUTER_BYTES == PLAIN_STRIP as u32);
 
 /// Where the frames of a batch go, found out before any of them is queued: lane and priority in
 /// one number.
@@ -71,12 +78,18 @@ impl<B: Buf> Switch<B> {
         let mut tally = self.tally(input, vnet, Priority::ZERO);
         // Nothing passes a frame that could not be queued.
         let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
+        // The lane of a local port has its number, and those of tunnels come behind them.
+        let ways_local = self.ports.len() << LANE_SHIFT;
         let mut at = 0;
         let count = batch.len();
         let mut frames = batch.drain();
         while at < count {
             let way = outlook.of(at);
-            if way == LONG_WAY || blocked {
+            if way as usize >= ways_local || blocked {
+                if way != LONG_WAY && !blocked {
+                    at += self.receive_tunnel(&outlook, at, &mut tally, &mut frames);
+                    continue;
+                }
                 self.book(&mut tally);
                 let Some(buf) = frames.next() else { break };
                 self.receive_access(now, input, port, vnet, buf);
@@ -90,11 +103,10 @@ impl<B: Buf> Switch<B> {
                 tally = self.tally(input, vnet, priority);
             }
             let lane = way >> LANE_SHIFT;
-            // The lane of a local port has its number.
-            let class = tally.classes + lane as usize;
-            if self.classes[class].common_room(self.common_max) > 0 {
+            let out = lane as usize;
+            if self.classes[tally.classes + out].common_room(self.common_max) > 0 {
                 let Some(buf) = frames.next() else { break };
-                self.receive_common(lane, class, &mut tally, buf);
+                self.receive_common(lane, out, &mut tally, buf);
                 at += 1;
             } else {
                 let run = outlook.run(at);
@@ -113,24 +125,143 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Puts a frame into the common queue of its output, which has room.
-    #[inline]
-    fn receive_common(&mut self, lane: u32, class: usize, tally: &mut Tally, buf: B) {
+    #[inline(always)]
+    fn receive_common(&mut self, lane: u32, out: usize, tally: &mut Tally, buf: B) {
         let (input, home) = (tally.input, tally.home);
         let bytes = buf.size();
         tally.received.add(bytes);
-        #[expect(clippy::cast_possible_truncation, reason = "`look_ahead` read its size")]
-        let tag = Tag { bytes: bytes as u16, input, source: input, strip: 0, home };
+        #[expect(clippy::cast_possible_truncation, reason = "a plain lane takes it")]
+        let tag = Tag { bytes: bytes as u16, input, way: lane as u16, strip: 0, home };
         if home == Home::Output && self.output_is_full(lane, bytes) {
             self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
             return;
         }
         self.charge_lane(lane, bytes, home);
-        let common = &mut self.classes[class].common;
+        let common = &mut self.classes[tally.classes + out].common;
         let first = common.is_empty();
         common.push(buf, tag);
         if first {
-            self.mark_active(lane as usize, tally.priority.index());
+            self.mark_active(out, tally.priority.index());
         }
+    }
+
+    /// Queues the frame at `at`, which goes to a tunnel, and in a source's queue those that follow
+    /// it there; returns how many.
+    #[inline(never)]
+    fn receive_tunnel(
+        &mut self,
+        outlook: &Outlook,
+        at: usize,
+        tally: &mut Tally,
+        frames: &mut impl Iterator<Item = B>,
+    ) -> usize {
+        let way = outlook.of(at);
+        let (lane, priority) = (way >> LANE_SHIFT, Priority::from_low_bits((way & 7) as u8));
+        if priority != tally.priority {
+            self.book(tally);
+            *tally = self.tally(tally.input, tally.vnet, priority);
+        }
+        let out = usize::from(self.lanes[lane as usize].port);
+        if self.classes[tally.classes + out].common_room(self.common_max) == 0 {
+            let run = outlook.run(at);
+            self.receive_leaf(lane, tally, frames.take(run));
+            return run;
+        }
+        if let Some(buf) = frames.next() {
+            self.receive_common(lane, out, tally, buf);
+        }
+        1
+    }
+
+    /// One frame by itself, the common case. Any other frame comes back and takes the long way.
+    #[inline(never)]
+    pub(crate) fn receive_plain(
+        &mut self,
+        input: u16,
+        port: u16,
+        vnet: u16,
+        buf: B,
+    ) -> Result<(), B> {
+        let Some((dst, priority)) = classify::plain(buf.head(), self.marking(port)) else {
+            return Err(buf);
+        };
+        let Some(lane) = self.chip.lookup(mac_table::key_of(vnet, dst)) else { return Err(buf) };
+        let mut tally = self.tally(input, vnet, Priority::from_low_bits(priority));
+        let out = usize::from(self.lanes[lane as usize].port);
+        if buf.size() > self.plain_size_max(port, lane)
+            || self.classes[tally.classes + out].common_room(self.common_max) == 0
+            || !self.inputs[usize::from(input)].deferred.is_empty()
+        {
+            return Err(buf);
+        }
+        self.receive_common(lane, out, &mut tally, buf);
+        self.book(&mut tally);
+        Ok(())
+    }
+
+    /// A frame from the underlay, the common case. Any other one comes back and takes the long way.
+    #[inline(never)]
+    pub(crate) fn receive_plain_underlay(
+        &mut self,
+        input: u16,
+        port: u16,
+        (local, mac): (Ipv4Addr, Mac),
+        buf: B,
+    ) -> Result<(), B> {
+        let (marking, bytes) = (self.marking(port), buf.size());
+        let Some(frame) = classify::plain_underlay(buf.head(), bytes, local, mac, marking) else {
+            return Err(buf);
+        };
+        let priority = Priority::from_low_bits(frame.priority);
+        let Some((tunnel, lane)) = self.place_of_plain(input, port, &frame) else {
+            return Err(buf);
+        };
+        let l = &self.lanes[lane as usize];
+        let (out, size_max) = (usize::from(l.port), u32::from(l.plain_size_max));
+        let class = self.class_of(out, priority.index());
+        let Ok(size) = u16::try_from(bytes) else { return Err(buf) };
+        if bytes > size_max + OUTER_BYTES || self.classes[class].common_room(self.common_max) == 0 {
+            return Err(buf);
+        }
+        let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
+        let t = &mut self.tunnels[usize::from(tunnel)];
+        t.received.add(bytes);
+        let tag = Tag { bytes: size, input, way: t.source, strip: PLAIN_STRIP, home };
+        self.rows[account::row(input, frame.priority)].received.add(bytes);
+        if home == Home::Ring {
+            let sum = Counter { frames: 1, bytes: bytes.into() };
+            self.charge_input_all(input, frame.priority, sum);
+        } else if self.output_is_full(lane, bytes) {
+            self.drop_loose(buf, tag, frame.priority, DropReason::OutputFull);
+            return Ok(());
+        }
+        self.charge_lane(lane, bytes, home);
+        self.classes[class].common.push(buf, tag);
+        self.mark_active(out, priority.index());
+        Ok(())
+    }
+
+    /// The tunnel that a frame of the underlay came through and the lane that it goes to, if it may
+    /// come in and that lane is a local port's and plain.
+    #[inline]
+    fn place_of_plain(
+        &mut self,
+        input: u16,
+        port: u16,
+        frame: &PlainDecapsulated,
+    ) -> Option<(u16, u32)> {
+        let tunnel = self.tunnel_from(frame.remote, port)?;
+        let vnet = self.vnet_of(frame.vni)?;
+        let at = usize::from(input);
+        if !self.vnets[usize::from(vnet)].has_tunnel(tunnel)
+            || !self.inputs[at].deferred.is_empty()
+            || self.may_be_full(at)
+        {
+            return None;
+        }
+        let lane = self.chip.lookup(mac_table::key_of(vnet, frame.dst))?;
+        let l = &self.lanes[lane as usize];
+        (l.plain && matches!(l.kind, LaneKind::Port(_))).then_some((tunnel, lane))
     }
 
     /// Puts frames that follow each other to one lane into the queue of their source.

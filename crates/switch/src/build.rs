@@ -5,10 +5,13 @@ use alloc::vec::Vec;
 use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
 
 use crate::common::COMMON_FRAMES_MAX;
-use crate::config::{InputFull, Limit, PortConfig, PortRole, SwitchConfig};
+use crate::config::{
+    InputFull, Limit, PortConfig, PortRole, SwitchConfig, TunnelConfig, VnetConfig,
+};
 use crate::inspect::{Counter, Marks};
+use crate::numbers::Numbers;
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::{Held, Input, Lane, Port, Tunnel, Vnet};
+use crate::place::{Held, Input, Lane, NO_VNET, Port, Tunnel, Vnet};
 use crate::queues::NODES_MAX;
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
@@ -16,6 +19,8 @@ use crate::slots::{List, NIL};
 use crate::spill::OVER_MAX;
 use crate::surface::LaneKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
+use crate::tunnel::Outer;
+
 pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
     let mut mask = PriorityMask::NONE;
     for priority in Priority::all().filter(|p| has(p.index())) {
@@ -24,22 +29,19 @@ pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
     mask
 }
 
-pub(crate) fn sorted<K: Ord>(keys: impl Iterator<Item = K>) -> Vec<(K, u16)> {
-    let mut rows: Vec<(K, u16)> =
-        keys.enumerate().map(|(at, key)| (key, TunnelId::from_index(at).0)).collect();
-    rows.sort();
-    rows
+/// The tunnels by the addresses of their far ends.
+pub(crate) fn make_vteps(config: &SwitchConfig) -> Numbers {
+    let entry = |(at, tunnel): (usize, &TunnelConfig)| {
+        (tunnel.remote.to_bits(), TunnelId::from_index(at).0)
+    };
+    Numbers::new(config.tunnels.iter().enumerate().map(entry))
 }
 
-pub(crate) fn make_vnis(config: &SwitchConfig) -> Vec<(u32, u16)> {
-    let mut rows: Vec<(u32, u16)> = config
-        .vnets
-        .iter()
-        .enumerate()
-        .filter_map(|(at, vnet)| Some((vnet.vni?.get(), VnetId::from_index(at).0)))
-        .collect();
-    rows.sort_unstable();
-    rows
+/// The networks by their VNI.
+pub(crate) fn make_vnis(config: &SwitchConfig) -> Numbers {
+    let entry =
+        |(at, vnet): (usize, &VnetConfig)| Some((vnet.vni?.get(), VnetId::from_index(at).0));
+    Numbers::new(config.vnets.iter().enumerate().filter_map(entry))
 }
 
 pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
@@ -72,17 +74,23 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
             trust: port.trust,
             default_priority: port.default_priority,
             frame_size_max: u32::from(port.mtu) + 14,
+            outer: match port.role {
+                PortRole::Underlay { local, mac } => Some(Outer::new(mac, local)),
+                PortRole::Access { .. } => None,
+            },
         }
     });
     ports.collect()
 }
 
 pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
-    let input = |port: u16, limit: Limit, full: InputFull, from_underlay: bool| Input {
+    let input = |port: u16, limit: Limit, full: InputFull, vnet: u16| Input {
         port,
         limit,
         full: full.into(),
-        from_underlay,
+        from_underlay: vnet == NO_VNET && port != NO_PORT,
+        vnet,
+        holding: PriorityMask::NONE,
         held: Held::default(),
         unreclaimed: 0,
         ended: Batch::with_limit(own_slots(limit.frames, full) as usize),
@@ -96,13 +104,16 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
     };
     let mut inputs = Vec::new();
     for (at, port) in config.ports.iter().enumerate() {
-        let underlay = matches!(port.role, PortRole::Underlay { .. });
+        let vnet = match port.role {
+            PortRole::Access { vnet } => vnet.0,
+            PortRole::Underlay { .. } => NO_VNET,
+        };
         for _ in 0..port.queues {
-            inputs.push(input(PortId::from_index(at).0, port.input, port.input_full, underlay));
+            inputs.push(input(PortId::from_index(at).0, port.input, port.input_full, vnet));
         }
     }
     let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
-    inputs.push(input(NO_PORT, control, InputFull::Wait, false));
+    inputs.push(input(NO_PORT, control, InputFull::Wait, NO_VNET));
     inputs
 }
 
@@ -117,10 +128,13 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
         lane.plain_size_max = port.mtu.saturating_add(14);
         lanes.push(lane);
     }
+    let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
     for (at, tunnel) in config.tunnels.iter().enumerate() {
         let port = &config.ports[tunnel.port.index()];
         let kind = LaneKind::Tunnel(TunnelId::from_index(at));
-        lanes.push(Lane::new(kind, tunnel.port.0, port.output, shaper(port)));
+        let mut lane = Lane::new(kind, tunnel.port.0, port.output, shaper(port));
+        lane.plain_size_max = port.mtu.saturating_sub(50).min(vnet_mtu_min).saturating_add(14);
+        lanes.push(lane);
     }
     let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
     for _ in 0..config.unresolved.destinations {

@@ -61,6 +61,9 @@ pub(crate) struct Marking<'a> {
     pub(crate) dscp_to_priority: &'a [Priority; 64],
 }
 
+/// What [`plain_underlay`] expects in front of a tenant's frame.
+pub(crate) const PLAIN_OUTER_SIZE: usize = crate::tunnel::OUTER_SIZE;
+
 fn malformed_pause(payload: &[u8]) -> Result<mac_control::Message, DropReason> {
     match mac_control::Message::parse(payload) {
         Ok(mac_control::Message::Unknown { .. }) | Err(_) => Err(DropReason::BadPause),
@@ -85,6 +88,68 @@ pub(crate) fn plain(head: &[u8], marking: Marking<'_>) -> Option<(u64, u8)> {
         Trust::Nothing => marking.default,
     };
     Some((addresses >> 16, priority.get()))
+}
+
+/// A tenant's frame that came in VXLAN, as far as [`plain_underlay`] reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainDecapsulated {
+    /// The destination as a number.
+    pub(crate) dst: u64,
+    pub(crate) priority: u8,
+    /// Who sent it.
+    pub(crate) remote: u32,
+    /// The network number it says.
+    pub(crate) vni: u32,
+}
+
+/// As [`plain`] for a frame from the underlay, at fixed places: VXLAN to this VTEP without tag and
+/// without IP options, and in it a frame of the common case whose ECN field stays as it is. `None`
+/// says nothing but that [`underlay`] must look.
+#[inline]
+pub(crate) fn plain_underlay(
+    head: &[u8],
+    size: u32,
+    local: Ipv4Addr,
+    mac: Mac,
+    marking: Marking<'_>,
+) -> Option<PlainDecapsulated> {
+    let head: &[u8; PLAIN_OUTER_SIZE + 34] = head.first_chunk()?;
+    let (outer, inner) = head.split_first_chunk::<PLAIN_OUTER_SIZE>()?;
+    let half = |at: usize| u16::from_be_bytes([outer[at], outer[at + 1]]);
+    let word =
+        |at: usize| u32::from_be_bytes([outer[at], outer[at + 1], outer[at + 2], outer[at + 3]]);
+    let for_us = word(0) == u32::from_be_bytes([mac.0[0], mac.0[1], mac.0[2], mac.0[3]])
+        && half(4) == u16::from_be_bytes([mac.0[4], mac.0[5]])
+        && word(30) == local.to_bits();
+    // EtherType, version and header size in one; then protocol and port.
+    let is_vxlan = word(12) >> 8 == 0x0800_45
+        && outer[23] == ipv4::PROTOCOL_UDP
+        && half(36) == vxlan::PORT
+        && outer[42] & 0x08 != 0;
+    let ip_size = half(16);
+    let is_whole = half(20) & 0x3fff == 0
+        && u32::from(ip_size) + 14 == size
+        && u32::from(half(38)) + 20 == u32::from(ip_size);
+    if !for_us || !is_vxlan || !is_whole {
+        return None;
+    }
+    let sum: u64 = [14, 18, 22, 26, 30].iter().map(|at| u64::from(word(*at))).sum();
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+    if sum % 0xffff != 0 {
+        return None;
+    }
+    let tos = outer[15];
+    let (dst, _) = plain(inner, marking)?;
+    let ecn = inner[15] & 3;
+    if ecn::decapsulate(tos, ecn) != Some(ecn) {
+        return None;
+    }
+    let priority = match marking.trust {
+        Trust::PcpThenDscp => marking.dscp_to_priority[usize::from(tos >> 2)],
+        Trust::Nothing => marking.default,
+    };
+    Some(PlainDecapsulated { dst, priority: priority.get(), remote: word(26), vni: word(46) >> 8 })
 }
 
 /// Classifies a frame of an access port: a container's, a VM's, or a cable's.

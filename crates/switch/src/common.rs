@@ -1,7 +1,7 @@
 //! One priority of a port: its scheduler's state, and the common queue in front of its other
 //! queues.
 //!
-//! While few frames wait for a local port they stand in one queue, in order of arrival; beyond
+//! While few frames wait for a port they stand in one queue, in order of arrival; beyond
 //! [`COMMON_FRAMES_MAX`] every source gets a queue of its own, until all of those are empty again.
 //! What stands in the common queue is older than what stands in a source's, and is sent first.
 //!
@@ -11,6 +11,10 @@
 //! cache line between its way in and its way out. A frame of which more has to be known (a copy,
 //! one whose ECN field changes, one in the host pool, a very large one) takes a slot and a queue of
 //! its source.
+//!
+//! On an underlay port the frames of a common queue go to different lanes; a tag says to which. Only
+//! frames of local ports stand there, and those of the underlay only in queues of local ports, so
+//! that one number is enough: what does not follow from a frame's port follows from its input.
 
 use crate::inspect::Counter;
 use crate::slots::{Home, NIL};
@@ -28,7 +32,9 @@ pub(crate) struct Tag {
     /// Its size as received.
     pub(crate) bytes: u16,
     pub(crate) input: u16,
-    pub(crate) source: u16,
+    /// Of a frame of a local port its lane (its source is its input); of one from the underlay its
+    /// source (its lane is the port's).
+    pub(crate) way: u16,
     /// Bytes in front of the tenant's frame (the outer headers it came in).
     pub(crate) strip: u8,
     /// [`Home::Ring`] or [`Home::Output`].
@@ -55,7 +61,7 @@ pub(crate) struct Common<B> {
 
 impl<B> Common<B> {
     fn new() -> Self {
-        let tag = Tag { bytes: 0, input: 0, source: 0, strip: 0, home: Home::Ring };
+        let tag = Tag { bytes: 0, input: 0, way: 0, strip: 0, home: Home::Ring };
         let entries = core::array::from_fn(|_| Entry { buf: None, tag });
         Self { first: 0, count: 0, entries }
     }

@@ -14,8 +14,9 @@ impl<B: Buf> Switch<B> {
     pub fn detach(&mut self, _now: Nanos, port: PortId) -> Detached {
         let before = self.dropped_as(DropReason::Stopped);
         self.ports[port.index()].detached = true;
-        let lane = self.ports[port.index()].lane;
-        self.lanes[lane as usize].plain = false;
+        for lane in self.lanes.iter_mut().filter(|lane| lane.port == port.0) {
+            lane.plain = false;
+        }
         let first = usize::from(self.ports[port.index()].first_input);
         let inputs = first..first + usize::from(self.ports[port.index()].queues);
         for input in inputs.clone() {
@@ -60,13 +61,13 @@ impl<B: Buf> Switch<B> {
 
     fn detach_common(&mut self, at: usize, port: u16) {
         let to_port = at == usize::from(port);
-        let lane = self.ports[at].lane;
         for priority in Priority::all() {
             let class = self.class_of(at, priority.index());
             // Once around: what stays has its old order again.
             for _ in 0..self.classes[class].common.len() {
                 let Some((buf, tag)) = self.classes[class].common.pop() else { break };
                 if to_port || self.lies_with(tag.input, tag.home, port) {
+                    let lane = self.lane_of_tag(at, tag);
                     self.uncharge_lane(lane, tag.bytes.into(), tag.home);
                     self.drop_loose(buf, tag, priority.get(), DropReason::Stopped);
                 } else {

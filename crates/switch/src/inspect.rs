@@ -211,21 +211,23 @@ impl<B> Switch<B> {
     }
 
     fn common_queues(&self, port: usize) -> Vec<QueueState> {
-        let lane = self.ports[port].lane;
         let mut rows: Vec<QueueState> = Vec::new();
         for priority in Priority::all() {
             let first = rows.len();
             let class = &self.classes[self.class_of(port, priority.index())];
             for tag in class.common.tags() {
-                let (source, bytes) = (SourceId(tag.source), u64::from(tag.bytes));
-                match rows[first..].iter_mut().find(|row| row.source == source) {
+                let bytes = u64::from(tag.bytes);
+                let (lane, source) = (self.lane_of_tag(port, tag), self.source_of_tag(tag));
+                let (lane, source) = (LaneId(lane), SourceId(source));
+                let same = |row: &&mut QueueState| row.lane == lane && row.source == source;
+                match rows[first..].iter_mut().find(same) {
                     Some(row) => {
                         row.frames += 1;
                         row.bytes += bytes;
                     }
                     None => rows.push(QueueState {
-                        lane: LaneId(lane),
-                        to: self.lanes[lane as usize].kind,
+                        lane,
+                        to: self.lanes[lane.0 as usize].kind,
                         source,
                         priority,
                         frames: 1,

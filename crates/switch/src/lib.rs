@@ -37,6 +37,7 @@ mod config;
 mod detach;
 mod inspect;
 mod mac_table;
+mod numbers;
 mod pause;
 mod place;
 mod queues;

@@ -95,6 +95,12 @@ impl PauseSender {
         }
     }
 
+    /// Whether there is something new to say.
+    #[inline]
+    pub(crate) const fn has_due(&self) -> bool {
+        self.due.0 != 0
+    }
+
     /// Whether a frame has to go now.
     #[inline]
     #[must_use]
@@ -103,6 +109,7 @@ impl PauseSender {
     }
 
     /// When a frame has to go next, if nothing else happens.
+    #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         if !self.due.is_empty() {
@@ -243,6 +250,9 @@ impl PauseReceiver {
     /// When the first pause of `priorities` ends.
     #[must_use]
     pub fn deadline(&self, priorities: PriorityMask) -> Option<Nanos> {
+        if self.paused.and(priorities).is_empty() {
+            return None;
+        }
         Priority::all()
             .filter(|p| self.paused.and(priorities).contains(*p))
             .map(|p| self.until[p.index()])

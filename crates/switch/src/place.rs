@@ -12,6 +12,10 @@ use crate::queues::Key;
 use crate::shaper::Shaper;
 use crate::slots::{List, NIL};
 use crate::surface::LaneKind;
+use crate::tunnel::Outer;
+
+/// The network of an input whose frames may be of any.
+pub(crate) const NO_VNET: u16 = u16::MAX;
 
 /// Where frames enter. The first cache line is what every frame touches that ends.
 #[derive(Debug)]
@@ -32,6 +36,10 @@ pub(crate) struct Input<B> {
     pub(crate) full: Full,
     pub(crate) port: u16,
     pub(crate) from_underlay: bool,
+    /// The network of its port; [`NO_VNET`] for the underlay and for control.
+    pub(crate) vnet: u16,
+    /// Inputs that pause: the priorities that hold something.
+    pub(crate) holding: PriorityMask,
     pub(crate) limit: Limit,
     pub(crate) marks: Marks,
     /// Frames to be replicated once they are in the host pool.
@@ -127,6 +135,28 @@ pub(crate) struct Port {
     pub(crate) default_priority: Priority,
     /// The largest frame without tag that may leave, Ethernet header included.
     pub(crate) frame_size_max: u32,
+    /// What is in front of every frame of its tunnels.
+    pub(crate) outer: Option<Outer>,
+}
+
+impl Port {
+    /// When its rate allows the next frame, a pause ends that keeps a frame, or one must be
+    /// repeated.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        if !self.restrained || self.detached {
+            return None;
+        }
+        let refresh = self.pause_out.as_ref().and_then(PauseSender::deadline);
+        if self.active == 0 {
+            return refresh;
+        }
+        let active = PriorityMask(self.active);
+        let open = active.without(self.pause_in.paused);
+        let rate = (!open.is_empty() && self.shaper.is_limited()).then(|| self.shaper.ready_at());
+        let pause = self.pause_in.deadline(active);
+        [rate, pause, refresh].into_iter().flatten().min()
+    }
 }
 
 /// Why a lane's queues stand in no port's ring.
@@ -146,10 +176,10 @@ pub(crate) enum Gate {
 pub(crate) struct Lane {
     pub(crate) port: u16,
     pub(crate) gate: Gate,
-    /// Whether a frame may be queued and sent without further questions: a local port that is
-    /// not detached, and no rate of its own.
+    /// Whether a frame may be queued without further questions: a local port, or a tunnel with a
+    /// next hop, that is not detached and has no rate of its own.
     pub(crate) plain: bool,
-    /// Plain lanes: frames up to this size leave without further questions.
+    /// Plain lanes: tenants' frames up to this size fit.
     pub(crate) plain_size_max: u16,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
@@ -209,8 +239,9 @@ impl Vnet {
     }
 }
 
-/// A tunnel.
+/// A tunnel, in one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Tunnel {
     pub(crate) port: u16,
     pub(crate) remote: Ipv4Addr,
@@ -220,6 +251,8 @@ pub(crate) struct Tunnel {
     pub(crate) sent: Counter,
     pub(crate) received: Counter,
 }
+
+const _: () = assert!(size_of::<Tunnel>() == 64, "a tunnel is one cache line");
 
 /// One partition of the host pool.
 #[derive(Clone, Copy, Debug)]

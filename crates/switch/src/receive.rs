@@ -1,17 +1,19 @@
 //! The way in: one frame at a time is classified, charged to the place where it will wait, and
 //! put into its queue.
 
+use core::net::Ipv4Addr;
+
 use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority, PriorityMask};
 use sluice_wire::ethernet;
 
 use crate::account;
 use crate::classify::{self, Marking, OuterVerdict, Verdict};
-use crate::common::Tag;
+use crate::common::{COMMON_FRAMES_MAX, Tag};
 use crate::config::PortRole;
 use crate::mac_table;
 use crate::place::{Full, Gate, Held};
 use crate::queues::Key;
-use crate::slots::Home;
+use crate::slots::{Home, NIL};
 use crate::surface::LaneKind;
 use crate::switch::Switch;
 
@@ -40,18 +42,28 @@ impl<B: Buf> Switch<B> {
         self.slots.enter(u32::try_from(batch.len()).expect("fewer than handles in the switch"));
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
-            // Looking ahead pays from the second frame on.
-            PortRole::Access { vnet } if batch.len() < 2 || self.may_be_full(at) => {
+            PortRole::Access { vnet } if self.may_be_full(at) => {
                 for buf in batch.drain() {
                     self.receive_access(now, input.0, port, vnet.0, buf);
                 }
             }
+            // Looking ahead pays from the second frame on.
+            PortRole::Access { vnet } if batch.len() < 2 => {
+                if let Some(buf) = batch.pop()
+                    && let Err(buf) = self.receive_plain(input.0, port, vnet.0, buf)
+                {
+                    self.receive_access(now, input.0, port, vnet.0, buf);
+                }
+            }
             PortRole::Access { vnet } => self.receive_batch(now, input.0, port, vnet.0, batch),
+            PortRole::Underlay { local, mac } if batch.len() < 2 => {
+                if let Some(buf) = batch.pop() {
+                    self.receive_outer(now, input.0, port, (local, mac), buf);
+                }
+            }
             PortRole::Underlay { local, mac } => {
                 for buf in batch.drain() {
-                    let marking = self.marking(port);
-                    let verdict = classify::underlay(buf.head(), buf.size(), local, mac, marking);
-                    self.receive_underlay(now, input.0, port, verdict, buf);
+                    self.receive_outer(now, input.0, port, (local, mac), buf);
                 }
             }
         }
@@ -87,14 +99,24 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    #[inline]
+    fn receive_outer(&mut self, now: Nanos, input: u16, port: u16, ends: (Ipv4Addr, Mac), buf: B) {
+        if let Err(buf) = self.receive_plain_underlay(input, port, ends, buf) {
+            self.receive_underlay(now, input, port, ends, buf);
+        }
+    }
+
+    /// Any frame from the underlay. `ends` are the addresses of the port.
+    #[inline(never)]
     fn receive_underlay(
         &mut self,
         now: Nanos,
         input: u16,
         port: u16,
-        verdict: OuterVerdict,
+        (local, mac): (Ipv4Addr, Mac),
         buf: B,
     ) {
+        let verdict = classify::underlay(buf.head(), buf.size(), local, mac, self.marking(port));
         let mut arrival =
             Arrival { source: input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
         let frame = match verdict {
@@ -113,7 +135,7 @@ impl<B: Buf> Switch<B> {
         arrival.priority = frame.inner.priority;
         arrival.strip = frame.strip;
         arrival.ecn = frame.ecn;
-        let tunnel = self.tunnel_from(frame.remote, port);
+        let tunnel = self.tunnel_from(frame.remote.to_bits(), port);
         let vnet = self.vnet_of(frame.vni);
         let (tunnel, vnet) = match (tunnel, vnet) {
             (None, _) => return self.refuse(input, &arrival, buf, DropReason::UnknownVtep),
@@ -209,10 +231,10 @@ impl<B: Buf> Switch<B> {
 
     /// Whether a lossless frame may find its input full: it reads on, and nobody pauses the sender.
     #[inline]
-    fn may_be_full(&self, input: usize) -> bool {
+    pub(crate) fn may_be_full(&self, input: usize) -> bool {
         match self.inputs[input].full {
             Full::Wait => false,
-            Full::Drop => true,
+            Full::Drop => !self.lossless.is_empty(),
             Full::Pause(priorities) => !self.lossless.without(priorities).is_empty(),
         }
     }
@@ -344,17 +366,65 @@ impl<B: Buf> Switch<B> {
         let (Ok(bytes), Ok(strip)) = (u16::try_from(slot.bytes), u8::try_from(slot.strip)) else {
             return false;
         };
+        let input = &self.inputs[usize::from(slot.input)];
+        // What control sends to an address: the network does not follow from its input.
+        if matches!(l.kind, LaneKind::Tunnel(_)) && slot.vnet != input.vnet {
+            return false;
+        }
         let at = priority * self.ports.len() + port;
         let class = &mut self.classes[at];
-        if bytes > l.plain_size_max || class.common_room(self.common_max) == 0 {
+        let size = bytes - u16::from(strip);
+        if size > l.plain_size_max || class.common_room(self.common_max) == 0 {
             return false;
         }
         let buf = slot.buf.take().expect("a frame that is not a copy has its handle");
-        let (input, source, home) = (slot.input, slot.source, slot.home);
-        class.common.push(buf, Tag { bytes, input, source, strip, home });
+        #[expect(clippy::cast_possible_truncation, reason = "a plain lane has a number that fits")]
+        let way = if input.from_underlay { slot.source } else { lane as u16 };
+        class.common.push(buf, Tag { bytes, input: slot.input, way, strip, home: slot.home });
         self.slots.give_back(index);
         self.mark_active(port, priority);
         true
+    }
+
+    /// Moves what waits for a lane in common queues into queues of its sources, in front of what is
+    /// there, which is younger.
+    pub(crate) fn leave_common(&mut self, lane: u32) {
+        let at = usize::from(self.lanes[lane as usize].port);
+        for priority in Priority::all() {
+            let class = self.class_of(at, priority.index());
+            let mut slots = [NIL; COMMON_FRAMES_MAX as usize];
+            // Once around: what stays has its old order again.
+            for slot in slots.iter_mut().take(self.classes[class].common.len() as usize) {
+                let Some((buf, tag)) = self.classes[class].common.pop() else { break };
+                if self.lane_of_tag(at, tag) == lane {
+                    let (input, source) = (tag.input, self.source_of_tag(tag));
+                    let (vnet, strip) = (self.inputs[usize::from(input)].vnet, tag.strip.into());
+                    let arrival = Arrival { source, vnet, strip, priority, ecn: None };
+                    *slot = self.new_slot(input, &arrival, tag.home, buf);
+                } else {
+                    self.classes[class].common.push(buf, tag);
+                }
+            }
+            for slot in slots.into_iter().rev().filter(|slot| *slot != NIL) {
+                self.put_first(slot, lane);
+            }
+            self.mark_idle(at, priority.index());
+        }
+    }
+
+    /// Puts a frame that is charged to its lane in front of its (source, lane, priority) queue.
+    fn put_first(&mut self, slot: u32, lane: u32) {
+        let s = self.slots.get(slot);
+        let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
+        let leaf = self.leaf_of(lane, source, priority);
+        let node = self.queues.get_mut(leaf);
+        node.frames += 1;
+        node.bytes += u64::from(bytes);
+        if home == Home::Ring {
+            node.ring_add(1, bytes.into());
+        }
+        self.slots.push_front(&mut node.list, slot);
+        self.note_share(slot, leaf);
     }
 
     /// The queue of a (source, lane, priority), bound now if it is not.

@@ -1,17 +1,18 @@
 //! The fast way out: frames of a local port that leave as they are, one after the other, with the
-//! books kept once for all of them.
+//! books kept once for all of them; and those for tunnels that waited in a common queue.
 //!
 //! The loops are never inlined, nor is what they call rarely (`serve`): each has the registers to
 //! itself then, and sums stay out of memory.
 
-use sluice_base::{Buf, Nanos, Priority};
+use sluice_base::{Buf, DropReason, Nanos, Priority};
 
 use crate::account::Ends;
 use crate::place::Held;
 use crate::slots::{Home, NIL};
-use crate::surface::{Egress, Sink, Taken};
+use crate::surface::{Egress, LaneKind, Sink, Taken};
 use crate::switch::Switch;
 use crate::transmit::Served;
+use crate::tunnel::{OUTER_BYTES, OUTER_SIZE};
 
 /// What a queue sent in its turn, before it is booked.
 #[derive(Default)]
@@ -97,6 +98,66 @@ impl<B: Buf> Switch<B> {
         self.book_run(now, at, priority, &run);
         self.mark_idle(at, priority);
         served
+    }
+
+    /// Serves the common queue of an underlay port until it is empty. Nothing that restrains the
+    /// port but its rate can change meanwhile.
+    #[inline(never)]
+    pub(crate) fn serve_tunnels(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        priority: usize,
+        sink: &mut impl Sink<B>,
+        taken: &mut u32,
+    ) -> Served {
+        let class = self.class_of(at, priority);
+        let alone = !self.ports[at].shaper.is_limited() && !self.ports[at].has_rivals();
+        let urgency = priority_of(priority);
+        let mut header = [0; OUTER_SIZE];
+        let mut served = Served::Taken;
+        while let Some((buf, tag)) = self.classes[class].common.head() {
+            let (lane, bytes) = (u32::from(tag.way), u32::from(tag.bytes));
+            let LaneKind::Tunnel(tunnel) = self.lanes[lane as usize].kind else {
+                unreachable!("only frames for tunnels stand in an underlay port's common queue");
+            };
+            let (number, vnet) = (tunnel.index(), self.inputs[usize::from(tag.input)].vnet);
+            let made = self.encapsulate(number, vnet, urgency, buf, bytes, &mut header);
+            if let Err(reason) = made {
+                self.drop_common(class, lane, urgency, reason);
+                served = Served::Skipped;
+                continue;
+            }
+            let size = bytes + OUTER_BYTES;
+            let (header, buf, through) = (&header[..], Some(buf), Some(tunnel));
+            let egress = Egress { header, buf, strip: 0, size, priority: urgency, tunnel: through };
+            if sink.offer(&egress) == Taken::No {
+                served = Served::Refused;
+                break;
+            }
+            let Some((buf, tag)) = self.classes[class].common.pop() else { break };
+            *taken += 1;
+            self.classes[class].sent.add(size);
+            self.tunnels[number].sent.add(size);
+            self.uncharge_lane(lane, bytes, tag.home);
+            self.deliver(buf, tag, urgency.get());
+            if !alone {
+                self.ports[at].shaper.charge(now, size);
+                self.charge_class(at, priority, size);
+                break;
+            }
+        }
+        self.mark_idle(at, priority);
+        served
+    }
+
+    /// Ends the first frame of a common queue of an underlay port.
+    #[cold]
+    fn drop_common(&mut self, class: usize, lane: u32, priority: Priority, reason: DropReason) {
+        if let Some((buf, tag)) = self.classes[class].common.pop() {
+            self.uncharge_lane(lane, tag.bytes.into(), tag.home);
+            self.drop_loose(buf, tag, priority.get(), reason);
+        }
     }
 
     /// Serves a source's queue of a local port until its deficit is used up: as [`Self::serve`],

@@ -176,6 +176,15 @@ impl<B> Slots<B> {
         list.tail = index;
     }
 
+    /// Adds `index` in front of `list`.
+    pub(crate) fn push_front(&mut self, list: &mut List, index: u32) {
+        self.slots[index as usize].next = list.head;
+        list.head = index;
+        if list.tail == NIL {
+            list.tail = index;
+        }
+    }
+
     /// Takes the first slot out of `list`.
     #[inline]
     pub(crate) fn pop(&mut self, list: &mut List) -> Option<u32> {

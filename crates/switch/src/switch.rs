@@ -4,7 +4,6 @@
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 
 use sluice_base::{
     Batch, Buf, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, VnetId,
@@ -12,13 +11,13 @@ use sluice_base::{
 
 use crate::build::{
     buffer_count, common_max, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets,
-    make_vnis, mask_of, node_count, slot_count, sorted,
+    make_vnis, make_vteps, mask_of, node_count, slot_count,
 };
 use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
 use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
-use crate::pause::PauseSender;
+use crate::numbers::Numbers;
 use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
 use crate::queues::{LANES_MAX, NODES_MAX, Queues};
 use crate::receive::NO_PORT;
@@ -55,10 +54,10 @@ pub struct Switch<B> {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) vnets: Vec<Vnet>,
     pub(crate) tunnels: Vec<Tunnel>,
-    /// VTEP addresses, sorted, with their tunnels.
-    vteps: Vec<(Ipv4Addr, u16)>,
-    /// Network numbers, sorted, with their networks.
-    vnis: Vec<(u32, u16)>,
+    /// VTEP addresses with their tunnels.
+    vteps: Numbers,
+    /// Network numbers with their networks.
+    vnis: Numbers,
     pub(crate) chip: MacTable,
     /// Destinations that are not resolved, with their lanes.
     pub(crate) pending: MacTable,
@@ -118,7 +117,7 @@ impl<B: Buf> Switch<B> {
             classes: (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect(),
             vnets: make_vnets(config),
             tunnels: make_tunnels(config, inputs.len()),
-            vteps: sorted(config.tunnels.iter().map(|t| t.remote)),
+            vteps: make_vteps(config),
             vnis: make_vnis(config),
             chip: MacTable::new(config.chip.macs, seed),
             pending: MacTable::new(u32::from(config.unresolved.destinations), seed ^ 1),
@@ -220,13 +219,15 @@ impl<B: Buf> Switch<B> {
     /// close the window for the others; a promise must hold whatever comes next.
     fn pause_window(&self, input: usize, priorities: PriorityMask) -> (u32, u64) {
         let i = &self.inputs[input];
-        let held = Priority::all()
-            .filter(|p| priorities.contains(*p))
-            .map(|p| self.rows[input * Priority::COUNT + p.index()].held)
-            .fold(Held::default(), |most, h| Held {
-                frames: most.frames.max(h.frames),
-                bytes: most.bytes.max(h.bytes),
-            });
+        let mut held = Held::default();
+        let mut holding = i.holding.and(priorities).0;
+        while holding != 0 {
+            let row = input * Priority::COUNT + holding.trailing_zeros() as usize;
+            let one = self.rows[row].held;
+            held.frames = held.frames.max(one.frames);
+            held.bytes = held.bytes.max(one.bytes);
+            holding &= holding - 1;
+        }
         let frames = i.limit.frames.saturating_sub(held.frames);
         let bytes = i.limit.bytes.0.saturating_sub(held.bytes);
         let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
@@ -395,7 +396,11 @@ impl<B: Buf> Switch<B> {
         let t = &mut self.tunnels[tunnel];
         let had = t.next_hop.is_some();
         t.next_hop = mac;
-        let lane = t.lane;
+        let (lane, port) = (t.lane, usize::from(t.port));
+        // A tag has 16 bits for a lane.
+        let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
+        let l = &mut self.lanes[lane as usize];
+        l.plain = open && !l.shaper.is_limited();
         if mac.is_some() {
             self.lanes[lane as usize].deadline = Nanos::MAX;
             if self.lanes[lane as usize].gate == Gate::Closed {
@@ -419,6 +424,7 @@ impl<B: Buf> Switch<B> {
         l.gate = Gate::Closed;
         l.deadline = now.after(self.unresolved.timeout);
         self.closed.push(lane);
+        self.leave_common(lane);
         for at in 0..self.queues.len() {
             if self.queues.is_live_leaf(at) {
                 let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
@@ -480,16 +486,7 @@ impl<B: Buf> Switch<B> {
     /// frame without a rate has no moment: it may go at any time ([`Self::has_work`]).
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        let timed = |port: &&Port| port.restrained && !port.detached;
-        let ports = self.ports.iter().filter(timed).filter_map(|port| {
-            let active = PriorityMask(port.active);
-            let open = active.without(port.pause_in.paused);
-            let rate =
-                (!open.is_empty() && port.shaper.is_limited()).then(|| port.shaper.ready_at());
-            let pause = port.pause_in.deadline(active);
-            let refresh = port.pause_out.as_ref().and_then(PauseSender::deadline);
-            [rate, pause, refresh].into_iter().flatten().min()
-        });
+        let ports = self.ports.iter().filter_map(Port::deadline);
         let timed = self.timed.iter().map(|&l| self.lanes[l as usize].shaper.ready_at());
         ports.chain(timed).chain(self.unresolved_deadline()).min()
     }
@@ -512,15 +509,15 @@ impl<B: Buf> Switch<B> {
         self.notices.pop_front()
     }
 
-    pub(crate) fn tunnel_from(&self, remote: Ipv4Addr, port: u16) -> Option<u16> {
-        let at = self.vteps.binary_search_by_key(&remote, |v| v.0).ok()?;
-        let tunnel = self.vteps[at].1;
+    #[inline]
+    pub(crate) fn tunnel_from(&self, remote: u32, port: u16) -> Option<u16> {
+        let tunnel = self.vteps.find(remote)?;
         (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
     }
 
+    #[inline]
     pub(crate) fn vnet_of(&self, vni: u32) -> Option<u16> {
-        let at = self.vnis.binary_search_by_key(&vni, |v| v.0).ok()?;
-        Some(self.vnis[at].1)
+        self.vnis.find(vni)
     }
 }
 

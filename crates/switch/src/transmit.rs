@@ -17,7 +17,7 @@ use sluice_wire::mac_control;
 
 use crate::account::row;
 use crate::classify;
-use crate::config::{PortRole, Service};
+use crate::config::Service;
 use crate::place::{Gate, Port};
 use crate::queues::QUANTUM_BYTES;
 use crate::slots::{Home, NIL};
@@ -63,7 +63,7 @@ impl<B: Buf> Switch<B> {
         if self.ports[at].restrained && !self.ask_restraints(now, at, sink, &mut taken) {
             return 0;
         }
-        while !self.ports[at].restrained || self.ports[at].shaper.is_ready(now) {
+        while self.may_send(now, at) {
             let Some(priority) = self.next_priority(at) else { break };
             let served = if self.classes[self.class_of(at, priority)].common.is_empty() {
                 let node = self.next_node(at, priority);
@@ -72,6 +72,8 @@ impl<B: Buf> Switch<B> {
                 } else {
                     self.serve(now, at, priority, sink, &mut taken)
                 }
+            } else if self.ports[at].has_bundles {
+                self.serve_tunnels(now, at, priority, sink, &mut taken)
             } else {
                 self.serve_common(now, at, priority, sink, &mut taken)
             };
@@ -85,6 +87,13 @@ impl<B: Buf> Switch<B> {
             self.busy[at / 64] &= !(1 << (at % 64));
         }
         taken
+    }
+
+    /// Whether a frame waits and the rate allows one.
+    #[inline]
+    fn may_send(&self, now: Nanos, at: usize) -> bool {
+        let port = &self.ports[at];
+        port.active != 0 && (!port.restrained || port.shaper.is_ready(now))
     }
 
     /// What comes before data on a port with flow control or rates. False if the driver has no
@@ -293,6 +302,7 @@ impl<B: Buf> Switch<B> {
         let lane = &self.lanes[turn.lane as usize];
         let (header_size, strip, tunnel) = match lane.kind {
             LaneKind::Tunnel(tunnel) => {
+                let header = header.first_chunk_mut().expect("128 bytes");
                 self.encapsulate(tunnel.index(), slot.vnet, priority, buf, size, header)?;
                 (tunnel::OUTER_SIZE, 0, Some(tunnel))
             }
@@ -316,14 +326,16 @@ impl<B: Buf> Switch<B> {
         Ok(Egress { header: &header[..header_size], buf: Some(buf), strip, size, priority, tunnel })
     }
 
-    fn encapsulate(
+    /// Writes the outer headers of a tenant's frame, or says why it may not go through this tunnel.
+    #[inline]
+    pub(crate) fn encapsulate(
         &self,
         tunnel: usize,
         vnet: u16,
         priority: Priority,
         buf: &B,
         size: u32,
-        header: &mut [u8; HEADER_SIZE_MAX],
+        header: &mut [u8; tunnel::OUTER_SIZE],
     ) -> Result<(), DropReason> {
         let vnet = &self.vnets[usize::from(vnet)];
         if size > vnet.frame_size_max && !fits_with_tag(buf, 0, size, vnet.frame_size_max) {
@@ -335,15 +347,13 @@ impl<B: Buf> Switch<B> {
         if size as usize + tunnel::OUTER_SIZE > port.frame_size_max as usize {
             return Err(DropReason::Oversize);
         }
-        let PortRole::Underlay { local, mac } = port.role else {
-            unreachable!("checked in `Switch::new`");
-        };
-        let (Some(next_hop), Some(vni)) = (t.next_hop, vnet.vni) else {
+        let (Some(next_hop), Some(vni), Some(outer)) = (t.next_hop, vnet.vni, &port.outer) else {
             return Err(DropReason::TunnelDown);
         };
-        let ends = tunnel::Ends { local_mac: mac, next_hop, local, remote: t.remote };
+        let to = tunnel::To { next_hop, remote: t.remote, vni };
         let dscp = self.priority_to_dscp[priority.index()];
-        tunnel::encapsulate(&ends, vni, dscp, buf.head(), size, header);
+        let size = u16::try_from(size).expect("checked against the MTU");
+        outer.write(&to, dscp, buf.head(), size, header);
         Ok(())
     }
 

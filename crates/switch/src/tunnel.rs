@@ -3,11 +3,14 @@
 //! 50 bytes: Ethernet 14, IPv4 20, UDP 8, VXLAN 8. The outer DSCP says the priority, the outer ECN
 //! field is the inner one (RFC 6040 section 4.1, normal mode), and the UDP source port is a hash of
 //! the inner flow, so that the underlay can spread flows and keeps the order within one.
+//!
+//! What is the same for every frame of a port is made once ([`Outer`]). A frame's own fields are
+//! written over it, and only they are added to the sum that its checksum is made of.
 
 use core::net::Ipv4Addr;
 
 use sluice_base::{Mac, Vni};
-use sluice_wire::{EtherType, ethernet, flow, ipv4, udp, vxlan};
+use sluice_wire::{EtherType, checksum, ethernet, flow, ipv4, udp, vxlan};
 
 use crate::classify;
 
@@ -15,53 +18,100 @@ use crate::classify;
 pub(crate) const OUTER_SIZE: usize =
     ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE + vxlan::HEADER_SIZE;
 
+/// The same, as frames' sizes are counted.
+pub(crate) const OUTER_BYTES: u32 = 50;
+
 const _: () = assert!(OUTER_SIZE == 50);
 
-/// The two ends of a tunnel.
+/// What the outer IPv4 packet has in front of the tenant's frame: all but Ethernet.
+const IP_BYTES: u16 = 36;
+
+/// The far end of a tunnel, and the network that it is used by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    pub(crate) local_mac: Mac,
+pub(crate) struct To {
     pub(crate) next_hop: Mac,
-    pub(crate) local: Ipv4Addr,
     pub(crate) remote: Ipv4Addr,
+    pub(crate) vni: Vni,
 }
 
-/// Writes the outer headers of a tenant's frame of `inner_size` bytes whose first bytes are
-/// `inner_head`.
-pub(crate) fn encapsulate(
-    ends: &Ends,
-    vni: Vni,
-    dscp: u8,
-    inner_head: &[u8],
-    inner_size: u32,
-    out: &mut [u8],
-) {
-    let ecn = ethernet::Frame::new_checked(inner_head)
+/// The outer headers of a port, without a frame's own fields: where it goes, its marks, its size,
+/// its flow, its network.
+#[derive(Clone, Debug)]
+pub(crate) struct Outer {
+    bytes: [u8; OUTER_SIZE],
+    /// The sum of the IPv4 header as it stands there, before it is complemented.
+    sum: u32,
+}
+
+impl Outer {
+    /// For a port with this address.
+    pub(crate) fn new(mac: Mac, local: Ipv4Addr) -> Self {
+        let mut bytes = [0; OUTER_SIZE];
+        ethernet::Repr { dst: Mac([0; 6]), src: mac, ethertype: EtherType::IPV4 }
+            .emit(&mut bytes[..14]);
+        ipv4::Repr {
+            src: local,
+            dst: Ipv4Addr::UNSPECIFIED,
+            protocol: ipv4::PROTOCOL_UDP,
+            dscp: 0,
+            ecn: 0,
+            ttl: 64,
+            ident: 0,
+            dont_fragment: true,
+            payload_size: 0,
+        }
+        .emit(&mut bytes[14..34]);
+        bytes[16..18].fill(0);
+        bytes[24..26].fill(0);
+        udp::Repr { src_port: 0, dst_port: vxlan::PORT, payload_size: 0 }.emit(&mut bytes[34..42]);
+        vxlan::Repr { vni: Vni::new(0).expect("24 bits") }.emit(&mut bytes[42..50]);
+        let sum = !checksum::internet(&bytes[14..34]);
+        Self { bytes, sum: sum.into() }
+    }
+
+    /// Writes the headers in front of a tenant's frame of `inner_size` bytes whose first bytes are
+    /// `inner_head`.
+    #[inline(always)]
+    pub(crate) fn write(
+        &self,
+        to: &To,
+        dscp: u8,
+        inner_head: &[u8],
+        inner_size: u16,
+        out: &mut [u8; OUTER_SIZE],
+    ) {
+        let tos = dscp << 2 | ecn_of(inner_head);
+        let ip_size = inner_size + IP_BYTES;
+        let remote = to.remote.to_bits();
+        let sum = self.sum + u32::from(tos) + u32::from(ip_size);
+        let sum = sum + (remote >> 16) + (remote & 0xffff);
+        // Twice: the first folding may carry.
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let [_, _, sum @ ..] = (!sum).to_be_bytes();
+        let [_, vni @ ..] = to.vni.get().to_be_bytes();
+        *out = self.bytes;
+        out[..6].copy_from_slice(&to.next_hop.0);
+        out[15] = tos;
+        out[16..18].copy_from_slice(&ip_size.to_be_bytes());
+        out[24..26].copy_from_slice(&sum);
+        out[30..34].copy_from_slice(&remote.to_be_bytes());
+        out[34..36].copy_from_slice(&flow::source_port(flow::hash(inner_head)).to_be_bytes());
+        out[38..40].copy_from_slice(&(ip_size - 20).to_be_bytes());
+        out[46..49].copy_from_slice(&vni);
+    }
+}
+
+/// The ECN field of a tenant's frame; not ECN-capable if it is not IP.
+#[inline]
+fn ecn_of(inner_head: &[u8]) -> u8 {
+    if let Some(head) = inner_head.first_chunk::<34>()
+        && (head[12], head[13]) == (0x08, 0x00)
+    {
+        return head[15] & 3;
+    }
+    ethernet::Frame::new_checked(inner_head)
         .ok()
         .and_then(|frame| classify::tenant_ecn(&frame))
-        .unwrap_or(0);
-    let udp_payload = u16::try_from(inner_size).expect("checked against the MTU")
-        + u16::try_from(vxlan::HEADER_SIZE).expect("8");
-    let hash = flow::hash(inner_head);
-    ethernet::Repr { dst: ends.next_hop, src: ends.local_mac, ethertype: EtherType::IPV4 }
-        .emit(&mut out[..14]);
-    ipv4::Repr {
-        src: ends.local,
-        dst: ends.remote,
-        protocol: ipv4::PROTOCOL_UDP,
-        dscp,
-        ecn,
-        ttl: 64,
-        ident: 0,
-        dont_fragment: true,
-        payload_size: udp_payload + 8,
-    }
-    .emit(&mut out[14..34]);
-    udp::Repr {
-        src_port: flow::source_port(hash),
-        dst_port: vxlan::PORT,
-        payload_size: udp_payload,
-    }
-    .emit(&mut out[34..42]);
-    vxlan::Repr { vni }.emit(&mut out[42..50]);
+        .unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 fn tag(number: u16) -> Tag {
-    Tag { bytes: 60, input: number, source: number, strip: 0, home: Home::Ring }
+    Tag { bytes: 60, input: number, way: number, strip: 0, home: Home::Ring }
 }
 
 proptest! {

@@ -1,0 +1,61 @@
+//! A small fixed table from numbers of 32 bits to indices: tunnels by the address of their far
+//! end, networks by their VNI. Every frame from the underlay asks both.
+//!
+//! Open addressing with linear probing over twice as many places as entries. Filled when the switch
+//! is made and never changed.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    /// Key above, index below, and a bit between them that says that the place is taken.
+    places: Vec<u64>,
+    mask: usize,
+}
+
+const KEY_SHIFT: u32 = 32;
+const TAKEN: u64 = 1 << 16;
+
+impl Numbers {
+    /// A table of these entries. Of equal keys the first one counts.
+    pub(crate) fn new(entries: impl Iterator<Item = (u32, u16)> + Clone) -> Self {
+        let size = (entries.clone().count() * 2).next_power_of_two().max(2);
+        let mut table = Self { places: vec![0; size], mask: size - 1 };
+        for (key, index) in entries {
+            let mut place = table.place_of(key);
+            while table.places[place] != 0 {
+                place = (place + 1) & table.mask;
+            }
+            table.places[place] = u64::from(key) << KEY_SHIFT | TAKEN | u64::from(index);
+        }
+        table
+    }
+
+    #[inline]
+    fn place_of(&self, key: u32) -> usize {
+        // The upper half of the product depends on every bit of the key.
+        let product = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (product >> KEY_SHIFT) as usize & self.mask
+    }
+
+    /// The index of a key.
+    #[inline]
+    pub(crate) fn find(&self, key: u32) -> Option<u16> {
+        let mut place = self.place_of(key);
+        loop {
+            let entry = self.places[place];
+            if entry >> KEY_SHIFT == u64::from(key) && entry != 0 {
+                return Some((entry & 0xffff) as u16);
+            }
+            if entry == 0 {
+                return None;
+            }
+            place = (place + 1) & self.mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
