@@ -12,9 +12,9 @@
 //! one whose ECN field changes, one in the host pool, a very large one) takes a slot and a queue of
 //! its source.
 //!
-//! On an underlay port the frames of a common queue go to different lanes; a tag says to which. Only
-//! frames of local ports stand there, and those of the underlay only in queues of local ports, so
-//! that one number is enough: what does not follow from a frame's port follows from its input.
+//! On an underlay port the frames of a common queue go to different lanes; a tag says to which.
+//! Only frames of local ports stand there, and those of the underlay only in queues of local ports,
+//! so that one number is enough: what does not follow from a frame's port follows from its input.
 
 use crate::inspect::Counter;
 use crate::slots::{Home, NIL};

@@ -29,7 +29,7 @@ fn digests_are_those_of_the_golden_text() {
         )
         .unwrap();
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/digest.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/swarm/digest.txt");
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
         std::fs::write(path, &text).unwrap();
     }
