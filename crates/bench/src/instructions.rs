@@ -19,13 +19,23 @@ pub(crate) fn available() -> bool {
 
 /// Instructions per frame of a set-up.
 pub(crate) fn per_frame(setup: &Setup) -> anyhow::Result<f64> {
-    let (short, long) = (count(setup, SHORT)?, count(setup, LONG)?);
+    let (ports, macs) = (setup.ports.to_string(), setup.macs.to_string());
+    per_frame_of(&["once", "--ports", &ports, "--macs", &macs], setup.lossy)
+}
+
+/// Instructions per frame on the way through two switches, `batch` frames at a time.
+pub(crate) fn per_tunnel_frame(batch: usize, lossy: bool) -> anyhow::Result<f64> {
+    per_frame_of(&["once-tunnel", "--batch", &batch.to_string()], lossy)
+}
+
+fn per_frame_of(part: &[&str], lossy: bool) -> anyhow::Result<f64> {
+    let (short, long) = (count(part, lossy, SHORT)?, count(part, lossy, LONG)?);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     let per_frame = (long - short) as f64 / (LONG - SHORT) as f64;
     Ok(per_frame)
 }
 
-fn count(setup: &Setup, frames: u64) -> anyhow::Result<u64> {
+fn count(part: &[&str], lossy: bool, frames: u64) -> anyhow::Result<u64> {
     let out = std::env::temp_dir().join(format!("sluice-callgrind-{}", std::process::id()));
     let exe = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new("valgrind");
@@ -33,9 +43,9 @@ fn count(setup: &Setup, frames: u64) -> anyhow::Result<u64> {
         .args(["--tool=callgrind", "-q"])
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(exe)
-        .args(["once", "--ports", &setup.ports.to_string(), "--macs", &setup.macs.to_string()])
+        .args(part)
         .args(["--frames", &frames.to_string()]);
-    if setup.lossy {
+    if lossy {
         command.arg("--lossy");
     }
     let output = command.output().context("cannot run valgrind")?;

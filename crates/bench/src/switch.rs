@@ -5,6 +5,7 @@ use std::time::Instant;
 use sluice_api::results::Row;
 
 use crate::forward::{self, FRAME_BYTES, Forward, Setup};
+use crate::tunnel::{self, Tunnel};
 use crate::{instructions, report};
 
 /// Frames of one round: half a second or more.
@@ -17,6 +18,9 @@ pub(crate) fn run(rounds: usize, pairs: usize) -> anyhow::Result<()> {
     for (ports, macs) in sizes {
         rows.extend(throughput(ports, macs, rounds)?);
     }
+    for batch in [1, 32] {
+        rows.extend(tunnel_throughput(batch, rounds)?);
+    }
     rows.push(ratio_of_pairs(pairs)?);
     if instructions::available() {
         for (ports, macs) in [(2, 2), (254, 4096)] {
@@ -26,6 +30,16 @@ pub(crate) fn run(rounds: usize, pairs: usize) -> anyhow::Result<()> {
                 rows.push(context(
                     Row::new("switch.instructions", "sluice", "instructions/frame", vec![value]),
                     &setup,
+                ));
+            }
+        }
+        for batch in [1, 32] {
+            for lossy in [true, false] {
+                let value = instructions::per_tunnel_frame(batch, lossy)?;
+                rows.push(tunnel_context(
+                    Row::new("switch.instructions", "sluice", "instructions/frame", vec![value]),
+                    batch,
+                    lossy,
                 ));
             }
         }
@@ -40,6 +54,33 @@ fn context(row: Row, setup: &Setup) -> Row {
         .with("macs", setup.macs)
         .with("frame_bytes", FRAME_BYTES + 4)
         .with("policy", if setup.lossy { "LL" } else { "ZZ" })
+}
+
+/// Of two switches with tunnels between them; both work for every frame.
+fn tunnel_context(row: Row, batch: usize, lossy: bool) -> Row {
+    context(row, &Setup { ports: tunnel::PORTS, macs: tunnel::MACS, lossy })
+        .with("tunnels", tunnel::TUNNELS)
+        .with("batch", batch)
+}
+
+/// Frames per second through two switches, lossy and lossless interleaved.
+fn tunnel_throughput(batch: usize, rounds: usize) -> anyhow::Result<Vec<Row>> {
+    const ROUND: u64 = ROUND_FRAMES / 5;
+    let policies = [true, false];
+    let mut benches = policies.map(|lossy| Tunnel::new(batch, lossy));
+    let mut values = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (bench, values) in benches.iter_mut().zip(&mut values) {
+            values.push(rate_of(ROUND, |frames| bench.forward(frames)));
+        }
+    }
+    for bench in &benches {
+        anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");
+    }
+    let rows = policies.into_iter().zip(values).map(|(lossy, values)| {
+        tunnel_context(Row::new("switch.forward", "sluice", "frames/s", values), batch, lossy)
+    });
+    Ok(rows.collect())
 }
 
 /// Frames per second, lossy and lossless interleaved.
@@ -67,8 +108,12 @@ fn throughput(ports: usize, macs: usize, rounds: usize) -> anyhow::Result<Vec<Ro
 }
 
 fn rate(bench: &mut Forward, frames: u64) -> f64 {
+    rate_of(frames, |frames| bench.forward(frames))
+}
+
+fn rate_of(frames: u64, forward: impl FnOnce(u64) -> u64) -> f64 {
     let start = Instant::now();
-    let done = bench.forward(frames);
+    let done = forward(frames);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     let rate = done as f64 / start.elapsed().as_secs_f64();
     rate

@@ -133,14 +133,13 @@ impl<B> Switch<B> {
     /// The lane that a frame in a common queue of this port goes to.
     #[inline]
     pub(crate) fn lane_of_tag(&self, port: usize, tag: Tag) -> u32 {
-        let from_underlay = self.inputs[usize::from(tag.input)].from_underlay;
-        if from_underlay { self.ports[port].lane } else { tag.way.into() }
+        let port = &self.ports[port];
+        if port.has_bundles { tag.way.into() } else { port.lane }
     }
 
-    /// The source of a frame in a common queue.
-    pub(crate) fn source_of_tag(&self, tag: Tag) -> u16 {
-        let from_underlay = self.inputs[usize::from(tag.input)].from_underlay;
-        if from_underlay { tag.way } else { tag.input }
+    /// The source of a frame in a common queue of this port.
+    pub(crate) fn source_of_tag(&self, port: usize, tag: Tag) -> u16 {
+        if self.ports[port].has_bundles { tag.input } else { tag.way }
     }
 
     /// A driver took a frame out of a common queue: books it, and ends it.

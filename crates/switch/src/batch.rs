@@ -103,10 +103,11 @@ impl<B: Buf> Switch<B> {
                 tally = self.tally(input, vnet, priority);
             }
             let lane = way >> LANE_SHIFT;
+            // The lane of a local port has its number.
             let out = lane as usize;
             if self.classes[tally.classes + out].common_room(self.common_max) > 0 {
                 let Some(buf) = frames.next() else { break };
-                self.receive_common(lane, out, &mut tally, buf);
+                self.receive_common(lane, out, input, &mut tally, buf);
                 at += 1;
             } else {
                 let run = outlook.run(at);
@@ -124,14 +125,14 @@ impl<B: Buf> Switch<B> {
         Tally { input, vnet, priority, home, classes, received: Counter::default() }
     }
 
-    /// Puts a frame into the common queue of its output, which has room.
+    /// Puts a frame into the common queue of port `out`, which has room; `way` is for its tag.
     #[inline(always)]
-    fn receive_common(&mut self, lane: u32, out: usize, tally: &mut Tally, buf: B) {
+    fn receive_common(&mut self, lane: u32, out: usize, way: u16, tally: &mut Tally, buf: B) {
         let (input, home) = (tally.input, tally.home);
         let bytes = buf.size();
         tally.received.add(bytes);
         #[expect(clippy::cast_possible_truncation, reason = "a plain lane takes it")]
-        let tag = Tag { bytes: bytes as u16, input, way: lane as u16, strip: 0, home };
+        let tag = Tag { bytes: bytes as u16, input, way, strip: 0, home };
         if home == Home::Output && self.output_is_full(lane, bytes) {
             self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
             return;
@@ -168,7 +169,8 @@ impl<B: Buf> Switch<B> {
             return run;
         }
         if let Some(buf) = frames.next() {
-            self.receive_common(lane, out, tally, buf);
+            #[expect(clippy::cast_possible_truncation, reason = "a plain lane has such a number")]
+            self.receive_common(lane, out, lane as u16, tally, buf);
         }
         1
     }
@@ -194,7 +196,9 @@ impl<B: Buf> Switch<B> {
         {
             return Err(buf);
         }
-        self.receive_common(lane, out, &mut tally, buf);
+        #[expect(clippy::cast_possible_truncation, reason = "a plain lane has such a number")]
+        let way = if out == lane as usize { input } else { lane as u16 };
+        self.receive_common(lane, out, way, &mut tally, buf);
         self.book(&mut tally);
         Ok(())
     }

@@ -122,7 +122,7 @@ pub(crate) fn plain_underlay(
         && half(4) == u16::from_be_bytes([mac.0[4], mac.0[5]])
         && word(30) == local.to_bits();
     // EtherType, version and header size in one; then protocol and port.
-    let is_vxlan = word(12) >> 8 == 0x0800_45
+    let is_vxlan = word(12) >> 8 == 0x0008_0045
         && outer[23] == ipv4::PROTOCOL_UDP
         && half(36) == vxlan::PORT
         && outer[42] & 0x08 != 0;

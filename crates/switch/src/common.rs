@@ -12,9 +12,8 @@
 //! one whose ECN field changes, one in the host pool, a very large one) takes a slot and a queue of
 //! its source.
 //!
-//! On an underlay port the frames of a common queue go to different lanes; a tag says to which.
-//! Only frames of local ports stand there, and those of the underlay only in queues of local ports,
-//! so that one number is enough: what does not follow from a frame's port follows from its input.
+//! On an underlay port the frames of a common queue go to different lanes. Only frames of local
+//! ports stand there, whose source is their input, so that a tag needs no more room to say where.
 
 use crate::inspect::Counter;
 use crate::slots::{Home, NIL};
@@ -32,8 +31,8 @@ pub(crate) struct Tag {
     /// Its size as received.
     pub(crate) bytes: u16,
     pub(crate) input: u16,
-    /// Of a frame of a local port its lane (its source is its input); of one from the underlay its
-    /// source (its lane is the port's).
+    /// In the queue of a local port its source (its lane is the port's); in that of an underlay port
+    /// its lane (its source is its input).
     pub(crate) way: u16,
     /// Bytes in front of the tenant's frame (the outer headers it came in).
     pub(crate) strip: u8,

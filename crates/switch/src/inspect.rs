@@ -217,7 +217,7 @@ impl<B> Switch<B> {
             let class = &self.classes[self.class_of(port, priority.index())];
             for tag in class.common.tags() {
                 let bytes = u64::from(tag.bytes);
-                let (lane, source) = (self.lane_of_tag(port, tag), self.source_of_tag(tag));
+                let (lane, source) = (self.lane_of_tag(port, tag), self.source_of_tag(port, tag));
                 let (lane, source) = (LaneId(lane), SourceId(source));
                 let same = |row: &&mut QueueState| row.lane == lane && row.source == source;
                 match rows[first..].iter_mut().find(same) {

@@ -378,8 +378,8 @@ impl<B: Buf> Switch<B> {
             return false;
         }
         let buf = slot.buf.take().expect("a frame that is not a copy has its handle");
-        #[expect(clippy::cast_possible_truncation, reason = "a plain lane has a number that fits")]
-        let way = if input.from_underlay { slot.source } else { lane as u16 };
+        #[expect(clippy::cast_possible_truncation, reason = "a plain lane has such a number")]
+        let way = if matches!(l.kind, LaneKind::Tunnel(_)) { lane as u16 } else { slot.source };
         class.common.push(buf, Tag { bytes, input: slot.input, way, strip, home: slot.home });
         self.slots.give_back(index);
         self.mark_active(port, priority);
@@ -397,7 +397,7 @@ impl<B: Buf> Switch<B> {
             for slot in slots.iter_mut().take(self.classes[class].common.len() as usize) {
                 let Some((buf, tag)) = self.classes[class].common.pop() else { break };
                 if self.lane_of_tag(at, tag) == lane {
-                    let (input, source) = (tag.input, self.source_of_tag(tag));
+                    let (input, source) = (tag.input, self.source_of_tag(at, tag));
                     let (vnet, strip) = (self.inputs[usize::from(input)].vnet, tag.strip.into());
                     let arrival = Arrival { source, vnet, strip, priority, ecn: None };
                     *slot = self.new_slot(input, &arrival, tag.home, buf);

@@ -403,6 +403,34 @@ fn a_tunnel_without_next_hop_holds_its_frames_and_gives_them_up_in_time() {
 }
 
 #[test]
+fn frames_of_a_tunnel_that_goes_down_stay_in_order_and_in_front() {
+    let config = with_tunnels(config(vec![access(0), underlay(1)]), 1, &[2, 3]);
+    let mut world = World::new(&config, 1);
+    world.at_tunnel(mac(1), 0);
+    world.at_tunnel(mac(2), 1);
+    world.log();
+    let send = |world: &mut World, to: u8, sizes: core::ops::Range<u32>| {
+        for size in sizes {
+            let buf = world.tenant(0, &frame(mac(to), 0, size));
+            world.receive(InputId(0), vec![buf]);
+        }
+    };
+    send(&mut world, 1, 60..63);
+    send(&mut world, 2, 90..92);
+    world.command(Command::NextHop { tunnel: TunnelId(0), mac: None });
+    send(&mut world, 1, 63..66);
+    world.check();
+    assert_eq!(world.transmit(PortId(1), || true), 2, "the other tunnel");
+    world.command(Command::NextHop { tunnel: TunnelId(0), mac: Some(Mac([2; 6])) });
+    send(&mut world, 1, 66..67);
+    assert_eq!(world.transmit(PortId(1), || true), 7);
+    world.reclaim_all();
+    world.check();
+    let sizes: Vec<u32> = world.log().iter().map(|sent| sent.size - 50).collect();
+    assert_eq!(sizes, [90, 91, 60, 61, 62, 63, 64, 65, 66]);
+}
+
+#[test]
 fn a_miss_is_asked_for_again_and_ends_in_time() {
     let config = config(vec![access(0); 2]);
     let mut world = World::new(&config, 1);

@@ -56,7 +56,7 @@ const fn mix([addresses, rest]: [u64; 2]) -> u32 {
 #[inline]
 fn plain_flow(head: &[u8]) -> Option<[u64; 2]> {
     const SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + 4;
-    const IPV4_WITHOUT_OPTIONS: u32 = 0x0800_45;
+    const IPV4_WITHOUT_OPTIONS: u32 = 0x0008_0045;
     let head: &[u8; SIZE] = head.first_chunk()?;
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let (protocol, is_fragment) = (head[23], word(18) & 0x3fff != 0);

@@ -340,6 +340,38 @@ proptest! {
 
     /// Whatever the bytes: no panic, and what goes through leaves a frame behind its headers.
     #[test]
+    fn what_is_plain_from_the_underlay_is_classified_the_same_the_long_way(
+        changes in prop::collection::vec((0_usize..110, any::<u8>()), 0..3),
+        marks in any::<(u8, u8)>(),
+        size in 60_usize..120,
+    ) {
+        // Marks of both headers first, with good checksums; then anything.
+        let mut inner = tenant_frame();
+        inner[15] = marks.1;
+        let mut bytes = encapsulated(&inner);
+        bytes[15] = marks.0;
+        bytes[24..26].fill(0);
+        let sum = sluice_wire::checksum::internet(&bytes[14..34]);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        for (at, value) in changes {
+            bytes[at] = value;
+        }
+        bytes.truncate(if size < 90 { size } else { bytes.len() });
+        let map = priorities();
+        let marking = Marking { trust: Trust::PcpThenDscp, default: p(1), dscp_to_priority: &map };
+        let size = u32::try_from(bytes.len()).unwrap();
+        if let Some(plain) = plain_underlay(&bytes, size, LOCAL, UNDERLAY, marking) {
+            let OuterVerdict::Forward(long) = classify_underlay(&bytes) else {
+                panic!("the long way does not take it");
+            };
+            prop_assert_eq!(plain.dst, long.inner.dst.to_u64());
+            prop_assert_eq!(plain.priority, long.inner.priority.get());
+            prop_assert_eq!((plain.remote, plain.vni), (long.remote.to_bits(), long.vni));
+            prop_assert_eq!((usize::from(long.strip), long.ecn), (PLAIN_OUTER_SIZE, None));
+        }
+    }
+
+    #[test]
     fn any_bytes_are_classified(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         at in 0usize..110,
@@ -359,4 +391,15 @@ proptest! {
         }
         classify_access(&frame, Trust::PcpThenDscp);
     }
+}
+
+#[test]
+fn a_frame_of_the_common_case_is_plain() {
+    let map = priorities();
+    let marking = Marking { trust: Trust::PcpThenDscp, default: p(1), dscp_to_priority: &map };
+    let bytes = encapsulated(&tenant_frame());
+    let size = u32::try_from(bytes.len()).unwrap();
+    assert!(plain_underlay(&bytes, size, LOCAL, UNDERLAY, marking).is_some());
+    let bad = with(bytes, 24, &[0, 0]);
+    assert_eq!(plain_underlay(&bad, size, LOCAL, UNDERLAY, marking), None, "the checksum is wrong");
 }
