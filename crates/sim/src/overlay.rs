@@ -192,6 +192,13 @@ impl VirtualHost {
         }
     }
 
+    /// Whether the switch may have something for the network card.
+    #[inline]
+    pub(crate) fn has_out(&self) -> bool {
+        let underlay = self.underlay();
+        self.host.switch().busy_port(underlay) == Some(underlay)
+    }
+
     /// The next frame for the network card.
     pub(crate) fn next_out(
         &mut self,
@@ -200,7 +207,7 @@ impl VirtualHost {
     ) -> Option<Outgoing> {
         let mut out = None;
         let underlay = self.underlay();
-        if self.host.switch().busy_port(underlay) != Some(underlay) {
+        if !self.has_out() {
             return None;
         }
         let mut sink = |frame: &Egress<'_, Parcel>| {

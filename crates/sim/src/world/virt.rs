@@ -98,6 +98,7 @@ impl World {
         }
         h.due = Nanos::MAX;
         h.advance(self.events.now());
+        h.read_rings(self.events.now());
         self.work(host);
     }
 
@@ -121,20 +122,26 @@ impl World {
                 virt.hosts[host as usize].receive_pause(now, message);
                 self.work(host);
             }
-            Outcome::Free { host } => self.work(host),
+            // A card that is free and has nothing to send changes nothing: what a ring holds was
+            // read when it came, unless the switch had no room, and then it has frames.
+            Outcome::Free { host } => {
+                let virt = self.virt.as_ref().expect("there are virtual hosts");
+                if virt.hosts[host as usize].has_out() {
+                    self.work(host);
+                }
+            }
             _ => unreachable!("not for a host"),
         }
         None
     }
 
-    /// All that a host can do now: read rings, deliver to VMs, feed the card; until nothing more
-    /// opens.
+    /// All that a host can do with what its switch holds: deliver to VMs, feed the card; and read
+    /// rings when that opens their windows.
     fn work(&mut self, host: u32) {
         let now = self.events.now();
         loop {
             let virt = self.virt.as_mut().expect("there are virtual hosts");
             let h = &mut virt.hosts[host as usize];
-            h.read_rings(now);
             let at = now.after(virt.receive_latency);
             let first = host * virt.vms_per_host;
             let (events, packets) = (&mut self.events, &mut virt.packets);
@@ -152,6 +159,7 @@ impl World {
             if !h.reclaim(&mut virt.packets) || !h.has_ready(now) {
                 break;
             }
+            h.read_rings(now);
         }
         let virt = self.virt.as_ref().expect("there are virtual hosts");
         if let Some(at) = virt.hosts[host as usize].next_time(now) {
