@@ -136,7 +136,7 @@ pub(crate) fn plain_underlay(
     let sum: u64 = [14, 18, 22, 26, 30].iter().map(|at| u64::from(word(*at))).sum();
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-    if sum % 0xffff != 0 {
+    if !sum.is_multiple_of(0xffff) {
         return None;
     }
     let tos = outer[15];
