@@ -272,7 +272,8 @@ pub struct Class {
     /// Whether the lossless policies apply to it; default true.
     #[serde(default = "yes")]
     pub lossless: bool,
-    /// The DSCPs that mean this priority, beside `priority * 8`.
+    /// The DSCPs that mean this priority, instead of the one that is the DSCP / 8 (RFC 2474 section
+    /// 4.2.2).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dscp: Vec<u8>,
 }

@@ -89,8 +89,9 @@ drop_reasons! {
     UnknownVni = "unknown_vni", Policy;
     /// The destination is behind the port that the frame came from.
     SamePort = "same_port", Policy;
-    /// A frame from the underlay whose destination is behind the underlay (RFC 7348 section 6:
-    /// split horizon).
+    /// A frame from the underlay whose destination is behind the underlay: every host reaches every
+    /// other by itself, and frames relayed between tunnels could circle (split horizon in a full
+    /// mesh, as RFC 4762 section 4.4; RFC 7348 says nothing of it).
     SplitHorizon = "split_horizon", Policy;
     /// A broadcast or multicast frame and nobody to give it to.
     NoReceiver = "no_receiver", Policy;

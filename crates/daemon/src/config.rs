@@ -21,6 +21,7 @@ use std::path::Path;
 use sluice_base::Mac;
 
 pub use headroom::Headroom;
+pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
 pub use report::{Problem, Report};
 

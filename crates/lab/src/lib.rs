@@ -8,8 +8,9 @@
 //!
 //! The same scenarios run in the simulator: [`sim`] has its commands, which need no root.
 //!
-//! A lab needs root and the programs `ip`, `tc` and `ethtool`. The program that runs a lab is also the
-//! daemon of its hosts, the aggregator and the workers: it starts itself again in the namespaces.
+//! A lab needs root and the programs `ip`, `tc` and `ethtool`. The program that runs a lab is also
+//! the daemon of its hosts, the aggregator and the workers: it starts itself again in the
+//! namespaces.
 #![forbid(unsafe_code)]
 
 pub mod cli;

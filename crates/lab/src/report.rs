@@ -5,6 +5,7 @@ mod charts;
 pub(crate) mod comparison;
 mod notes;
 mod simulation;
+pub(crate) mod swept;
 mod tables;
 
 use sluice_api::results::Results;
@@ -61,9 +62,6 @@ pub(crate) fn html(results: &Results) -> String {
     body += &tiles(&content);
     body += &charts::all(&content);
     body += &tables::all(&content);
-    if content.is_simulation {
-        body += &simulation::tables(&content);
-    }
     body += &notes::html(&content);
     page(&title, &body)
 }

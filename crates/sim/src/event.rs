@@ -28,7 +28,7 @@ pub(crate) enum Event {
     Timer(u32),
     /// A host has something to do.
     Host(u32),
-    /// A packet has reached its VM.
+    /// A packet has reached this VM: the first one of those on their way to it.
     Packet(u32),
     /// The workload has something to do.
     App(u32),
@@ -50,11 +50,25 @@ impl Event {
             Self::PauseAgain(link) => (6, link.0),
             Self::Timer(endpoint) => (7, endpoint),
             Self::Host(host) => (8, host),
-            Self::Packet(packet) => (9, packet),
+            Self::Packet(station) => (9, station),
             Self::App(at) => (10, at),
         };
         debug_assert!(index <= INDEX_MASK, "more than 2^28 of a kind");
         kind << INDEX_BITS | index
+    }
+
+    /// What goes first of several events at one time, if that is decided by place: what enters a
+    /// switch goes before what leaves one, by the link it came through. The number of a frame says
+    /// nothing; one frame at a time ends on a link.
+    #[inline]
+    fn rank(self, link: LinkId) -> u32 {
+        let kind = match self {
+            Self::Enter(_) | Self::Settle(_) => 0,
+            Self::Arrive(_) => 2,
+            Self::Pause(_) => 3,
+            other => return other.pack() + (1 << INDEX_BITS),
+        };
+        kind << INDEX_BITS | link.0
     }
 
     #[inline]
@@ -98,7 +112,13 @@ impl Events {
 
     #[inline]
     pub(crate) fn push(&mut self, at: Nanos, event: Event) {
-        self.queue.push(at, event.pack());
+        self.queue.push_ranked(at, event.pack(), event.rank(LinkId(0)));
+    }
+
+    /// Adds an event of a frame, or of a pause frame, that has travelled on `link`.
+    #[inline]
+    pub(crate) fn push_from(&mut self, at: Nanos, event: Event, link: LinkId) {
+        self.queue.push_ranked(at, event.pack(), event.rank(link));
     }
 
     #[inline]

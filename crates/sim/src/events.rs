@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Events at the same time come in the order in which they were pushed, or, to see whether a
-//! result hangs on that order, in one that a seed permutes.
+//! result hangs on that order, in one that a seed permutes, or by a rank that each is given.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,6 +37,9 @@ pub enum Ties {
     Fifo,
     /// An order that this seed draws.
     Permuted(u64),
+    /// The one of the lowest rank: what it is and where, not when it was pushed. Two runs whose
+    /// events are the same at every time can be compared with it, whichever was pushed first.
+    ByPlace,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,14 +99,23 @@ impl EventQueue {
         self.popped
     }
 
-    /// Adds an event.
+    /// Adds an event, whose rank is itself.
     ///
     /// # Panics
     /// In debug builds, if `at` is in the past.
     #[inline]
     pub fn push(&mut self, at: Nanos, what: u32) {
+        self.push_ranked(at, what, what);
+    }
+
+    /// Adds an event with a rank, which counts with [`Ties::ByPlace`] only.
+    ///
+    /// # Panics
+    /// In debug builds, if `at` is in the past.
+    #[inline]
+    pub fn push_ranked(&mut self, at: Nanos, what: u32, rank: u32) {
         debug_assert!(at >= self.now, "an event for {at}, and it is {} already", self.now);
-        let sequence = self.next_sequence();
+        let sequence = self.next_sequence(rank);
         let slot = at.0 >> SLOT_BITS;
         if slot == self.open {
             let key = key_of(at, sequence);
@@ -117,7 +129,7 @@ impl EventQueue {
     }
 
     #[inline]
-    fn next_sequence(&mut self) -> u64 {
+    fn next_sequence(&mut self, rank: u32) -> u64 {
         self.sequence += 1;
         match self.ties {
             Ties::Fifo => self.sequence,
@@ -127,6 +139,10 @@ impl EventQueue {
                 let mask = (1 << SEQUENCE_BITS) - 1;
                 let mixed = (self.sequence ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
                 (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) & mask
+            }
+            Ties::ByPlace => {
+                let bits = SEQUENCE_BITS - u32::BITS;
+                u64::from(rank) << bits | self.sequence & ((1 << bits) - 1)
             }
         }
     }

@@ -5,6 +5,7 @@
 //! rule, nothing is read from the machine. The same seed gives the same bytes.
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod event;
 pub mod events;
 pub mod net;

@@ -17,7 +17,7 @@
 //! If the frame could pass a threshold when it is counted, a second event, `Settle`, counts it at
 //! its time; otherwise it is counted at once. Frames of one queue arrive in the order in which they
 //! left, since all cables into a switch have the same delay; where they do not, every arrival has
-//! an event of its own.
+//! an event of its own. `tests/swarm/early.rs` runs scenarios both ways and compares them.
 //!
 //! **Buffers.** A frame occupies the buffer of the input it came through until its last bit has
 //! left. On a lossless priority the input pauses its neighbour with the product's own
@@ -25,6 +25,7 @@
 //! configuration or of this program: it stops the run. On the other priorities it is dropped.
 
 mod arrive;
+mod census;
 mod config;
 mod frames;
 mod input;
@@ -35,6 +36,7 @@ mod serve;
 use sluice_base::{DropReason, Nanos, Priority};
 use sluice_wire::mac_control::Message;
 
+pub(crate) use census::{Census, Seen, Whereabouts};
 pub(crate) use config::Ends;
 pub use config::{Buffering, NetConfig, NetConfigError};
 pub(crate) use frames::Payload;
@@ -50,6 +52,12 @@ use link::{Link, Queue};
 /// A path that a frame follows, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathId(u32);
+
+impl PathId {
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A path with the frames that are on it.
 #[derive(Debug)]
@@ -71,6 +79,8 @@ pub(crate) enum Outcome<P> {
     Paused { host: u32, message: Message },
     /// The network card of a host that is asked for its frames is free.
     Free { host: u32 },
+    /// A frame found no room.
+    Dropped { payload: P },
     /// Losslessness was lost.
     Broken(Overflow),
 }
@@ -121,6 +131,8 @@ pub(crate) struct Net<P> {
     free_messages: Vec<u32>,
     broken: Option<Overflow>,
     pub(crate) dropped: u64,
+    /// Links that the frames have passed which are no more.
+    hops_ended: u64,
 }
 
 impl<P: Payload> Net<P> {
@@ -128,11 +140,13 @@ impl<P: Payload> Net<P> {
     pub(crate) fn new(topology: &Topology, config: NetConfig, ends: Ends) -> Self {
         let uniform = arrive::uniform_inputs(topology);
         let on_links = arrive::bytes_on_links(topology, u32::from(config.frame_max));
+        let measured = arrive::queues_are_measured(&config);
         let links: Vec<Link> = topology
             .links()
             .map(|(id, cable)| {
                 let (from, to) = topology.ends(id);
-                let late = matches!(to, Node::Switch(s) if !uniform[s as usize]);
+                let uneven = matches!(to, Node::Switch(s) if !uniform[s as usize]);
+                let late = measured || uneven;
                 let (may_come, asks) = match from {
                     Node::Switch(s) => (on_links[s as usize], false),
                     Node::Host(_) => (0, ends.are_switches),
@@ -164,6 +178,15 @@ impl<P: Payload> Net<P> {
             free_messages: Vec::new(),
             broken: None,
             dropped: 0,
+            hops_ended: 0,
+        }
+    }
+
+    /// Gives every arrival at a switch an event of its own, as if the cables into it differed in
+    /// delay. For comparisons: nothing but the number of events may change.
+    pub(crate) fn split_arrivals(&mut self) {
+        for link in &mut self.links {
+            link.late = matches!(link.to, Node::Switch(_));
         }
     }
 
@@ -238,7 +261,11 @@ impl<P: Payload> Net<P> {
             Event::LinkEnd(link) => return self.link_end(events, link),
             Event::Arrive(frame) => return self.arrive_at_host(frame),
             Event::Enter(frame) => self.enter(events, frame),
-            Event::Settle(frame) => self.settle(events, frame),
+            Event::Settle(frame) => {
+                if let Some(payload) = self.settle(events, frame) {
+                    return Outcome::Dropped { payload };
+                }
+            }
             Event::Pause(at) => return self.pause_arrives(events, at),
             Event::PauseEnd(link) => self.pause_ends(events, link),
             Event::PauseAgain(link) => self.pause_again(events, link),
@@ -261,14 +288,18 @@ impl<P: Payload> Net<P> {
             unreachable!("a path ends at a host")
         };
         self.leave_path(path);
+        self.hops_ended += u64::from(hop) + 1;
         Outcome::Arrived { host, shape, payload: self.frames.give_back(id) }
     }
 
-    /// Ends a frame that may not go on.
-    fn drop_frame(&mut self, id: FrameId, link: LinkId, reason: DropReason) {
+    /// Ends a frame that may not go on. Its place in the queue goes when its turn comes.
+    fn drop_frame(&mut self, id: FrameId, link: LinkId, reason: DropReason) -> P {
         self.dropped += 1;
         self.inputs[link.index()].drops.add(reason);
-        self.frames.get_mut(id).state = frames::State::Dropped;
+        let frame = self.frames.get_mut(id);
+        frame.state = frames::State::Dropped;
+        self.hops_ended += u64::from(frame.hop);
+        self.frames.end(id)
     }
 
     pub(crate) const fn link_count(&self) -> usize {
@@ -284,9 +315,7 @@ impl<P: Payload> Net<P> {
     pub(crate) fn hops(&self) -> u64 {
         self.links.iter().map(|l| l.sent_frames).sum()
     }
-
-    /// Frames in queues and on links, by walking them.
-    pub(crate) fn resident(&self) -> u64 {
-        self.frames.resident()
-    }
 }
+
+#[cfg(test)]
+mod tests;

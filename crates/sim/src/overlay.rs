@@ -176,14 +176,14 @@ impl VirtualHost {
         self.rings.iter().any(|ring| ring.frames.front().is_some_and(|f| f.0 <= now))
     }
 
-    /// Everything that may leave to VMs does; `to_vm` gets the packets.
-    pub(crate) fn serve_vms(&mut self, now: Nanos, mut to_vm: impl FnMut(PacketId)) {
+    /// Everything that may leave to VMs does; `to_vm` gets the VM and the packet.
+    pub(crate) fn serve_vms(&mut self, now: Nanos, mut to_vm: impl FnMut(u32, PacketId)) {
         let underlay = self.underlay();
         let mut next = self.host.switch().busy_port(PortId(0));
         while let Some(port) = next.filter(|port| *port < underlay) {
             let mut sink = |frame: &Egress<'_, Parcel>| {
                 if let Some(parcel) = frame.buf {
-                    to_vm(parcel.packet);
+                    to_vm(u32::from(port.0), parcel.packet);
                 }
                 Taken::All
             };

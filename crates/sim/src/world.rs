@@ -10,6 +10,7 @@
 //!      └────────────────────────── Notice::Delivered ──────────────────────────┘
 //! ```
 
+mod census;
 mod endpoints;
 mod plain;
 mod summary;
@@ -21,12 +22,14 @@ use std::sync::Arc;
 
 use sluice_base::{BitRate, Nanos};
 
+use crate::check::Ledger;
 use crate::event::{Event, Events};
 use crate::events::Ties;
 use crate::net::{Ends, Net, NetConfig, NetConfigError, Outcome, Overflow};
 use crate::overlay::{Head, OverlayConfig, OverlayError, PacketId};
 use crate::tcp;
 use crate::topology::{Routes, Topology, TopologyError};
+pub(crate) use census::{Census, Stream};
 use endpoints::Endpoint;
 pub use endpoints::{Connect, ConnectError, ConnectionId, EndpointId};
 pub use summary::{Place, Summary, TcpTotals};
@@ -38,6 +41,8 @@ pub(crate) struct Packet {
     pub(crate) to: EndpointId,
     /// Tells connections apart that had the same place one after the other.
     pub(crate) generation: u32,
+    /// Counts the packets of one sender, so that their order can be checked.
+    pub(crate) number: u32,
     pub(crate) body: Body,
 }
 
@@ -162,6 +167,7 @@ pub struct World {
     endpoints: Vec<Endpoint>,
     free: Vec<u32>,
     send_latency: Nanos,
+    receive_latency: Nanos,
     /// The layer-3 MTU of the stations.
     mtu: u16,
     /// What is to be told, and which workload of several it is for.
@@ -177,6 +183,8 @@ pub struct World {
     closed_tcp: TcpTotals,
     /// What endpoints are made of that send datagrams only.
     no_tcp: Arc<tcp::Config>,
+    /// A second account of what is sent and arrives, if the run is checked.
+    ledger: Option<Box<Ledger>>,
 }
 
 impl World {
@@ -207,6 +215,7 @@ impl World {
             endpoints: Vec::new(),
             free: Vec::new(),
             send_latency: config.send_latency,
+            receive_latency: config.receive_latency,
             mtu: config.overlay.as_ref().map_or(config.net.frame_max - 14, |o| o.mtu),
             notices: VecDeque::new(),
             speaker: 0,
@@ -218,6 +227,7 @@ impl World {
                 mss: 1,
                 ..tcp::Config::linux_2013(tcp::Algorithm::NewReno)
             }),
+            ledger: None,
         })
     }
 
@@ -231,38 +241,78 @@ impl World {
     /// # Panics
     /// If there are none, or more than 256.
     pub fn run_all(&mut self, workloads: &mut [&mut dyn Workload], end: Nanos) -> End {
+        self.start(workloads);
+        loop {
+            let event = match self.next_event(workloads, end) {
+                Ok(event) => event,
+                Err(end) => return end,
+            };
+            if let Some(end) = self.handle(event) {
+                return end;
+            }
+        }
+    }
+
+    /// Begins all workloads.
+    pub(crate) fn start(&mut self, workloads: &mut [&mut dyn Workload]) {
         for (at, workload) in workloads.iter_mut().enumerate() {
             self.speaker = u8::try_from(at).expect("256 workloads at most");
             workload.start(self);
         }
-        loop {
-            while let Some((speaker, notice)) = self.notices.pop_front() {
-                self.speaker = speaker;
-                workloads[usize::from(speaker)].happened(self, notice);
-            }
-            if workloads[0].is_done() {
-                return End::Done;
-            }
-            let Some(event) = self.events.pop_until(end) else {
-                return if self.now() == end { End::Time } else { End::Stalled };
-            };
-            match event {
-                Event::Timer(at) => self.timer(EndpointId(at)),
-                Event::Host(host) => self.host_event(host),
-                Event::Packet(packet) => self.deliver_packet(PacketId(packet)),
-                Event::App(at) => self.time_has_come(at),
-                event => match self.net.handle(&mut self.events, event) {
-                    Outcome::Nothing => {}
-                    Outcome::Arrived { payload: Load::Plain(packet), .. } => self.deliver(&packet),
-                    Outcome::Broken(overflow) => return End::Broken(overflow),
-                    outcome => {
-                        if let Some(overflow) = self.at_host(outcome) {
-                            return End::Broken(overflow);
-                        }
-                    }
-                },
-            }
+    }
+
+    /// Tells what is to be told, and takes the next event, unless the run has ended.
+    #[inline]
+    pub(crate) fn next_event(
+        &mut self,
+        workloads: &mut [&mut dyn Workload],
+        end: Nanos,
+    ) -> Result<Event, End> {
+        while let Some((speaker, notice)) = self.notices.pop_front() {
+            self.speaker = speaker;
+            workloads[usize::from(speaker)].happened(self, notice);
         }
+        if workloads[0].is_done() {
+            return Err(End::Done);
+        }
+        let over = |world: &Self| if world.now() == end { End::Time } else { End::Stalled };
+        self.events.pop_until(end).ok_or_else(|| over(self))
+    }
+
+    /// The next event of a world that no workload is told of any more.
+    pub(crate) fn next_event_unheard(&mut self) -> Option<Event> {
+        self.notices.clear();
+        self.events.pop_until(Nanos::MAX)
+    }
+
+    /// Does what an event brings.
+    #[inline]
+    pub(crate) fn handle(&mut self, event: Event) -> Option<End> {
+        match event {
+            Event::Timer(at) => self.timer(EndpointId(at)),
+            Event::Host(host) => self.host_event(host),
+            Event::Packet(station) => self.deliver_packet(station),
+            Event::App(at) => self.time_has_come(at),
+            event => match self.net.handle(&mut self.events, event) {
+                Outcome::Nothing => {}
+                Outcome::Arrived { payload: Load::Plain(packet), host, shape } => {
+                    self.check_arrival(host, shape);
+                    self.deliver(&packet);
+                }
+                Outcome::Dropped { payload } => self.dropped_on_wire(&payload),
+                Outcome::Broken(overflow) => return Some(End::Broken(overflow)),
+                outcome => return self.at_host(outcome).map(End::Broken),
+            },
+        }
+        None
+    }
+
+    /// Gives every arrival at a switch an event of its own, as if the cables into it differed in
+    /// delay. For comparisons and debugging: with [`Ties::ByPlace`], nothing but the number of
+    /// events and the marks of the fullest buffers may change. To be called before anything has
+    /// happened.
+    pub fn split_arrivals(&mut self) {
+        self.net.split_arrivals();
     }
 
     /// The time.

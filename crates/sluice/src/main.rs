@@ -10,7 +10,7 @@ use sluice_daemon::show_client::{Style, Whom};
 use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
 
-/// A lossless overlay network for virtual machines and containers
+/// A lossless overlay network for containers
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {

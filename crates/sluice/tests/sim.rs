@@ -84,8 +84,8 @@ fn a_wrong_scenario_names_the_key_and_the_remedy() {
 fn a_sweep_goes_on_where_it_stopped() {
     let folder = Folder::new("sweep");
     let file = folder.path("sweep.toml");
-    let sweep = "base = \"incast\"\n[grid]\n\"workload.queries\" = [2]\n\"workload.sizes\" = [[8]]\n\
-                 \"sim.policies\" = [[\"LL\"], [\"ZZ\"]]\n";
+    let sweep = "base = \"incast\"\n[grid]\n\"workload.queries\" = [2]\n\
+                 \"workload.sizes\" = [[8]]\n\"sim.policies\" = [[\"LL\"], [\"ZZ\"]]\n";
     std::fs::write(&file, sweep).expect("a file");
     let out = folder.path("out");
     let run = || sluice(&["sim", "sweep", &file, "--out", &out, "--threads", "2"]);

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
 
+use crate::common::COMMON_FRAMES_MAX;
 use crate::config::{
     InputFull, Limit, PortConfig, PortRole, SwitchConfig, TunnelConfig, VnetConfig,
 };
@@ -188,6 +189,16 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     }
     let lanes = config.ports.len() as u64 + config.tunnels.len() as u64;
     count + lanes * u64::from(pool.copies_per_lane)
+}
+
+/// How many frames may wait in a common queue, where they cannot be spilled: at most a quarter of
+/// what the smallest input may hold, in frames and in bytes.
+pub(crate) fn common_max<B>(config: &SwitchConfig, inputs: &[Input<B>]) -> u32 {
+    let access = config.ports.iter().filter(|p| matches!(p.role, PortRole::Access { .. }));
+    let size_max = access.map(|port| u64::from(port.mtu) + 14).max().unwrap_or(1);
+    let least = |limit: &Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
+    let least = inputs.iter().map(|i| least(&i.limit)).min().unwrap_or(0);
+    u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX)
 }
 
 /// How many slots an input has for itself. Each paused priority may fill the buffer, and so may the

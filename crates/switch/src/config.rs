@@ -205,7 +205,7 @@ pub struct ChipConfig {
 pub struct UnresolvedConfig {
     /// How many destinations may be unresolved at a time.
     pub destinations: u16,
-    /// How many frames of a lossy priority one destination may hold.
+    /// How many frames of lossy priorities may wait for unresolved destinations, all together.
     pub frames: u32,
     /// After this time without an answer the frames end under `unresolved`.
     pub timeout: Nanos,

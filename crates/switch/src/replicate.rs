@@ -7,7 +7,7 @@
 //!
 //! Receivers are the local members of the network except the port it came from, and, for a frame
 //! of a local port, the tunnels of the network (head-end replication). A frame from the underlay
-//! never goes back there (split horizon, RFC 7348 section 4.2).
+//! never goes back there (split horizon in a full mesh of tunnels, as RFC 4762 section 4.4).
 
 use sluice_base::{Buf, DropReason};
 

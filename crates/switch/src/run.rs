@@ -8,7 +8,6 @@ use sluice_base::{Buf, DropReason, Nanos, Priority};
 
 use crate::account::Ends;
 use crate::place::Held;
-use crate::queues::QUANTUM_BYTES;
 use crate::slots::{Home, NIL};
 use crate::surface::{Egress, LaneKind, Sink, Taken};
 use crate::switch::Switch;
@@ -51,7 +50,7 @@ impl Run {
 #[derive(Clone, Copy)]
 struct Reach {
     frames_max: u32,
-    /// The frame that reaches it is the last one.
+    /// No frame goes beyond it.
     bytes: i64,
     /// A larger frame has to be asked about.
     size_max: u32,
@@ -161,7 +160,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Serves a source's queue of a local port until its quantum is used up: as [`Self::serve`],
+    /// Serves a source's queue of a local port until its deficit is used up: as [`Self::serve`],
     /// for frames that leave as they are, with the sums booked once.
     pub(crate) fn serve_leaf(
         &mut self,
@@ -199,7 +198,7 @@ impl<B: Buf> Switch<B> {
                 }
                 break;
             }
-            if reach.bytes <= 0 || run.frames >= reach.frames_max {
+            if run.frames >= reach.frames_max {
                 break;
             }
         }
@@ -239,7 +238,7 @@ impl<B: Buf> Switch<B> {
             if slot.input != ends.input || slot.home != home || slot.ecn.is_some() {
                 break;
             }
-            if home == Home::Copy || size > reach.size_max {
+            if home == Home::Copy || size > reach.size_max || i64::from(size) > left {
                 break;
             }
             let (buf, strip) = (slot.buf.as_ref(), slot.strip);
@@ -257,7 +256,7 @@ impl<B: Buf> Switch<B> {
             } else {
                 self.slots.end(index, &mut input.ended, &mut input.ended_slots);
             }
-            if left <= 0 || ends.frames >= reach.frames_max {
+            if ends.frames >= reach.frames_max {
                 break;
             }
         }
@@ -291,7 +290,7 @@ impl<B: Buf> Switch<B> {
         lane.room.bytes += run.output.bytes;
     }
 
-    /// Takes what was sent off the sums of a source's queue, and gives the turn on.
+    /// Takes what was sent off the sums of a source's queue.
     #[inline]
     fn end_turn(&mut self, at: usize, priority: usize, leaf: u32, run: &Run) {
         let class = self.class_of(at, priority);
@@ -304,9 +303,6 @@ impl<B: Buf> Switch<B> {
             self.queues.ring_pop(ring);
             self.queues.unbind(leaf);
             self.mark_idle(at, priority);
-        } else if node.deficit <= 0 {
-            node.deficit += QUANTUM_BYTES;
-            *ring = self.queues.ring_head(*ring);
         }
     }
 }

@@ -9,8 +9,9 @@
 //! whichever is used up first. An input that pauses its sender does so at XOFF, so there XOFF is
 //! the whole, and several pairs divide it: with a share of `s` a pair may hold `s / (1 - s)` times
 //! what is still free below XOFF. A pair that is alone then fills `s` of it, and `n` pairs together
-//! stay below it (the rule of dynamic thresholds, Choudhury and Hahne 1998). While the pool has room
-//! the window ends at XOFF, so that it is not crossed by one batch before its frames are spilled.
+//! stay below it (the rule of dynamic thresholds, Choudhury and Hahne 1998). While the pool has
+//! room the window ends at XOFF, so that it is not crossed by one batch before its frames are
+//! spilled.
 
 use sluice_base::{Buf, InputId, LaneId, Priority, SourceId};
 

@@ -116,6 +116,8 @@ pub enum CommandError {
     NoSuchTunnel(TunnelId),
     /// The port is not a member of the network.
     NotAMember(PortId),
+    /// The tunnel is not one of the network's.
+    NotInNetwork(TunnelId),
     /// A group address cannot be installed.
     GroupAddress(Mac),
 }

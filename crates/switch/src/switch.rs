@@ -10,10 +10,10 @@ use sluice_base::{
 };
 
 use crate::build::{
-    buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
-    make_vteps, mask_of, node_count, slot_count,
+    buffer_count, common_max, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets,
+    make_vnis, make_vteps, mask_of, node_count, slot_count,
 };
-use crate::common::{COMMON_FRAMES_MAX, Class};
+use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
 use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
@@ -106,7 +106,6 @@ impl<B: Buf> Switch<B> {
         let nodes = node_count(config, slots, inputs.len());
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
         let rows = inputs.len() * Priority::COUNT;
-        let frames_min = inputs.iter().map(|i| i.limit.frames).min().unwrap_or(0);
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
@@ -147,7 +146,7 @@ impl<B: Buf> Switch<B> {
             replicated_frames: config.pool.replicated_frames,
             copies_per_lane: config.pool.copies_per_lane,
             pair_share: config.pool.pair_share,
-            common_max: COMMON_FRAMES_MAX.min(frames_min / 4),
+            common_max: common_max(config, &inputs),
             share_min: Share::least(&inputs, config.pool.pair_share),
             inputs,
             ports,
@@ -381,11 +380,15 @@ impl<B: Buf> Switch<B> {
                 }
                 Ok(p.lane)
             }
-            Destination::Tunnel(tunnel) => self
-                .tunnels
-                .get(tunnel.index())
-                .map(|t| t.lane)
-                .ok_or(CommandError::NoSuchTunnel(tunnel)),
+            Destination::Tunnel(tunnel) => {
+                let t = self.tunnels.get(tunnel.index());
+                let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
+                // Frames from there would be refused, so frames to there go to nobody.
+                if !self.vnets[vnet.index()].tunnels.contains(&tunnel.0) {
+                    return Err(CommandError::NotInNetwork(tunnel));
+                }
+                Ok(t.lane)
+            }
         }
     }
 
@@ -467,8 +470,20 @@ impl<B: Buf> Switch<B> {
     }
 
     /// When the switch has to be looked at next, if nothing comes in before: a rate that allows
-    /// the next frame, a pause that ends or must be repeated, a wait that is over. Work that only
-    /// a driver without room keeps from being done is not among them.
+    /// the next frame, a pause that ends or must be repeated, a wait that is over.
+    ///
+    /// It is later than `now` once [`Self::advance`] was called with `now`, every port was offered
+    /// to a driver with room and every notice was read. What somebody else keeps from being done
+    /// stays due, and the moment is at `now` or before it:
+    ///
+    /// - a pause frame that its driver has not taken: [`Nanos::ZERO`], or when it should have been
+    ///   repeated;
+    /// - a frame that its rate allows and its driver has not taken: since when it may go;
+    /// - a question that found no room among notices that nobody reads: since when it is due.
+    ///
+    /// The switch cannot tell a driver without room from one that was not asked yet, so whoever
+    /// sleeps until this moment sleeps for a shortest time besides, or waits for the driver. A
+    /// frame without a rate has no moment: it may go at any time ([`Self::has_work`]).
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let ports = self.ports.iter().filter_map(Port::deadline);

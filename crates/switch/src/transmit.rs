@@ -2,9 +2,12 @@
 //! the port's driver until nothing may go or the driver has no room.
 //!
 //! Priorities: strict ones first, highest number first; the others by deficit round robin in
-//! bytes, with their weights. Sources within a priority: deficit round robin in bytes, one quantum
-//! each. A deficit may fall below zero by one frame and is a debt then, so that no frame has to be
-//! looked at before its turn.
+//! bytes, with their weights; there a deficit may fall below zero by one frame and is a debt, which
+//! a priority keeps when it is empty. Sources within a priority: deficit round robin in bytes as in
+//! its paper (Shreedhar and Varghese, SIGCOMM 1995), one quantum each. A frame goes when the
+//! deficit covers it, and a queue that empties has nothing left and owes nothing: queues are
+//! unbound then, so a debt would be forgotten, and who sends little at a time would get more than a
+//! share.
 //!
 //! A queue is only ever served at its head, and a driver that says no ends the walk: an output
 //! that was found full stays full, and nothing overtakes.
@@ -24,6 +27,10 @@ use crate::tunnel;
 
 /// The most bytes that the switch ever puts in front of a frame.
 const HEADER_SIZE_MAX: usize = 128;
+
+/// As frame sizes are counted.
+#[expect(clippy::cast_possible_truncation, reason = "50")]
+const OUTER_SIZE: u32 = tunnel::OUTER_SIZE as u32;
 
 /// What became of the frame whose turn it was.
 pub(crate) enum Served {
@@ -111,20 +118,30 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// The node whose turn it is in a priority that has frames: the first one without debt. A frame
-    /// larger than a quantum is paid for by as many turns.
+    /// The node whose turn it is in a priority that has frames: the first one whose deficit covers
+    /// its next frame. One larger than a quantum is saved up for in as many turns.
     #[inline]
     fn next_node(&mut self, at: usize, priority: usize) -> u32 {
         let class = self.class_of(at, priority);
         let ring = &mut self.classes[class].ring;
         loop {
             let head = self.queues.ring_head(*ring);
+            let is_bundle = self.queues.is_bundle(head);
+            let leaf = if is_bundle { self.queues.child_head(head) } else { head };
+            let leaf = self.queues.get(leaf);
+            let slot = self.slots.get(leaf.list.head);
+            let mut size = slot.bytes - u32::from(slot.strip);
+            if is_bundle && let LaneKind::Tunnel(_) = self.lanes[leaf.lane as usize].kind {
+                size += OUTER_SIZE;
+            }
+            let size = i32::try_from(size).unwrap_or(i32::MAX);
             let node = self.queues.get_mut(head);
-            if node.deficit > 0 {
+            if node.deficit >= size {
                 return head;
             }
-            // Nobody waits for one who is alone to pay.
-            node.deficit = if head == *ring { QUANTUM_BYTES } else { node.deficit + QUANTUM_BYTES };
+            // Nobody waits for one who is alone to save.
+            node.deficit =
+                if head == *ring { size.max(QUANTUM_BYTES) } else { node.deficit + QUANTUM_BYTES };
             *ring = head;
         }
     }
@@ -354,7 +371,7 @@ impl<B: Buf> Switch<B> {
         if let LaneKind::Tunnel(tunnel) = lane.kind {
             self.tunnels[tunnel.index()].sent.add(size);
         }
-        // The debt is noted before the frame leaves, because its queue may end with it.
+        // Before the frame leaves, because its queue may end with it.
         self.queues.get_mut(turn.node).deficit -= charge;
         let slot = self.dequeue(turn);
         let s = self.slots.get(slot);
@@ -394,14 +411,6 @@ impl<B: Buf> Switch<B> {
             }
         } else if turn.node != turn.leaf {
             self.queues.child_rotate(turn.node);
-        }
-        // Only if the node is still there: its turn is over when its quantum is used up.
-        if (!empty || turn.node != turn.leaf)
-            && self.queues.ring_head(*ring) == turn.node
-            && self.queues.get(turn.node).deficit <= 0
-        {
-            self.queues.get_mut(turn.node).deficit += QUANTUM_BYTES;
-            *ring = self.queues.ring_head(*ring);
         }
         slot
     }

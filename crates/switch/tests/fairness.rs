@@ -8,7 +8,7 @@ use harness::config::{access, config, limit, underlay, with_tunnels};
 use harness::frames::{Tenant, pfc};
 use harness::world::{Sent, World};
 use sluice_base::{BitRate, Mac, Nanos, PortId};
-use sluice_switch::{ClassConfig, InputFull, RateLimit, Service};
+use sluice_switch::{ClassConfig, InputFull, PortConfig, RateLimit, Service};
 
 const QUANTUM: u64 = 1_600;
 
@@ -78,6 +78,66 @@ fn sources_with_frames_larger_than_a_quantum_get_no_more() {
     // A debt may be as large as the largest frame.
     let bytes = saturate(&[60, 9_014, 1_514], 400, 40);
     assert_equal(&bytes, 2 * QUANTUM + 9_014);
+}
+
+/// Source 0 sends `burst` frames and the next ones when all of them have left; source 1 always has
+/// frames. Returns the bytes of both.
+fn in_bursts(burst: usize, size: u32, large: u32, out: PortConfig, tunnel: bool) -> [u64; 2] {
+    let mut ports = vec![access(0), access(0), out];
+    for port in &mut ports[..2] {
+        port.mtu = 9_000;
+        port.input = limit(64, 400_000);
+    }
+    ports[2].mtu = 9_050;
+    let mut config = config(ports);
+    config.vnets[0].mtu = 9_000;
+    let mut world = if tunnel {
+        let mut world = World::new(&with_tunnels(config, 2, &[2]), 1);
+        world.at_tunnel(mac(0), 0);
+        world
+    } else {
+        let mut world = World::new(&config, 1);
+        world.at_port(mac(0), 2);
+        world
+    };
+    world.log();
+    let mut bytes = [0; 2];
+    for _ in 0..4_000 {
+        world.fill(1, |world| world.tenant(1, &frame(0, 0, large)));
+        let input = world.switch.input(PortId(0), 0);
+        if world.switch.held(input).frames == 0 {
+            let bufs = (0..burst).map(|_| world.tenant(0, &frame(0, 0, size))).collect();
+            world.receive(input, bufs);
+        }
+        let mut room = 2;
+        world.transmit(PortId(2), || {
+            room -= 1;
+            room > 0
+        });
+        world.reclaim_all();
+        for sent in world.log() {
+            bytes[usize::from(sender(&sent))] += u64::from(sent.size);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn sources_whose_queue_empties_often_get_no_more() {
+    // A debt that is forgotten with the empty queue gives them up to two or six times as much.
+    for (burst, size) in [(1, 9_014), (2, 1_514), (3, 1_000), (1, 1_700), (30, 60)] {
+        for large in [60, 1_514, 9_014] {
+            for tunnel in [false, true] {
+                let out = if tunnel { underlay(1) } else { access(0) };
+                let [often, always] = in_bursts(burst, size, large, out, tunnel);
+                let slack = 2 * QUANTUM + u64::from(size.max(large));
+                assert!(
+                    often <= always + slack,
+                    "{burst} of {size} against {large}: {often} to {always}, tunnel {tunnel}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

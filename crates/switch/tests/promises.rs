@@ -11,11 +11,11 @@ use harness::ops::address;
 use harness::world::{Sent, World};
 use harness::{Info, TestBuf};
 use sluice_base::{
-    ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
+    BitRate, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
 use sluice_switch::{
-    ClassConfig, Command, ConfigError, InputFull, PauseConfig, Service, Switch, SwitchConfig,
-    Target,
+    ClassConfig, Command, ConfigError, InputFull, PauseConfig, RateLimit, Service, Switch,
+    SwitchConfig, Target,
 };
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
@@ -453,6 +453,50 @@ fn a_miss_is_asked_for_again_and_ends_in_time() {
     let dropped = world.switch.dropped(InputId(0), Priority::ZERO, DropReason::Unresolved);
     assert_eq!(dropped.frames, 64);
     world.check_empty();
+}
+
+#[test]
+fn what_only_a_driver_or_a_reader_keeps_from_being_done_stays_due() {
+    let mut ports = vec![access(0), access(0), access(0)];
+    let rate = BitRate::from_gbps(1);
+    ports[1].rate = Some(RateLimit { rate, catch_up: Nanos::ZERO, overhead: 0 });
+    ports[2].input = limit(64, 100_000);
+    ports[2].input_full = InputFull::Pause(PauseConfig {
+        xoff: ByteCount(100),
+        xon: ByteCount(50),
+        ..pause_config()
+    });
+    let mut config = config(ports);
+    config.unresolved.destinations = 1;
+    let mut world = World::new(&config, 1);
+    world.at_port(mac(1), 1);
+    assert_eq!(world.switch.deadline(), None);
+    // A rate that allows a frame, and a driver without room.
+    let buf = world.tenant(0, &frame(mac(1), 0, 60));
+    world.receive(InputId(0), vec![buf]);
+    world.advance();
+    world.transmit(PortId(1), || false);
+    assert!(world.switch.deadline().unwrap() <= world.now);
+    world.transmit(PortId(1), || true);
+    assert_eq!(world.switch.deadline(), None, "nothing waits");
+    // A pause frame that is due.
+    let buf = world.tenant(2, &frame(mac(1), 3, 1_000));
+    world.receive(InputId(2), vec![buf]);
+    world.transmit(PortId(2), || false);
+    assert_eq!(world.switch.deadline(), Some(Nanos::ZERO));
+    world.transmit(PortId(2), || true);
+    assert!(world.switch.deadline().unwrap() > world.now, "when it is repeated");
+    world.drain(|_| {});
+    // A question that is asked again while nobody reads the first one.
+    let buf = world.tenant(0, &frame(mac(9), 0, 60));
+    world.receive(InputId(0), vec![buf]);
+    world.now = world.switch.deadline().unwrap();
+    world.advance();
+    assert!(world.switch.deadline().unwrap() <= world.now);
+    while world.switch.notice().is_some() {}
+    world.advance();
+    assert!(world.switch.deadline().unwrap() > world.now);
+    world.drain(|_| {});
 }
 
 #[test]

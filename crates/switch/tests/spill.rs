@@ -103,3 +103,23 @@ fn a_container_with_large_frames_spills_by_bytes() {
     assert!(world.switch.window(InputId(0)).frames > 0, "a stuck output stops the others");
     world.drain(|_| {});
 }
+
+#[test]
+fn frames_that_cannot_be_spilled_do_not_fill_an_input() {
+    // 17 of the largest frames fill the input, and a common queue could take 16.
+    let mut ports = vec![access(0), access(0), access(0)];
+    for port in &mut ports {
+        port.mtu = 9_000;
+        port.input = limit(64, 150_000);
+    }
+    let mut config = config(ports);
+    config.vnets[0].mtu = 9_000;
+    let mut world = World::new(&config, 1);
+    world.at_port(address(0, 1), 1);
+    world.at_port(address(0, 2), 2);
+    world.fill(0, |world| world.tenant(0, &to(1, 9_014)));
+    world.spill(InputId(0), usize::MAX);
+    world.reclaim_all();
+    assert!(world.switch.window(InputId(0)).frames > 0, "a stuck output stops the others");
+    world.drain(|_| {});
+}

@@ -10,7 +10,7 @@ use harness::ops::address;
 use harness::world::{Sent, TUNNELS, World};
 use harness::{Info, TestBuf};
 use sluice_base::{DropReason, InputId, Mac, PortId, Priority, TunnelId, VnetId, Vni};
-use sluice_switch::{Command, Destination, SwitchConfig, VnetConfig};
+use sluice_switch::{Command, CommandError, Destination, SwitchConfig, VnetConfig};
 use sluice_wire::{ecn, ethernet, ipv4, ipv6, udp, vxlan};
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
@@ -322,16 +322,27 @@ fn ecn_of_ipv6_is_changed_as_well_and_of_arp_there_is_none() {
 
 #[test]
 fn an_address_can_be_installed_only_where_it_may_be() {
-    let mut world = world();
+    let mut config = tunnel_config();
+    config.vnets[0].tunnels = vec![TunnelId(1)];
+    let mut world = World::new(&config, 1);
     let mut install = |vnet, mac, to| {
-        world.switch.command(world.now, Command::Install { vnet: VnetId(vnet), mac, to }).is_ok()
+        world.switch.command(world.now, Command::Install { vnet: VnetId(vnet), mac, to })
     };
     let mac = address(0, 9);
-    assert!(install(0, mac, Destination::Port(PortId(0))));
-    assert!(install(0, mac, Destination::Tunnel(TunnelId(1))));
-    assert!(!install(0, mac, Destination::Port(PortId(2))), "an underlay port has no stations");
-    assert!(!install(0, mac, Destination::Port(PortId(3))));
-    assert!(!install(0, mac, Destination::Tunnel(TunnelId(2))));
-    assert!(!install(1, mac, Destination::Port(PortId(0))));
-    assert!(!install(0, Mac::BROADCAST, Destination::Port(PortId(0))));
+    assert_eq!(install(0, mac, Destination::Port(PortId(0))), Ok(()));
+    assert_eq!(install(0, mac, Destination::Tunnel(TunnelId(1))), Ok(()));
+    // An underlay port has no stations.
+    let no_member = Err(CommandError::NotAMember(PortId(2)));
+    assert_eq!(install(0, mac, Destination::Port(PortId(2))), no_member);
+    let no_port = Err(CommandError::NoSuchPort(PortId(3)));
+    assert_eq!(install(0, mac, Destination::Port(PortId(3))), no_port);
+    // What would come back from there would be refused.
+    let not_in_network = Err(CommandError::NotInNetwork(TunnelId(0)));
+    assert_eq!(install(0, mac, Destination::Tunnel(TunnelId(0))), not_in_network);
+    let no_tunnel = Err(CommandError::NoSuchTunnel(TunnelId(2)));
+    assert_eq!(install(0, mac, Destination::Tunnel(TunnelId(2))), no_tunnel);
+    let no_vnet = Err(CommandError::NoSuchVnet(VnetId(1)));
+    assert_eq!(install(1, mac, Destination::Port(PortId(0))), no_vnet);
+    let group = Err(CommandError::GroupAddress(Mac::BROADCAST));
+    assert_eq!(install(0, Mac::BROADCAST, Destination::Port(PortId(0))), group);
 }

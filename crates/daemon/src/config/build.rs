@@ -9,6 +9,7 @@ use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role, 
 use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
+use sluice_ports::l2::{L2Config, RingPlan};
 use sluice_switch::{
     ChipConfig, ClassConfig, Destination, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
     PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
@@ -16,7 +17,9 @@ use sluice_switch::{
 
 use super::Devices;
 use super::check::OVERHEAD;
-use super::headroom::{DELAY_DEFAULT, Headroom, RATE_DEFAULT, STALL_DEFAULT};
+use super::headroom::{
+    DELAY_DEFAULT, Headroom, RATE_DEFAULT, RING_MEMORY_BYTES_MAX, STALL_DEFAULT,
+};
 use super::plan::{Attachment, Fingerprint, Plan, PortPlan};
 
 /// How far back a shaper may use unused time, unless configured.
@@ -31,7 +34,7 @@ const ETHERNET_SIZE_MAX: u16 = 18;
 const FRAME_SIZE_MIN: u64 = 60;
 /// Destinations that may be unresolved at a time.
 const UNRESOLVED_DESTINATIONS: u16 = 64;
-/// Frames of a lossy priority that one unresolved destination may hold.
+/// Frames of lossy priorities that may wait for unresolved destinations.
 const UNRESOLVED_FRAMES: u32 = 64;
 /// The shortest time between two punts for one destination.
 const PUNT_GAP: Nanos = Nanos::from_millis(100);
@@ -196,10 +199,10 @@ impl Builder<'_> {
     }
 
     fn dscp_to_priority(&self) -> [Priority; 64] {
-        let mut table = [Priority::ZERO; 64];
-        for priority in Priority::all() {
-            table[priority.index() * 8] = priority;
-        }
+        // The upper three bits, as of a class selector (RFC 2474 section 4.2.2): a code point that
+        // nobody configured is served like its neighbours and not as best effort.
+        let mut table =
+            std::array::from_fn(|dscp| Priority::all().nth(dscp / 8).unwrap_or(Priority::ZERO));
         for class in &self.config.classes {
             for &dscp in &class.dscp {
                 table[usize::from(dscp)] = Priority::from_low_bits(class.priority);
@@ -376,8 +379,38 @@ impl Builder<'_> {
         of_ports.chain(of_vports).filter(|(vnet, mac, _)| seen.insert((*vnet, *mac))).collect()
     }
 
+    /// Which DSCPs mean another priority than they would by themselves.
+    fn dscp_note(&self) -> Option<String> {
+        let table = self.dscp_to_priority();
+        let others: Vec<String> = (0..64_usize)
+            .filter(|&dscp| table[dscp].index() != dscp / 8)
+            .map(|dscp| format!("{dscp} is {}", table[dscp].get()))
+            .collect();
+        let others = others.join(", ");
+        (!others.is_empty()).then(|| format!("priority of a packet: its DSCP / 8, but {others}"))
+    }
+
+    /// Why the ring of a port does not hold its headroom, as `show ports` will say, if it does not.
+    fn ring_note(&self, name: &str, link: &Link, ring: u64, mtu: u16) -> Option<String> {
+        let underlay = self.config.underlay.as_ref();
+        let is_socket = underlay.is_some_and(|u| u.kind == UnderlayKind::Udp);
+        if !self.policy().physical_lossless() || (name == "underlay" && is_socket) {
+            return None;
+        }
+        let smallest = L2Config::new(name).wire_bytes_min;
+        let covered = RingPlan::new(ring, smallest, mtu, RING_MEMORY_BYTES_MAX).covered_bytes;
+        (covered < ring).then(|| {
+            format!(
+                "port {name}: not lossless: the ring may take {} MiB, which hold {covered} bytes \
+                 in the smallest frames; {}",
+                RING_MEMORY_BYTES_MAX >> 20,
+                small_ring_remedy(link)
+            )
+        })
+    }
+
     fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.dscp_note().into_iter().collect();
         let cables = self.config.ports.iter().filter(|port| port.kind == PortKind::L2);
         let cables = cables.map(|port| {
             let mtu = self.vnet_mtu(self.vnet_of(port));
@@ -399,8 +432,18 @@ impl Builder<'_> {
                 need.frame_max,
                 need.lossless
             ));
+            notes.extend(self.ring_note(name, &link, ring, mtu));
         }
         notes
+    }
+}
+
+/// What is to be done about a ring that may not be as large as it must.
+fn small_ring_remedy(link: &Link) -> &'static str {
+    if link.rate_mbps.is_none() {
+        "10 Gbit/s are assumed; set `rate_mbps` to the rate of the link, or lower `stall_ms`"
+    } else {
+        "lower `stall_ms` if the reader is never descheduled that long"
     }
 }
 

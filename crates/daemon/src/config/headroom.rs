@@ -12,6 +12,10 @@ use sluice_base::{BitRate, ByteCount, Nanos};
 /// 31B.3.7, at 10 Gbit/s), in bytes.
 pub(super) const RESPONSE: ByteCount = ByteCount(60 * 512 / 8);
 
+/// The most memory of one receive ring. A headroom in bytes is many frames if they are small, and
+/// the kernel gives each a slot of full size: 1 Gbit/s for 50 ms of the smallest takes 114 MB.
+pub(crate) const RING_MEMORY_BYTES_MAX: u64 = 256 << 20;
+
 /// The link that is assumed where none is configured.
 pub(super) const RATE_DEFAULT: BitRate = BitRate::from_gbps(10);
 /// One-way delay of a link.

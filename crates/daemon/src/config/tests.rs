@@ -255,11 +255,21 @@ fn policies_are_settings_of_places() {
 }
 
 #[test]
+fn a_dscp_is_of_the_priority_of_its_class_selector() {
+    let table = planned(HOST).switch.dscp_to_priority;
+    // EF, AF11, AF43, default and CS7.
+    for (dscp, priority) in [(46, 5), (10, 1), (38, 4), (0, 0), (56, 7), (63, 7)] {
+        assert_eq!(table[dscp], Priority::from_low_bits(priority), "{dscp}");
+    }
+}
+
+#[test]
 fn a_lossy_class_is_neither_held_nor_paused() {
     let lossy = "[[class]]\npriority = 3\nlossless = false\ndscp = [46]\n[underlay]";
     let plan = planned(&HOST.replace("[underlay]", lossy));
     assert!(!plan.switch.classes[3].lossless && plan.switch.classes[0].lossless);
     assert_eq!(plan.switch.dscp_to_priority[46], Priority::from_low_bits(3));
+    assert_eq!(plan.notes[0], "priority of a packet: its DSCP / 8, but 46 is 3");
     assert_eq!(plan.switch.dscp_to_priority[56], Priority::from_low_bits(7));
     let InputFull::Pause(pause) = plan.switch.ports[1].input_full else { panic!("pauses") };
     let mut others = PriorityMask::ALL;
@@ -293,6 +303,25 @@ fn the_places_of_a_host() {
         plan.notes,
         ["port underlay: receive ring of 6278762 bytes; headroom 6278762 B = 1000000000 bit/s x \
           (2 x 1000 ns + 50000000 ns) + response + 2 frames of 1542 B for 8 priorities"]
+    );
+}
+
+#[test]
+fn a_ring_that_may_not_hold_its_headroom_is_told_of() {
+    let notes = |text: &str| planned(text).notes[1..].to_vec();
+    let small = "port underlay: not lossless: the ring may take 256 MiB, which hold 14417920 bytes \
+                 in the smallest frames; ";
+    let unknown = HOST.replace("rate_mbps = 1000", "");
+    let assumed =
+        "10 Gbit/s are assumed; set `rate_mbps` to the rate of the link, or lower `stall_ms`";
+    assert_eq!(notes(&unknown), [format!("{small}{assumed}")]);
+    let fast = HOST.replace("rate_mbps = 1000", "rate_mbps = 10000");
+    let stall = "lower `stall_ms` if the reader is never descheduled that long";
+    assert_eq!(notes(&fast), [format!("{small}{stall}")]);
+    // Nobody relies on it.
+    assert!(notes(&unknown.replace("\"ZZ\"", "\"ZL\"")).is_empty());
+    assert!(
+        notes(&HOST.replace("rate_mbps = 1000", "rate_mbps = 10000, stall_ms = 10")).is_empty()
     );
 }
 

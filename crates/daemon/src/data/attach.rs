@@ -5,11 +5,7 @@ use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::{OpenError, Port};
 
-use crate::config::{Attachment, PortPlan};
-
-/// The most memory of one receive ring. A headroom in bytes is many frames if they are small, and
-/// the kernel gives each a slot of full size: 1 Gbit/s for 50 ms of the smallest takes 114 MB.
-const RING_MEMORY_BYTES_MAX: u64 = 256 << 20;
+use crate::config::{Attachment, PortPlan, RING_MEMORY_BYTES_MAX};
 
 /// A port that cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -37,7 +37,8 @@ use sluice_api::show::Question;
 pub(super) const BATCH: usize = 64;
 /// Frames read from a TAP at a time: each is a system call, and other ports wait meanwhile.
 const TAP_BATCH: usize = 16;
-/// The shortest sleep for a deadline, so that a driver without room cannot make the worker spin.
+/// The shortest sleep for a deadline, so that a driver without room cannot make the worker spin:
+/// what it does not take stays due (`Switch::deadline`).
 const SLEEP_MIN: Nanos = Nanos::from_micros(50);
 /// How long held frames may take to leave when the host is stopped.
 const DRAIN_MAX: Nanos = Nanos::from_millis(1000);

@@ -21,27 +21,25 @@ pub(crate) fn html(lab: &Results, sim: &Results, pairs: &[Pair]) -> String {
         escape(lab.commit.get(..12).unwrap_or(&lab.commit)),
         escape(sim.commit.get(..12).unwrap_or(&sim.commit)),
     );
-    let legend = legend(&[("ZZ", true, "lab"), ("ZZ", false, "simulation")]);
-    let zz = lines(pairs, "ZZ", "median completion time under ZZ, ms", |pair| pair.p50);
     body += &figure(
         "Without loss",
         "Median completion time of a query under ZZ. Nothing is lost, so that the line rate and \
          the hosts' delays decide.",
-        &zz,
-        &legend,
+        &lines(pairs),
+        &legend(),
     );
-    let legend = self::legend(&[("LL", true, "lab"), ("LL", false, "simulation")]);
-    let ll = lines(pairs, "LL", "mean completion time under LL, ms", |pair| pair.mean);
     body += &figure(
         "With loss",
         "Mean completion time of a query under LL: nearly all of it is time-outs of 200 ms.",
-        &ll,
-        &legend,
+        &bars(pairs, "mean completion time under LL, ms", |pair| {
+            pair.mean.map(|(lab, sim)| (lab / 1e6, sim / 1e6))
+        }),
+        &bar_legend(),
     );
     body += &figure(
         "Time-outs",
         "Retransmission time-outs per query under LL, summed over all connections.",
-        &timeouts(pairs),
+        &bars(pairs, "time-outs per query under LL", |pair| pair.timeouts),
         &bar_legend(),
     );
     body += &figures(pairs);
@@ -65,25 +63,20 @@ const fn marker(dashed: bool) -> Marker {
     if dashed { Marker::Square } else { Marker::Disc }
 }
 
-fn lines(
-    pairs: &[Pair],
-    class: &str,
-    y_label: &str,
-    of: impl Fn(&Pair) -> Option<(f64, f64)>,
-) -> String {
+fn lines(pairs: &[Pair]) -> String {
     let line = |dashed: bool, name: &str| {
         let point = |pair: &Pair| {
-            let (lab, sim) = of(pair)?;
+            let (lab, sim) = pair.p50?;
             let y = if dashed { lab } else { sim } / 1e6;
             let title = format!("{name}, {} packets: {} ms", pair.size, number(y));
             (y > 0.0).then(|| Point { x: whole(pair.size), y, interval: None, title })
         };
         let points = pairs.iter().filter_map(point).collect();
-        Line { class: class.to_owned(), dashed, marker: marker(dashed), points }
+        Line { class: "ZZ".to_owned(), dashed, marker: marker(dashed), points }
     };
     Lines {
         x_label: X_LABEL.to_owned(),
-        y_label: y_label.to_owned(),
+        y_label: "median completion time under ZZ, ms".to_owned(),
         lines: vec![line(true, "lab"), line(false, "simulation")],
         levels: Vec::new(),
     }
@@ -93,9 +86,9 @@ fn lines(
 /// The classes of the bars of the lab and of the simulation.
 const BARS: [(&str, &str); 2] = [("nic", "lab"), ("tor", "simulation")];
 
-fn timeouts(pairs: &[Pair]) -> String {
+fn bars(pairs: &[Pair], y_label: &str, of: impl Fn(&Pair) -> Option<(f64, f64)>) -> String {
     let group = |pair: &Pair| {
-        let (lab, sim) = pair.timeouts?;
+        let (lab, sim) = of(pair)?;
         let bar = |((class, name), value): ((&str, &str), f64)| Bar {
             name: if name == "lab" { "lab" } else { "sim" }.to_owned(),
             parts: vec![(class.to_owned(), value, format!("{name}: {}", number(value)))],
@@ -105,22 +98,22 @@ fn timeouts(pairs: &[Pair]) -> String {
     };
     Bars {
         x_label: X_LABEL.to_owned(),
-        y_label: "time-outs per query under LL".to_owned(),
+        y_label: y_label.to_owned(),
         groups: pairs.iter().filter_map(group).collect(),
     }
     .svg()
 }
 
-fn legend(shown: &[(&str, bool, &str)]) -> String {
-    let entry = |(class, dashed, name): &(&str, bool, &str)| {
-        let dash = if *dashed { " dashed" } else { "" };
+fn legend() -> String {
+    let entry = |(dashed, name): (bool, &str)| {
+        let dash = if dashed { " dashed" } else { "" };
         format!(
-            "<span><svg viewBox=\"0 0 28 14\"><line class=\"line {class}{dash}\" x1=\"0\" \
+            "<span><svg viewBox=\"0 0 28 14\"><line class=\"line ZZ{dash}\" x1=\"0\" \
              x2=\"28\" y1=\"7\" y2=\"7\"/>{}</svg>{name}</span>",
-            marker(*dashed).draw(14.0, 7.0, class, name)
+            marker(dashed).draw(14.0, 7.0, "ZZ", name)
         )
     };
-    shown.iter().map(entry).collect()
+    [(true, "lab"), (false, "simulation")].into_iter().map(entry).collect()
 }
 
 fn bar_legend() -> String {

@@ -47,16 +47,17 @@ pub(super) fn html(content: &Content<'_>) -> String {
         notes.extend(SIMULATED.map(str::to_owned));
     } else {
         notes.push(
-            "<b>What a gain is made of.</b> Nearly all of it is retransmission time-outs: a query of \
-             32 answers is as slow as its slowest one. Small sizes under lossy policies are bimodal (a \
-             time-out happens or not), so read the median and the share above 150 ms beside the mean."
+            "<b>What a gain is made of.</b> Nearly all of it is retransmission time-outs: a query \
+             of 32 answers is as slow as its slowest one. Small sizes under lossy policies are \
+             bimodal (a time-out happens or not), so read the median and the share above 150 ms \
+             beside the mean."
                 .to_owned(),
         );
         notes.push(
-            "<b>One machine.</b> Hosts, switches and containers share the cores named above; the links \
-             are paced in software. Completion times without loss are those of the line rate, which \
-             the published testbeds did not reach, so a gain above theirs does not mean that they did \
-             less. Policies ran one after the other, not interleaved."
+            "<b>One machine.</b> Hosts, switches and containers share the cores named above; the \
+             links are paced in software. Completion times without loss are those of the line \
+             rate, which the published testbeds did not reach, so a gain above theirs does not \
+             mean that they did less. Policies ran one after the other, not interleaved."
                 .to_owned(),
         );
     }
@@ -66,14 +67,14 @@ pub(super) fn html(content: &Content<'_>) -> String {
 
 /// What a reader of a simulation must know.
 const SIMULATED: [&str; 3] = [
-    "<b>What is real.</b> The virtual switches are the product's own code, frame by frame with real \
-     headers. The physical switches, the cables, TCP and the hosts' delays are models. A queue of \
-     the model holds exactly what the settings say, and no core is ever busy.",
+    "<b>What is real.</b> The virtual switches are the product's own code, frame by frame with \
+     real headers. The physical switches, the cables, TCP and the hosts' delays are models. A \
+     queue of the model holds exactly what the settings say, and no core is ever busy.",
     "<b>One seed.</b> A run is a function of its settings and its seed: the same seed gives the \
      same figures to the bit. An interval says how much the queries of this run differ, not how \
      much another seed would; sweep over seeds to see that.",
-    "<b>Drops and time-outs</b> are counted from the first frame, the queries before the first that \
-     counts included.",
+    "<b>Drops and time-outs</b> are counted from the first frame, the queries before the first \
+     that counts included.",
 ];
 
 fn simulated_tcp(profile: &str) -> &'static str {

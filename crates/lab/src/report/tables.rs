@@ -18,6 +18,7 @@ pub(super) fn all(content: &Content<'_>) -> String {
         high_water(content),
         pauses(content),
         kernel(content),
+        if content.is_simulation { super::simulation::tables(content) } else { String::new() },
         settings(content),
     ]
     .concat()

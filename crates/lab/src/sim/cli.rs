@@ -102,7 +102,7 @@ pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
                 .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
             let swept = super::sweep(&arguments.file, &arguments.out, threads, arguments.quiet)?;
             println!("{}", swept.table);
-            println!("{}", swept.path.display());
+            println!("{}\n{}", swept.path.display(), swept.page.display());
             Ok(kept(&swept.broken))
         }
         SimCommand::Compare(arguments) => {

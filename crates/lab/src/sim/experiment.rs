@@ -117,7 +117,7 @@ impl Experiment {
     /// promises.
     pub(crate) fn new(scenario: Any, overrides: &Overrides) -> anyhow::Result<Self> {
         match scenario {
-            Any::Lab(scenario) => super::from_lab::experiment(scenario, overrides),
+            Any::Lab(scenario) => super::from_lab::experiment(*scenario, overrides),
             Any::Sim(scenario) => from_sim(*scenario, overrides),
         }
     }

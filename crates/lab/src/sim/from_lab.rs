@@ -201,6 +201,11 @@ fn shown(
             all.extend(table.into_iter().map(|(key, value)| (format!("{prefix}_{key}"), value)));
         }
     }
+    for unused in
+        ["pa_queries_min", "pa_seconds_per_cell", "settings_catch_up_us", "settings_stall_ms"]
+    {
+        all.remove(unused);
+    }
     all.extend(listed(&[
         ("topology_kind", json!("star")),
         ("topology_hosts", json!(scenario.lab.hosts)),

@@ -67,7 +67,7 @@ fn cell_name<'a>(experiment: &'a Experiment, case: &Case) -> CellName<'a> {
 fn rto_min_ms(experiment: &Experiment) -> Value {
     let micros = experiment.rto_min.0 / 1000;
     let exact = u32::try_from(micros).map_or(f64::MAX, f64::from) / 1000.0;
-    if micros % 1000 == 0 { json!(micros / 1000) } else { json!(exact) }
+    if micros.is_multiple_of(1000) { json!(micros / 1000) } else { json!(exact) }
 }
 
 fn settings(experiment: &Experiment) -> Vec<Row> {

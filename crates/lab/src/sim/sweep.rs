@@ -30,6 +30,7 @@ use super::experiment::{Experiment, Overrides};
 use super::rows;
 use super::scenario::Any;
 use super::simulate::{report, simulate};
+use crate::report::swept::{self, SweptCell};
 use crate::view;
 
 /// What came of a sweep.
@@ -37,6 +38,8 @@ use crate::view;
 pub struct Swept {
     /// The file with a line per cell.
     pub path: PathBuf,
+    /// The page with the figures of all cells.
+    pub page: PathBuf,
     /// The figures as a table.
     pub table: String,
     /// Cells that were run; the others were there.
@@ -65,7 +68,25 @@ pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow:
     let run = missing.len();
     let lines = lines.finish()?;
     let broken = lines.iter().flat_map(|line| line.broken.clone()).collect();
-    Ok(Swept { path: folder.join("sweep.jsonl"), table: table(&lines), run, broken })
+    let page = folder.join("report.html");
+    std::fs::write(&page, page_of(path, &lines))
+        .with_context(|| format!("writing {}", page.display()))?;
+    Ok(Swept { path: folder.join("sweep.jsonl"), page, table: table(&lines), run, broken })
+}
+
+fn page_of(path: &Path, lines: &[Line]) -> String {
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let cells: Vec<SweptCell> = lines
+        .iter()
+        .map(|line| SweptCell { words: line.words(), results: results_of(&line.rows) })
+        .collect();
+    swept::html(&name.unwrap_or_default(), &cells)
+}
+
+/// Rows as results that nobody has signed.
+fn results_of(rows: &[Row]) -> Results {
+    let text = String::new;
+    Results { name: text(), commit: text(), machine: text(), rows: rows.to_vec() }
 }
 
 fn bar(cells: usize, done: usize, quiet: bool) -> ProgressBar {
@@ -157,7 +178,7 @@ fn table(lines: &[Line]) -> String {
 
 fn measured_in(rows: &[Row]) -> Vec<[String; 7]> {
     let text = String::new;
-    let results = Results { name: text(), commit: text(), machine: text(), rows: rows.to_vec() };
+    let results = results_of(rows);
     let gains = view::gains(&results);
     let mut all = Vec::new();
     for cell in view::cells(&results) {

@@ -90,7 +90,8 @@ proptest! {
         let mut model: Vec<(u64, u32)> = Vec::new();
         let mut now = 0;
         for what in 0..u32::try_from(count).unwrap() {
-            let span = [1, 64, 4096, 524_288, 600_000, 1 << 32][usize::try_from(prng.below(6)).unwrap()];
+            let spans = [1, 64, 4096, 524_288, 600_000, 1 << 32];
+            let span = spans[usize::try_from(prng.below(6)).unwrap()];
             let at = now + prng.below(span);
             queue.push(Nanos(at), what);
             model.push((at, what));

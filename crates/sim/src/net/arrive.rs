@@ -1,9 +1,9 @@
 //! The receiving end of a link: the buffer, and the way into the next queue.
 
-use sluice_base::{DropReason, Nanos, Priority};
+use sluice_base::{DropReason, Nanos, Priority, PriorityMask};
 
 use super::frames::{Ecn, Frame, FrameId, LinkIndex, State};
-use super::{Buffering, Net, Overflow, Payload};
+use super::{Buffering, Net, NetConfig, Overflow, Payload};
 use crate::event::{Event, Events};
 use crate::topology::{LinkId, Node, Topology};
 
@@ -19,6 +19,14 @@ pub(super) fn uniform_inputs(topology: &Topology) -> Vec<bool> {
         }
     }
     uniform
+}
+
+/// Whether what a queue holds at the time of an arrival matters to frames that pass no threshold
+/// themselves. Then it must not hold what is still on a cable: a queue that marks, and a queue with
+/// lossless frames, which are in it however long it is, whose lossy ones find it full.
+pub(super) fn queues_are_measured(config: &NetConfig) -> bool {
+    let mixed = !config.lossless.is_empty() && config.lossless != PriorityMask::ALL;
+    config.mark.is_some() || (mixed && config.buffering == Buffering::Output)
 }
 
 /// Per switch: the bytes that may be on their way into it at a time.
@@ -64,7 +72,7 @@ impl<P: Payload> Net<P> {
         let there = events.now().after(Nanos(u64::from(link.delay)));
         let ready = there.after(Nanos(u64::from(link.latency)));
         if matches!(link.to, Node::Host(_)) {
-            events.push(ready, Event::Arrive(frame));
+            events.push_from(ready, Event::Arrive(frame), id);
             return;
         }
         let late = link.late;
@@ -73,7 +81,7 @@ impl<P: Payload> Net<P> {
         f.ready = ready;
         f.hop += 1;
         if late {
-            events.push(there, Event::Enter(frame));
+            events.push_from(there, Event::Enter(frame), id);
         } else {
             self.enter_at(events, frame, there);
         }
@@ -102,7 +110,7 @@ impl<P: Payload> Net<P> {
             }
         } else {
             self.inputs[from.index()].open += 1;
-            events.push(there, Event::Settle(id));
+            events.push_from(there, Event::Settle(id), from);
             if !lossless {
                 self.frames.get_mut(id).state = State::Open;
             }
@@ -110,9 +118,7 @@ impl<P: Payload> Net<P> {
         self.enqueue(to, id, f.shape());
         if self.frames.get(id).state == State::Settled {
             self.links[to.index()].queued += u32::from(f.size);
-        }
-        if self.links[to.index()].is_idle() {
-            self.start_next(events, to);
+            self.reconsider(events, to, id);
         }
     }
 
@@ -139,9 +145,9 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// A frame is counted at its time.
+    /// A frame is counted at its time; what it carries comes back if it is dropped.
     #[cold]
-    pub(super) fn settle(&mut self, events: &mut Events, id: FrameId) {
+    pub(super) fn settle(&mut self, events: &mut Events, id: FrameId) -> Option<P> {
         let f = *self.frames.get(id);
         let from = f.input.expect("set when it left its link").link();
         let to = self.ways[f.path.0 as usize].path.link(f.hop);
@@ -149,7 +155,7 @@ impl<P: Payload> Net<P> {
         self.mark(id, to);
         if self.config.lossless.contains(f.priority) {
             self.count_lossless(events, from, &f);
-            return;
+            return None;
         }
         let full = match self.config.buffering {
             Buffering::Input => {
@@ -163,18 +169,19 @@ impl<P: Payload> Net<P> {
             }
         };
         if let Some(reason) = full {
-            self.drop_frame(id, from, reason);
-        } else {
-            self.frames.get_mut(id).state = State::Settled;
-            self.links[to.index()].queued += u32::from(f.size);
-            let input = &mut self.inputs[from.index()];
-            input.held[f.priority.index()] += u32::from(f.size);
-            input.held_lossy += u32::from(f.size);
-            input.held_max = input.held_max.max(input.held[f.priority.index()]);
+            let payload = self.drop_frame(id, from, reason);
+            // What stands behind it may go.
+            self.choose_again(events, to);
+            return Some(payload);
         }
-        if self.links[to.index()].is_idle() {
-            self.start_next(events, to);
-        }
+        self.frames.get_mut(id).state = State::Settled;
+        self.links[to.index()].queued += u32::from(f.size);
+        let input = &mut self.inputs[from.index()];
+        input.held[f.priority.index()] += u32::from(f.size);
+        input.held_lossy += u32::from(f.size);
+        input.held_max = input.held_max.max(input.held[f.priority.index()]);
+        self.reconsider(events, to, id);
+        None
     }
 
     fn count_lossless(&mut self, events: &mut Events, from: LinkId, f: &Frame) {

@@ -132,9 +132,19 @@ impl<P> Frames<P> {
     }
 
     pub(super) fn give_back(&mut self, id: FrameId) -> P {
+        self.free_place(id);
+        self.end(id)
+    }
+
+    /// Takes out what a frame carries; its place stays.
+    pub(super) fn end(&mut self, id: FrameId) -> P {
+        self.payloads[id.0 as usize].take().expect("a frame that is there has its payload")
+    }
+
+    /// The place of a frame that has ended is for another one.
+    pub(super) fn free_place(&mut self, id: FrameId) {
         self.hot[id.0 as usize].next = self.free;
         self.free = id;
-        self.payloads[id.0 as usize].take().expect("a frame that is there has its payload")
     }
 
     #[inline]
@@ -147,11 +157,14 @@ impl<P> Frames<P> {
         &mut self.hot[id.0 as usize]
     }
 
+    /// How many places there are, free ones included.
+    pub(super) fn places(&self) -> usize {
+        self.hot.len()
+    }
+
     /// Frames that have not ended, by looking at every place.
-    pub(super) fn resident(&self) -> u64 {
-        let is_resident = |(frame, payload): &(&Frame, &Option<P>)| {
-            payload.is_some() && frame.state != State::Dropped
-        };
-        self.hot.iter().zip(&self.payloads).filter(is_resident).map(|_| 1).sum()
+    pub(super) fn resident(&self) -> impl Iterator<Item = (FrameId, &Frame)> {
+        let frames = (0_u32..).map(FrameId).zip(&self.hot).zip(&self.payloads);
+        frames.filter(|(_, payload)| payload.is_some()).map(|(frame, _)| frame)
     }
 }

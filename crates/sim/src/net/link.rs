@@ -50,7 +50,9 @@ pub struct LinkCounters {
     pub output_full: u64,
     /// XOFF and XON sent for the buffer at its end.
     pub pauses: (u64, u64),
-    /// The most bytes that the buffer at its end held, in one priority.
+    /// The most bytes that the buffer at its end held, in one priority. Where they were too few to
+    /// pass a threshold, those that were still on the cable count as well; from XOFF on it is
+    /// exact.
     pub held_max: ByteCount,
     /// How long the link was paused in all, in any priority.
     pub paused: Nanos,
@@ -119,6 +121,17 @@ impl Link {
     #[inline]
     pub(super) fn has_not_begun(&self, now: Nanos) -> bool {
         !self.is_idle() && self.start_at > now
+    }
+
+    /// Whether a frame has been chosen of which no bit has left, even if it begins now.
+    #[inline]
+    pub(super) fn has_sent_nothing(&self, now: Nanos) -> bool {
+        !self.is_idle() && self.current != Self::PAUSE && self.start_at >= now
+    }
+
+    /// The time of a byte in picoseconds.
+    pub(super) const fn byte_ps(&self) -> u32 {
+        self.byte_ps
     }
 
     /// How long a frame takes, rounded up to whole nanoseconds.

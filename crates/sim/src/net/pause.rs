@@ -15,12 +15,8 @@ impl<P: Payload> Net<P> {
         let back = input.reverse();
         let link = &mut self.links[back.index()];
         link.pause_due = true;
-        if link.has_not_begun(events.now()) {
-            self.put_back(back);
-        }
-        if self.links[back.index()].is_idle() {
-            self.start_next(events, back);
-        }
+        // It goes before a frame that would begin at this moment, too.
+        self.choose_again(events, back);
     }
 
     /// Sends a pause frame on an idle link.
@@ -41,7 +37,7 @@ impl<P: Payload> Net<P> {
             }
         };
         self.messages[at as usize] = Some((id, message));
-        events.push(sluice_base::Nanos(effect), Event::Pause(at));
+        events.push_from(sluice_base::Nanos(effect), Event::Pause(at), id);
     }
 
     pub(super) fn pause_arrives(&mut self, events: &mut Events, at: u32) -> Outcome<P> {

@@ -90,6 +90,34 @@ impl<P: Payload> Net<P> {
         events.push(link.end_at, Event::LinkEnd(id));
     }
 
+    /// A frame may go on `id` that could not before. It may go before the one that was chosen: of
+    /// frames that may leave at the same moment the highest priority goes first, whichever came
+    /// first to its queue.
+    #[inline]
+    pub(super) fn reconsider(&mut self, events: &mut Events, id: LinkId, new: FrameId) {
+        let link = &self.links[id.index()];
+        if link.is_idle() {
+            self.start_next(events, id);
+        } else if link.has_sent_nothing(events.now()) {
+            let new = self.frames.get(new);
+            let ready = new.ready.max(events.now());
+            let chosen = self.frames.get(link.current).priority;
+            if ready < link.start_at || (ready == link.start_at && new.priority > chosen) {
+                self.choose_again(events, id);
+            }
+        }
+    }
+
+    /// What was chosen and has sent nothing may not be what goes first any more.
+    pub(super) fn choose_again(&mut self, events: &mut Events, id: LinkId) {
+        if self.links[id.index()].has_sent_nothing(events.now()) {
+            self.put_back(id);
+        }
+        if self.links[id.index()].is_idle() {
+            self.start_next(events, id);
+        }
+    }
+
     /// The highest priority that may send now; else the frame that may leave first.
     #[inline]
     fn choose(&mut self, id: LinkId, now: Nanos) -> Next {
@@ -129,7 +157,7 @@ impl<P: Payload> Net<P> {
                     self.dequeue(link, priority, head);
                     let path = self.frames.get(head).path;
                     self.leave_path(path);
-                    drop(self.frames.give_back(head));
+                    self.frames.free_place(head);
                 }
             }
         }

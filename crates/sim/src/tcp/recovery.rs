@@ -205,8 +205,9 @@ impl Sender {
     /// The retransmission timer expired with data in flight.
     pub(super) fn timed_out(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         stats.timeouts += 1;
-        // Only a first time-out can be taken back, and not one amid another repair.
-        let first = self.timeouts == 0 && self.phase == Phase::Open;
+        // Only a first time-out can be taken back, not one amid another repair, and not one of a
+        // timer that was backed off: that SRTT is old, and every answer would look early.
+        let first = self.timeouts == 0 && self.phase == Phase::Open && !self.rtt.is_backed_off();
         self.undo = (config.undo && first).then(|| {
             Box::new(Undo { at: now, window: self.window, control: self.control.clone() })
         });

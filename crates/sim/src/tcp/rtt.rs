@@ -60,6 +60,11 @@ impl Rtt {
         Nanos(self.base.0.saturating_mul(1 << self.backoff).min(config.rto_max.0))
     }
 
+    /// Whether the timer expired and no sample came since.
+    pub(super) const fn is_backed_off(&self) -> bool {
+        self.backoff > 0
+    }
+
     /// Clause 5.5: the timer expired.
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);

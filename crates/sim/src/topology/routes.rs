@@ -153,6 +153,12 @@ impl Routes {
         Ok(Path { links })
     }
 
+    /// How many hosts there are.
+    #[must_use]
+    pub fn host_count(&self) -> usize {
+        self.hosts.len()
+    }
+
     /// The link of a host's own.
     #[must_use]
     pub fn link_of(&self, host: u32) -> LinkId {

@@ -106,20 +106,23 @@ pub(super) struct Endpoint {
     pub(super) station: u32,
     pub(super) heads: Option<super::virt::Heads>,
     pub(super) priority: Priority,
+    /// The same at both ends.
     pub(super) generation: u32,
+    /// Packets that it has sent.
+    sent: u32,
     /// When its earliest timer event comes; an earlier deadline needs another event.
     pub(super) timer_at: Nanos,
     /// The count of received bytes at which the next message is whole.
-    next_message: u64,
+    pub(super) next_message: u64,
     /// The messages on their way: where each ends, and its tag.
-    messages: VecDeque<(u64, u32)>,
+    pub(super) messages: VecDeque<(u64, u32)>,
     /// Bytes that datagrams brought.
     datagram_bytes: u64,
     /// The workload that connected.
     owner: u8,
     /// Whether the acknowledgement of everything written is worth a notice.
     tell_acknowledged: bool,
-    written: u64,
+    pub(super) written: u64,
     open: bool,
 }
 
@@ -175,6 +178,7 @@ impl World {
             heads: self.virt.as_ref().map(|_| heads_of(way, with)),
             priority: with.priority,
             generation: 0,
+            sent: 0,
             timer_at: Nanos::MAX,
             next_message: u64::MAX,
             messages: VecDeque::new(),
@@ -235,6 +239,7 @@ impl World {
             endpoint.open = false;
             self.closed_tcp.add(endpoint.tcp.stats());
         }
+        self.check_closed(id);
         if self.virt.as_mut().is_none_or(|virt| virt.packets.close(id)) {
             self.free_place(id);
         }
@@ -268,6 +273,11 @@ impl World {
             peer.next_message = end;
         }
         peer.messages.push_back((end, tag));
+        let to = (id.peer(), peer.generation);
+        let now = self.now();
+        if let Some(ledger) = &mut self.ledger {
+            ledger.message_sent(now, to, bytes);
+        }
         self.write(id, bytes);
     }
 
@@ -297,6 +307,9 @@ impl World {
     #[inline]
     pub(super) fn deliver(&mut self, packet: &Packet) {
         let now = self.now();
+        if let Some(ledger) = &mut self.ledger {
+            ledger.delivered(now, packet);
+        }
         let endpoint = &mut self.endpoints[packet.to.index()];
         if endpoint.generation != packet.generation || !endpoint.open {
             self.stale += 1;
@@ -321,6 +334,7 @@ impl World {
     }
 
     fn messages_arrived(&mut self, to: EndpointId) {
+        self.check_messages(to);
         let endpoint = &mut self.endpoints[to.index()];
         let delivered = endpoint.tcp.delivered();
         while let Some(&(end, tag)) = endpoint.messages.front() {
@@ -336,10 +350,17 @@ impl World {
 
     #[inline]
     fn put_on_wire(&mut self, from: EndpointId, body: Body) {
+        let endpoint = &mut self.endpoints[from.index()];
+        endpoint.sent = endpoint.sent.wrapping_add(1);
+        let (to, generation) = (from.peer(), endpoint.generation);
+        let packet = Packet { to, generation, number: endpoint.sent, body };
+        if let Some(ledger) = &mut self.ledger {
+            ledger.sent(&packet);
+        }
         if self.virt.is_some() {
-            self.transmit_virtual(from, body);
+            self.transmit_virtual(from, packet);
         } else {
-            self.transmit(from, body);
+            self.transmit(from, packet);
         }
     }
 

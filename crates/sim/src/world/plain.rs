@@ -1,21 +1,17 @@
 //! Hosts without a virtual switch: a segment goes straight to the network card.
 
-use super::{Body, EndpointId, Load, Packet, World};
+use super::{EndpointId, Load, Packet, World};
 use crate::net::{Ecn, Shape};
 
 impl World {
     #[inline]
-    pub(super) fn transmit(&mut self, from: EndpointId, body: Body) {
+    pub(super) fn transmit(&mut self, from: EndpointId, packet: Packet) {
         let endpoint = &self.endpoints[from.0 as usize];
         let shape = Shape {
-            size: u16::try_from(body.frame_size()).expect("a segment is smaller than 64 KiB"),
+            size: u16::try_from(packet.body.frame_size())
+                .expect("a segment is smaller than 64 KiB"),
             priority: endpoint.priority,
             ecn: Ecn::NotCapable,
-        };
-        let packet = Packet {
-            to: from.peer(),
-            generation: self.endpoints[from.peer().0 as usize].generation,
-            body,
         };
         let ready = self.events.now().after(self.send_latency);
         let path = endpoint.path.expect("found when it was connected");

@@ -68,7 +68,8 @@ pub struct Summary {
     pub drops_congestion: u64,
     /// XOFF and XON sent by physical switches, and by hosts.
     pub pauses: [(u64, u64); 2],
-    /// The most bytes that a physical switch's input held in one priority.
+    /// The most bytes that a physical switch's input held in one priority, as far as
+    /// [`crate::net::LinkCounters::held_max`] tells.
     pub physical_held_max: u64,
     /// The most frames that a VM's output queue held.
     pub vm_queue_max: u64,

@@ -1,10 +1,11 @@
 //! Hosts with a virtual switch: how its frames get onto the network and back.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use sluice_base::{BitRate, Nanos, Priority};
 
-use super::{Body, EndpointId, Load, Packet, World, WorldError};
+use super::{EndpointId, Load, Packet, World, WorldError};
 use crate::event::Event;
 use crate::net::{Ecn, Outcome, Overflow, Shape};
 use crate::overlay::{
@@ -17,6 +18,9 @@ use crate::topology::{LinkId, Routes};
 pub(super) struct Virtual {
     pub(super) hosts: Vec<VirtualHost>,
     pub(super) packets: Packets,
+    /// Per VM: packets that the switch has given it and that its TCP has not got yet. All take the
+    /// same time, so that they get there in this order, whichever event comes first.
+    pub(super) arriving: Vec<VecDeque<PacketId>>,
     pub(super) vms_per_host: u32,
     /// How long a host takes to hand a frame to a VM's TCP.
     pub(super) receive_latency: Nanos,
@@ -52,6 +56,7 @@ impl Virtual {
         Ok(Self {
             hosts: (0..hosts).map(make).collect::<Result<_, _>>().map_err(WorldError::Switch)?,
             packets: Packets::default(),
+            arriving: vec![VecDeque::new(); (hosts * config.vms_per_host) as usize],
             vms_per_host: config.vms_per_host,
             receive_latency,
         })
@@ -60,13 +65,13 @@ impl Virtual {
 
 impl World {
     /// A segment of a VM's TCP: it is in the VM's ring after the send latency.
-    pub(super) fn transmit_virtual(&mut self, from: EndpointId, body: Body) {
+    pub(super) fn transmit_virtual(&mut self, from: EndpointId, packet: Packet) {
         let virt = self.virt.as_mut().expect("the endpoint is in a VM");
-        let generation = self.endpoints[from.peer().0 as usize].generation;
         let endpoint = &self.endpoints[from.0 as usize];
         let heads = endpoint.heads.as_ref().expect("the endpoint is in a VM");
-        let packet = virt.packets.take(Packet { to: from.peer(), generation, body });
-        let parcel = Parcel { head: Rc::clone(&heads.inner), size: body.frame_size(), packet };
+        let size = packet.body.frame_size();
+        let packet = virt.packets.take(packet);
+        let parcel = Parcel { head: Rc::clone(&heads.inner), size, packet };
         let ready = self.events.now().after(self.send_latency);
         let host = endpoint.station / virt.vms_per_host;
         let vm = endpoint.station % virt.vms_per_host;
@@ -99,10 +104,11 @@ impl World {
     /// A frame or a pause frame has arrived at a host, or its card is free.
     pub(super) fn at_host(&mut self, outcome: Outcome<Load>) -> Option<Overflow> {
         let now = self.events.now();
-        let virt = self.virt.as_mut().expect("there are virtual hosts");
         match outcome {
             Outcome::Arrived { host, shape, payload: Load::Outer { head, packet } } => {
                 let parcel = Parcel { head, size: u32::from(shape.size), packet };
+                self.check_arrival(host, shape);
+                let virt = self.virt.as_mut().expect("there are virtual hosts");
                 let h = &mut virt.hosts[host as usize];
                 if !h.receive(now, parcel, &mut virt.packets) {
                     let link = h.card.reverse();
@@ -111,6 +117,7 @@ impl World {
                 self.work(host);
             }
             Outcome::Paused { host, message } => {
+                let virt = self.virt.as_mut().expect("there are virtual hosts");
                 virt.hosts[host as usize].receive_pause(now, message);
                 self.work(host);
             }
@@ -128,11 +135,15 @@ impl World {
             let virt = self.virt.as_mut().expect("there are virtual hosts");
             let h = &mut virt.hosts[host as usize];
             h.read_rings(now);
-            let latency = virt.receive_latency;
+            let at = now.after(virt.receive_latency);
+            let first = host * virt.vms_per_host;
             let (events, packets) = (&mut self.events, &mut virt.packets);
-            h.serve_vms(now, |packet: PacketId| {
+            let arriving = &mut virt.arriving;
+            h.serve_vms(now, |vm, packet: PacketId| {
                 packets.share(packet);
-                events.push(now.after(latency), Event::Packet(packet.0));
+                let station = first + vm;
+                arriving[station as usize].push_back(packet);
+                events.push(at, Event::Packet(station));
             });
             self.feed_card(host);
             let virt = self.virt.as_mut().expect("there are virtual hosts");
@@ -211,10 +222,27 @@ impl World {
     }
 
     /// A VM's TCP gets a packet.
-    pub(super) fn deliver_packet(&mut self, id: PacketId) {
+    pub(super) fn deliver_packet(&mut self, station: u32) {
         let virt = self.virt.as_mut().expect("there are virtual hosts");
+        let id = virt.arriving[station as usize].pop_front().expect("each has its event");
         let packet = *virt.packets.get(id);
         virt.packets.give_back(id);
         self.deliver(&packet);
+    }
+
+    /// A physical switch had no room for a frame.
+    pub(super) fn dropped_on_wire(&mut self, load: &Load) {
+        let packet = match load {
+            Load::Plain(packet) => *packet,
+            Load::Outer { packet, .. } => {
+                let virt = self.virt.as_mut().expect("there are virtual hosts");
+                let gone = *virt.packets.get(*packet);
+                virt.packets.give_back(*packet);
+                gone
+            }
+        };
+        if let Some(ledger) = &mut self.ledger {
+            ledger.dropped(&packet);
+        }
     }
 }

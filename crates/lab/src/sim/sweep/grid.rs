@@ -106,7 +106,8 @@ fn set(table: &mut toml::Table, key: &str, value: &toml::Value) -> anyhow::Resul
     let last = parts.pop().unwrap_or(key);
     ensure!(
         !parts.is_empty() || value.is_table(),
-        "grid.\"{key}\": a key has the form \"table.key\", or names a table and has tables as values"
+        "grid.\"{key}\": a key has the form \"table.key\", or names a table and has tables as \
+         values"
     );
     for part in parts {
         let entry = at.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));

@@ -1,0 +1,99 @@
+//! The page of a sweep: what each cell came to, beside the others.
+
+use sluice_api::results::Results;
+
+use super::chart::{Bar, Bars, Group, escape, number};
+use super::page;
+use super::tables::{section, table};
+use crate::view::{self, Fct, Gain};
+
+/// A cell of a sweep: what it differs in from the others, and its results.
+#[derive(Debug)]
+pub(crate) struct SweptCell {
+    pub(crate) words: String,
+    pub(crate) results: Results,
+}
+
+/// The page.
+pub(crate) fn html(name: &str, cells: &[SweptCell]) -> String {
+    let title = format!("Sluice sweep: {}", escape(name));
+    let mut body = format!(
+        "<h1>{title}</h1>\n<p>A simulation: nothing of it was on a wire. Bars are means over the \
+         queries of a cell; the table below says what the cell of a number is.</p>\n"
+    );
+    if let Some(first) = cells.first() {
+        let about = view::rows(&first.results, "sim.settings").next();
+        let about = about.map(|row| view::text(row, "about")).unwrap_or_default();
+        body += &format!("<p class=\"soft\">{}</p>\n", escape(&about));
+    }
+    body += &bars("Completion times", "mean completion time, ms", cells, |results| {
+        view::cells(results).into_iter().map(|c| (c.series.policy, c.mean / 1e6)).collect()
+    });
+    body += &bars("Gain over LL", "mean of LL by mean", cells, |results| {
+        view::gains(results).into_iter().map(|g| (g.series.policy, g.value)).collect()
+    });
+    body += &figures(cells);
+    page(&title, &body)
+}
+
+fn bars(
+    title: &str,
+    y_label: &str,
+    cells: &[SweptCell],
+    of: impl Fn(&Results) -> Vec<(String, f64)>,
+) -> String {
+    let group = |(at, cell): (usize, &SweptCell)| {
+        let bar = |(policy, value): (String, f64)| {
+            let title = format!("{}, {policy}: {}", cell.words, number(value));
+            Bar { name: policy.clone(), parts: vec![(policy, value, title)] }
+        };
+        let bars: Vec<Bar> = of(&cell.results).into_iter().map(bar).collect();
+        Group { name: at.to_string(), bars }
+    };
+    let groups: Vec<Group> =
+        cells.iter().enumerate().map(group).filter(|g| !g.bars.is_empty()).collect();
+    if groups.is_empty() {
+        return String::new();
+    }
+    let chart = Bars { x_label: "cell".to_owned(), y_label: y_label.to_owned(), groups };
+    format!("<section><h2>{title}</h2><figure>{}</figure></section>\n", chart.svg())
+}
+
+fn figures(cells: &[SweptCell]) -> String {
+    let mut lines = Vec::new();
+    for (at, cell) in cells.iter().enumerate() {
+        let gains = view::gains(&cell.results);
+        for fct in view::cells(&cell.results) {
+            let gain = gains.iter().find(|g| g.size == fct.size && g.series == fct.series);
+            lines.push((fct.series.policy == "ZZ", line(at, cell, &fct, gain)));
+        }
+    }
+    let headings = [
+        "cell",
+        "what",
+        "policy",
+        "queries",
+        "mean ms",
+        "p50",
+        "p95",
+        "gain over LL (95 %)",
+        "drops",
+        "time-outs per query",
+    ];
+    section("Figures", "The same seed gives the same figures.", &table(&headings, &lines))
+}
+
+fn line(at: usize, cell: &SweptCell, fct: &Fct, gain: Option<&Gain>) -> Vec<String> {
+    vec![
+        at.to_string(),
+        escape(&cell.words),
+        fct.series.policy.clone(),
+        fct.values.len().to_string(),
+        number(fct.mean / 1e6),
+        number(fct.p50 / 1e6),
+        number(fct.p95 / 1e6),
+        gain.map(view::gain_text).unwrap_or_default(),
+        escape(&view::drops_text(&fct.drops)),
+        view::timeouts(&cell.results, &fct.series, fct.size).map_or_else(String::new, number),
+    ]
+}

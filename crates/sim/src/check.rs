@@ -1,0 +1,278 @@
+//! Runs that check themselves.
+//!
+//! Two accounts are kept of a checked run, and compared. The **ledger** writes down at the ends of
+//! the network what is sent and what arrives, packet by packet. The **census** walks the network,
+//! every some events, and says where each frame is. Neither believes a counter of the simulator;
+//! the counters are what they judge. In a run that is not checked none of it is there: the run's
+//! loop is another one, and packets pass one test of an empty ledger at each end.
+//!
+//! | file | what must hold |
+//! |---|---|
+//! | `conservation` | sent = delivered + dropped + resident; buffers hold what they say |
+//! | `ledger` | packets of a sender arrive in order, each once; no faster than links carry |
+//! | `headroom` | no lossless buffer beyond its limit; XOFF and XON in time, and obeyed |
+//! | `cycle` | no ring of paused links that wait for each other |
+//! | `hops` | frames sent by links = links passed by frames |
+//! | `switches` | the audits of the virtual switches close; no congestion drop where none may be |
+//! | `streams` | TCP delivers what was written, and no more than the network brought |
+//! | `rest` | in the end nothing is left, nothing is paused, and all bytes are there |
+//!
+//! What they find stops the run. The report says how to repeat it.
+
+mod conservation;
+mod cycle;
+mod headroom;
+mod hops;
+mod ledger;
+mod rest;
+mod streams;
+mod switches;
+
+use std::collections::VecDeque;
+
+use sluice_base::{Nanos, PriorityMask};
+
+pub(crate) use ledger::Ledger;
+pub(crate) use streams::stream;
+
+use crate::event::Event;
+use crate::net::Whereabouts;
+use crate::world::{Census, End, Workload, World, WorldConfig, WorldError};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The checker that found it, by its file.
+    pub checker: &'static str,
+    /// What it found.
+    pub what: String,
+}
+
+impl Violation {
+    pub(crate) const fn new(checker: &'static str, what: String) -> Self {
+        Self { checker, what }
+    }
+}
+
+/// A violation with all that helps to understand it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was found.
+    pub violation: Violation,
+    /// When, and after how many events.
+    pub at: (Nanos, u64),
+    /// How to run it again.
+    pub repeat: String,
+    /// The last events, a line each, the latest last.
+    pub events: Vec<String>,
+    /// What is not at rest, a line each.
+    pub state: Vec<String>,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (now, count) = self.at;
+        writeln!(f, "{}: {}", self.violation.checker, self.violation.what)?;
+        writeln!(f, "at {now}, after {count} events; to repeat: {}", self.repeat)?;
+        writeln!(f, "the last events:")?;
+        self.events.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        writeln!(f, "what is not at rest:")?;
+        self.state.iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// Events that a report shows.
+const LAST_EVENTS: usize = 48;
+/// Censuses after which the span between two is doubled.
+const CENSUSES: u64 = 256;
+/// Lines that a report shows of the state.
+const STATE_LINES: usize = 60;
+
+/// A world that is checked as it runs.
+#[derive(Debug)]
+pub struct Checked {
+    world: World,
+    watch: cycle::Watch,
+    /// No virtual switch may drop for congestion, and no physical one.
+    lossless: bool,
+    every: u64,
+    /// Events until the next census, and how many were taken.
+    wait: u64,
+    censuses: u64,
+    repeat: String,
+    last: VecDeque<(Nanos, Event)>,
+}
+
+impl Checked {
+    /// Makes a world that takes a census every so many events, at least 1; less often later in a
+    /// long run. `repeat` says how to run it again, for reports.
+    ///
+    /// # Errors
+    /// What in the configuration cannot work.
+    pub fn new(config: &WorldConfig, every: u64, repeat: String) -> Result<Self, WorldError> {
+        let mut world = World::new(config)?;
+        world.keep_ledger();
+        let physical = config.net.lossless == PriorityMask::ALL;
+        let virt = |o: &crate::overlay::OverlayConfig| o.lossless && o.card_pause.is_some();
+        let lossless = physical && config.overlay.as_ref().is_none_or(virt);
+        let last = VecDeque::with_capacity(LAST_EVENTS);
+        let watch = cycle::Watch::default();
+        let every = every.max(1);
+        Ok(Self { world, watch, lossless, every, wait: every, censuses: 0, repeat, last })
+    }
+
+    /// The world. Workloads get it as they run.
+    #[must_use]
+    pub const fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The world, to prepare it.
+    pub const fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// A number that tells runs apart: it comes from the time, sender and order of everything that
+    /// arrived or was dropped.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.world.ledger().digest()
+    }
+
+    /// Messages that have arrived whole.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.world.ledger().messages()
+    }
+
+    /// Runs several workloads beside each other, until the first one is done, or until `end`.
+    ///
+    /// # Errors
+    /// What must not be.
+    ///
+    /// # Panics
+    /// If there are none, or more than 256.
+    pub fn run_all(
+        &mut self,
+        workloads: &mut [&mut dyn Workload],
+        end: Nanos,
+    ) -> Result<End, Box<Report>> {
+        self.world.start(workloads);
+        let reason = loop {
+            let event = match self.world.next_event(workloads, end) {
+                Ok(event) => event,
+                Err(end) => break end,
+            };
+            self.turn(event)?;
+        };
+        self.look()?;
+        Ok(reason)
+    }
+
+    /// Goes on without telling the workloads anything, until nothing is left to happen; then
+    /// nothing may be left at all. Call it once, at the end.
+    ///
+    /// # Errors
+    /// What must not be, or events that still come after `span`.
+    pub fn drain(&mut self, span: Nanos) -> Result<(), Box<Report>> {
+        let end = self.world.now().after(span);
+        while let Some(event) = self.world.next_event_unheard() {
+            self.turn(event)?;
+            if self.world.now() > end {
+                let what = format!("{span} after the workloads events still come");
+                return Err(self.report(Violation::new("rest", what)));
+            }
+        }
+        self.look()?;
+        let census = self.world.census();
+        rest::check(&census, self.world.ledger()).map_err(|violation| self.report(violation))
+    }
+
+    /// One event, and the checks after it.
+    fn turn(&mut self, event: Event) -> Result<(), Box<Report>> {
+        if self.last.len() == LAST_EVENTS {
+            self.last.pop_front();
+        }
+        self.last.push_back((self.world.now(), event));
+        match self.world.handle(event) {
+            None => {}
+            Some(End::Broken(overflow)) => {
+                return Err(self.report(Violation::new("headroom", overflow.to_string())));
+            }
+            Some(end) => unreachable!("an event does not end a run with {end:?}"),
+        }
+        if let Some(violation) = self.world.found() {
+            return Err(self.report(violation));
+        }
+        self.wait -= 1;
+        if self.wait == 0 {
+            self.look()?;
+            // A long run has ever longer spans between two censuses, so that they take a part of
+            // its time that falls.
+            self.censuses += 1;
+            self.every *= if self.censuses.is_multiple_of(CENSUSES) { 2 } else { 1 };
+            self.wait = self.every;
+        }
+        Ok(())
+    }
+
+    /// Takes a census and judges it.
+    fn look(&mut self) -> Result<(), Box<Report>> {
+        let census = self.world.census();
+        let ledger = self.world.ledger();
+        let all = conservation::check(&census, ledger)
+            .and_then(|()| headroom::check(&census.net))
+            .and_then(|()| hops::check(&census.net))
+            .and_then(|()| switches::check(&census, self.lossless))
+            .and_then(|()| streams::check(&census, ledger))
+            .and_then(|()| self.watch.check(&census));
+        all.map_err(|violation| self.report(violation))
+    }
+
+    fn report(&self, violation: Violation) -> Box<Report> {
+        let line = |(at, event): &(Nanos, Event)| format!("{at} {event:?}");
+        Box::new(Report {
+            violation,
+            at: (self.world.now(), self.world.event_count()),
+            repeat: self.repeat.clone(),
+            events: self.last.iter().map(line).collect(),
+            state: state_of(&self.world.census()),
+        })
+    }
+}
+
+/// Links, buffers and frames that are not at rest, as lines of text.
+fn state_of(census: &Census) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (id, link, input) in census.net.links() {
+        if !link.idle || link.queued > 0 || !link.told.is_empty() {
+            let sends = if link.idle { "idle" } else { "sends" };
+            let (told, queued) = (link.told.0, link.queued);
+            lines.push(format!("link {}: {sends}, queued {queued}, paused {told:#04x}", id.0));
+        }
+        if input.held.iter().any(|held| *held > 0) || !input.pausing.is_empty() {
+            let (pausing, held) = (input.pausing.0, &input.held);
+            lines.push(format!("buffer behind link {}: {held:?}, pauses {pausing:#04x}", id.0));
+        }
+    }
+    let travelling = |whereabouts| matches!(whereabouts, Whereabouts::Travelling);
+    let frames = census.net.frames.iter().filter(|seen| !travelling(seen.whereabouts));
+    for seen in frames {
+        lines.push(format!(
+            "frame {}: {:?} at link {}, hop {}, {} bytes, ready {}",
+            seen.id.0, seen.whereabouts, seen.at.0, seen.hop, seen.size, seen.ready
+        ));
+    }
+    lines.extend(census.virt.map(|virt| format!("{virt:?}")));
+    let more = lines.len().saturating_sub(STATE_LINES);
+    lines.truncate(STATE_LINES);
+    if more > 0 {
+        lines.push(format!("and {more} lines more"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! Every frame that a link has sent is a link that a frame has passed.
+//!
+//! The frames that are no more have passed the links up to where they ended, which the network
+//! adds up as they end. The others have passed as many as their hop says, and one more if they are
+//! on the cable to their host: hops are counted at the beginning of a cable to a switch.
+
+use super::Violation;
+use crate::net::{Census, Seen, Whereabouts};
+
+pub(super) fn check(census: &Census) -> Result<(), Violation> {
+    let passed = |seen: &Seen| match seen.whereabouts {
+        // It has ended where it stands.
+        Whereabouts::Dropped => 0,
+        Whereabouts::Travelling if !census.enters(seen) => u64::from(seen.hop) + 1,
+        _ => u64::from(seen.hop),
+    };
+    let resident: u64 = census.frames.iter().map(passed).sum();
+    let sent: u64 = census.links.iter().map(|link| link.sent_frames).sum();
+    if sent == census.hops_ended + resident {
+        return Ok(());
+    }
+    Err(Violation::new(
+        "hops",
+        format!(
+            "the links have sent {sent} frames; frames that are no more have passed {} links, \
+             those that are there {resident}",
+            census.hops_ended
+        ),
+    ))
+}

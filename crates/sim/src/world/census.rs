@@ -1,0 +1,155 @@
+//! What a world holds, found by walking it: for the checkers; and what they are told as it happens.
+
+use sluice_base::Nanos;
+
+use super::{ConnectionId, EndpointId, Packet, World};
+use crate::check::{Ledger, Violation};
+use crate::net::{self, Shape};
+
+/// Both ends of one way of an open connection, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    /// Who receives.
+    pub(crate) to: EndpointId,
+    /// What the sender's application has written, in all and as its TCP says.
+    pub(crate) written: (u64, u64),
+    pub(crate) acknowledged: u64,
+    pub(crate) delivered: u64,
+}
+
+/// The virtual switches and what is between them and the VMs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct VirtualCensus {
+    /// Packets that have a handle.
+    pub(crate) packets: u64,
+    /// Frames in the rings of VMs.
+    pub(crate) rings: u64,
+    /// Packets on their way to the TCP of a VM.
+    pub(crate) arriving: u64,
+    /// Frames in the switches, and frames that they dropped.
+    pub(crate) resident: u64,
+    pub(crate) dropped: u64,
+    /// Of these, the ones dropped for congestion.
+    pub(crate) congested: u64,
+    /// A host whose audit does not close.
+    pub(crate) unclosed: Option<u32>,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Census {
+    pub(crate) now: Nanos,
+    pub(crate) net: net::Census,
+    pub(crate) virt: Option<VirtualCensus>,
+    pub(crate) streams: Vec<Stream>,
+}
+
+impl World {
+    /// From now on a second account is kept. To be called before anything has happened.
+    pub(crate) fn keep_ledger(&mut self) {
+        let hosts = self.routes.host_count();
+        self.ledger = Some(Box::new(Ledger::new(hosts, self.virt.is_some())));
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        self.ledger.as_ref().expect("kept from the beginning")
+    }
+
+    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
+        self.ledger.as_mut().expect("kept from the beginning")
+    }
+
+    /// Walks everything.
+    pub(crate) fn census(&self) -> Census {
+        let ends = (0_u32..).map(EndpointId).zip(&self.endpoints).filter(|(_, e)| e.is_open());
+        Census {
+            now: self.now(),
+            net: self.net.census(self.now()),
+            virt: self.virt.as_ref().map(|_| self.virtual_census()),
+            streams: ends.map(|(id, _)| self.stream(id)).collect(),
+        }
+    }
+
+    fn stream(&self, to: EndpointId) -> Stream {
+        let from = &self.endpoints[to.peer().0 as usize];
+        Stream {
+            to,
+            written: (from.written, from.tcp.written()),
+            acknowledged: from.tcp.acknowledged(),
+            delivered: self.endpoints[to.0 as usize].tcp.delivered(),
+        }
+    }
+
+    fn virtual_census(&self) -> VirtualCensus {
+        let Some(virt) = &self.virt else { return VirtualCensus::default() };
+        let mut census = VirtualCensus {
+            packets: virt.packets.count() as u64,
+            arriving: virt.arriving.iter().map(|queue| queue.len() as u64).sum(),
+            ..VirtualCensus::default()
+        };
+        for (at, host) in (0_u32..).zip(&virt.hosts) {
+            let audit = host.host().switch().audit();
+            let vms = 0..virt.vms_per_host as usize;
+            census.rings += vms.map(|vm| host.ring_frames(vm) as u64).sum::<u64>();
+            census.resident += audit.total(|row| row.frames.resident);
+            census.dropped += audit.total(|row| row.frames.dropped);
+            census.congested += audit.total(|row| row.frames.dropped_congestion);
+            if !audit.is_closed() {
+                census.unclosed = Some(at);
+            }
+        }
+        census
+    }
+
+    /// A frame has come in at a host: frames of one link cannot be closer than its rate allows.
+    #[inline]
+    pub(super) fn check_arrival(&mut self, host: u32, shape: Shape) {
+        if let Some(ledger) = &mut self.ledger {
+            let link = self.routes.link_of(host).reverse();
+            ledger.arrived(self.events.now(), host, self.net.time_on(link, shape.size));
+        }
+    }
+
+    /// Messages to an endpoint have arrived whole: all their bytes were brought, and not faster
+    /// than the links carry them.
+    pub(super) fn check_messages(&mut self, to: EndpointId) {
+        let Some(mut ledger) = self.ledger.take() else { return };
+        let now = self.now();
+        let end = &self.endpoints[to.0 as usize];
+        let delivered = end.tcp.delivered();
+        let path = self.endpoints[to.peer().0 as usize].path;
+        let latencies = self.send_latency.0 + self.receive_latency.0;
+        for (message_end, _) in end.messages.iter().take_while(|(end, _)| *end <= delivered) {
+            ledger.message_arrived(now, (to, end.generation), *message_end, |bytes| {
+                let on_links = path.map_or(Nanos::ZERO, |path| self.net.time_min(path, bytes));
+                Nanos(latencies + on_links.0)
+            });
+        }
+        self.ledger = Some(ledger);
+    }
+
+    /// A connection ends: nobody may have been told of bytes that did not arrive.
+    pub(super) fn check_closed(&mut self, id: ConnectionId) {
+        if self.ledger.is_none() {
+            return;
+        }
+        for to in [id.client(), id.server()] {
+            let stream = self.stream(to);
+            if let Err(violation) = crate::check::stream(&stream, self.ledger()) {
+                self.ledger_mut().found(violation);
+            }
+        }
+    }
+
+    /// What the ledger has found since it was asked.
+    pub(crate) fn found(&mut self) -> Option<Violation> {
+        self.ledger.as_mut().and_then(|ledger| ledger.take_violation())
+    }
+}
+
+impl Packet {
+    /// Whom it is for: the endpoint, and which of the connections that had its place.
+    pub(crate) const fn connection(&self) -> (EndpointId, u32) {
+        (self.to, self.generation)
+    }
+}
