@@ -31,8 +31,8 @@ pub(crate) struct Tag {
     /// Its size as received.
     pub(crate) bytes: u16,
     pub(crate) input: u16,
-    /// In the queue of a local port its source (its lane is the port's); in that of an underlay port
-    /// its lane (its source is its input).
+    /// In the queue of a local port its source (its lane is the port's); in that of an underlay
+    /// port its lane (its source is its input).
     pub(crate) way: u16,
     /// Bytes in front of the tenant's frame (the outer headers it came in).
     pub(crate) strip: u8,
