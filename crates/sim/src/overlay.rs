@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 use sluice_base::{Batch, InputId, Mac, Nanos, PortId, Priority};
 use sluice_host::Host;
-use sluice_switch::{Egress, Taken};
+use sluice_switch::{Egress, Sink, Taken};
 use sluice_wire::mac_control::{FRAME_SIZE, Message};
 
 pub use build::{OverlayConfig, OverlayError};
@@ -62,6 +62,35 @@ pub(crate) enum Outgoing {
     Frame { head: Rc<Head>, size: u32, packet: PacketId, priority: Priority },
     /// Flow control for the link's other end.
     Pause(Message),
+}
+
+/// The room of a network card that is free: one frame.
+struct OneFrame<'a, F> {
+    out: Option<Outgoing>,
+    /// Finds the head of a frame behind its outer headers.
+    outer: &'a mut F,
+}
+
+impl<F: FnMut(&Egress<'_, Parcel>, &Parcel) -> Rc<Head>> Sink<Parcel> for OneFrame<'_, F> {
+    fn offer(&mut self, frame: &Egress<'_, Parcel>) -> Taken {
+        if self.out.is_some() {
+            return Taken::No;
+        }
+        self.out = Some(match frame.buf {
+            Some(parcel) => Outgoing::Frame {
+                head: (self.outer)(frame, parcel),
+                size: frame.size,
+                packet: parcel.packet,
+                priority: frame.priority,
+            },
+            None => Outgoing::Pause(heads::pause_of(frame.header)),
+        });
+        Taken::All
+    }
+
+    fn is_full(&self) -> bool {
+        self.out.is_some()
+    }
 }
 
 /// A virtual machine's side of its port.
@@ -205,28 +234,13 @@ impl VirtualHost {
         now: Nanos,
         mut outer: impl FnMut(&Egress<'_, Parcel>, &Parcel) -> Rc<Head>,
     ) -> Option<Outgoing> {
-        let mut out = None;
         let underlay = self.underlay();
         if !self.has_out() {
             return None;
         }
-        let mut sink = |frame: &Egress<'_, Parcel>| {
-            if out.is_some() {
-                return Taken::No;
-            }
-            out = Some(match frame.buf {
-                Some(parcel) => Outgoing::Frame {
-                    head: outer(frame, parcel),
-                    size: frame.size,
-                    packet: parcel.packet,
-                    priority: frame.priority,
-                },
-                None => Outgoing::Pause(heads::pause_of(frame.header)),
-            });
-            Taken::All
-        };
+        let mut sink = OneFrame { out: None, outer: &mut outer };
         self.host.switch_mut().transmit(now, underlay, &mut sink);
-        out
+        sink.out
     }
 
     /// Gives ended handles back to where they came from; returns whether any had ended.

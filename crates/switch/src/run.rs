@@ -117,6 +117,10 @@ impl<B: Buf> Switch<B> {
         let mut header = [0; OUTER_SIZE];
         let mut served = Served::Taken;
         while let Some((buf, tag)) = self.classes[class].common.head() {
+            if sink.is_full() {
+                served = Served::Refused;
+                break;
+            }
             let (lane, bytes) = (u32::from(tag.way), u32::from(tag.bytes));
             let LaneKind::Tunnel(tunnel) = self.lanes[lane as usize].kind else {
                 unreachable!("only frames for tunnels stand in an underlay port's common queue");

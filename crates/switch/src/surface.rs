@@ -51,6 +51,12 @@ pub enum Taken {
 pub trait Sink<B> {
     /// Offers one frame.
     fn offer(&mut self, frame: &Egress<'_, B>) -> Taken;
+
+    /// Whether it would refuse whatever it is offered. A driver that knows spares the switch the
+    /// making of headers that nobody takes; one that does not know says no.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 impl<B, F: FnMut(&Egress<'_, B>) -> Taken> Sink<B> for F {

@@ -63,7 +63,7 @@ impl<B: Buf> Switch<B> {
         if self.ports[at].restrained && !self.ask_restraints(now, at, sink, &mut taken) {
             return 0;
         }
-        while self.may_send(now, at) {
+        while !sink.is_full() && self.may_send(now, at) {
             let Some(priority) = self.next_priority(at) else { break };
             let served = if self.classes[self.class_of(at, priority)].common.is_empty() {
                 let node = self.next_node(at, priority);
