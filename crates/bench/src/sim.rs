@@ -198,7 +198,7 @@ fn ratio_rows(own: &[Own], others: &[Other], falls: Vec<f64>) -> Vec<Row> {
         ratio(at, over, least, values)
     };
     let mut rows = vec![
-        against(OVERLAY, "the same without virtual switches", 0.6),
+        against(OVERLAY, "the same without virtual switches", 0.5),
         ratio(MANY, "the first tenth of the same run", 0.9, falls),
         against(LARGE, "256 hosts", 0.0),
     ];
