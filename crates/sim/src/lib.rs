@@ -10,6 +10,7 @@ mod event;
 pub mod events;
 pub mod net;
 pub mod overlay;
+mod slab;
 pub mod tcp;
 pub mod topology;
 pub mod workload;

@@ -44,6 +44,7 @@ pub use frames::{Ecn, FrameId, Shape};
 pub use link::LinkCounters;
 
 use crate::event::{Event, Events};
+use crate::slab::Slab;
 use crate::topology::{LinkId, Node, Path, Topology};
 use frames::Frames;
 use input::Input;
@@ -127,8 +128,7 @@ pub(crate) struct Net<P> {
     ways: Vec<Way>,
     free_ways: Vec<u32>,
     /// Pause frames on their way: (link they travel on, what they say).
-    messages: Vec<Option<(LinkId, Message)>>,
-    free_messages: Vec<u32>,
+    messages: Slab<(LinkId, Message)>,
     broken: Option<Overflow>,
     pub(crate) dropped: u64,
     /// Links that the frames have passed which are no more.
@@ -174,8 +174,7 @@ impl<P: Payload> Net<P> {
             receivers,
             ways: Vec::new(),
             free_ways: Vec::new(),
-            messages: Vec::new(),
-            free_messages: Vec::new(),
+            messages: Slab::default(),
             broken: None,
             dropped: 0,
             hops_ended: 0,

@@ -100,6 +100,13 @@ struct Ring {
     frames: VecDeque<(Nanos, Parcel)>,
 }
 
+impl Ring {
+    /// Whether its first frame is there.
+    fn is_ready(&self, now: Nanos) -> bool {
+        self.frames.front().is_some_and(|frame| frame.0 <= now)
+    }
+}
+
 /// A host.
 #[derive(Debug)]
 pub(crate) struct VirtualHost {
@@ -135,14 +142,13 @@ impl VirtualHost {
     /// The switch reads what the VMs' rings hold, as far as it has room.
     pub(crate) fn read_rings(&mut self, now: Nanos) {
         for vm in 0..self.rings.len() {
-            let is_ready = |ring: &Ring| ring.frames.front().is_some_and(|f| f.0 <= now);
-            if !is_ready(&self.rings[vm]) {
+            if !self.rings[vm].is_ready(now) {
                 continue;
             }
             let input = self.input(vm);
             let window = self.window(input);
             for _ in 0..window.min(BATCH) {
-                if !is_ready(&self.rings[vm]) {
+                if !self.rings[vm].is_ready(now) {
                     break;
                 }
                 let (_, parcel) = self.rings[vm].frames.pop_front().expect("looked at just now");
@@ -202,7 +208,7 @@ impl VirtualHost {
 
     /// Whether a ring holds something that the switch may read.
     pub(crate) fn has_ready(&self, now: Nanos) -> bool {
-        self.rings.iter().any(|ring| ring.frames.front().is_some_and(|f| f.0 <= now))
+        self.rings.iter().any(|ring| ring.is_ready(now))
     }
 
     /// Everything that may leave to VMs does; `to_vm` gets the VM and the packet.

@@ -27,6 +27,7 @@ use crate::event::{Event, Events};
 use crate::events::Ties;
 use crate::net::{Ends, Net, NetConfig, NetConfigError, Outcome, Overflow};
 use crate::overlay::{Head, OverlayConfig, OverlayError, PacketId};
+use crate::slab::Slab;
 use crate::tcp;
 use crate::topology::{Routes, Topology, TopologyError};
 pub(crate) use census::{Census, Stream};
@@ -175,8 +176,7 @@ pub struct World {
     /// Which workload is speaking.
     speaker: u8,
     /// Times that were asked for: by which workload, and the token.
-    times: Vec<(u8, u32)>,
-    free_times: Vec<u32>,
+    times: Slab<(u8, u32)>,
     /// Segments that came for a connection that was closed.
     stale: u64,
     /// The TCP of closed connections.
@@ -219,8 +219,7 @@ impl World {
             mtu: config.overlay.as_ref().map_or(config.net.frame_max - 14, |o| o.mtu),
             notices: VecDeque::new(),
             speaker: 0,
-            times: Vec::new(),
-            free_times: Vec::new(),
+            times: Slab::default(),
             stale: 0,
             closed_tcp: TcpTotals::default(),
             no_tcp: Arc::new(tcp::Config {
@@ -323,17 +322,12 @@ impl World {
 
     /// Asks for a [`Notice::Time`] with this token.
     pub fn at(&mut self, at: Nanos, token: u32) {
-        let place = self.free_times.pop().unwrap_or_else(|| {
-            self.times.push((0, 0));
-            u32::try_from(self.times.len() - 1).expect("fewer than 2^28 times")
-        });
-        self.times[place as usize] = (self.speaker, token);
+        let place = self.times.insert((self.speaker, token));
         self.events.push(at.max(self.now()), Event::App(place));
     }
 
     fn time_has_come(&mut self, place: u32) {
-        let (speaker, token) = self.times[place as usize];
-        self.free_times.push(place);
+        let (speaker, token) = self.times.remove(place);
         self.notices.push_back((speaker, Notice::Time(token)));
     }
 

@@ -204,7 +204,7 @@ impl<P: Payload> Net<P> {
     fn input_state(&self, at: usize, now: Nanos) -> InputState {
         let input = &self.inputs[at];
         let back = LinkId(u32::try_from(at).expect("fewer than 2^32 links")).reverse();
-        let travels = self.messages.iter().flatten().any(|(on, _)| *on == back);
+        let travels = self.messages.iter().any(|(on, _)| *on == back);
         InputState {
             held: input.held,
             held_lossy: input.held_lossy,

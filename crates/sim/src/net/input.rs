@@ -1,7 +1,7 @@
 //! The buffer at the end of a link.
 
 use sluice_base::{DropReason, Mac, Priority};
-use sluice_switch::{InputFull, Limit, PauseConfig, PauseSender};
+use sluice_switch::{Limit, PauseConfig, PauseSender};
 
 use super::config::NetConfig;
 use crate::topology::Cable;
@@ -49,7 +49,6 @@ impl Input {
             link: cable.rate,
             source: Mac([2, 0, 0, 0, 0, 1]),
         };
-        debug_assert!(matches!(InputFull::Pause(pause), InputFull::Pause(_)));
         // The buffer counts bytes, whatever the number of frames.
         let limit = Limit { frames: u32::MAX, bytes: config.buffer };
         Self {

@@ -29,20 +29,12 @@ impl<P: Payload> Net<P> {
         let end = link.end_at;
         let effect = end.0 + u64::from(link.delay) + self.config.pause_response.0;
         events.push(end, Event::LinkEnd(id));
-        let at = match self.free_messages.pop() {
-            Some(at) => at,
-            None => {
-                self.messages.push(None);
-                u32::try_from(self.messages.len() - 1).expect("one per link at most")
-            }
-        };
-        self.messages[at as usize] = Some((id, message));
+        let at = self.messages.insert((id, message));
         events.push_from(sluice_base::Nanos(effect), Event::Pause(at), id);
     }
 
     pub(super) fn pause_arrives(&mut self, events: &mut Events, at: u32) -> Outcome<P> {
-        let (on, message) = self.messages[at as usize].take().expect("it was on its way");
-        self.free_messages.push(at);
+        let (on, message) = self.messages.remove(at);
         if let Node::Host(host) = self.links[on.index()].to
             && self.hosts_are_switches
         {

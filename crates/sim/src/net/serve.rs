@@ -8,12 +8,6 @@ use super::{Net, Outcome, Payload};
 use crate::event::{Event, Events};
 use crate::topology::{LinkId, Node};
 
-/// The frame that goes next, or why none does.
-enum Next {
-    Frame { priority: Priority, id: FrameId },
-    None,
-}
-
 impl<P: Payload> Net<P> {
     /// Puts a frame at the end of its queue.
     #[inline]
@@ -76,7 +70,7 @@ impl<P: Payload> Net<P> {
                 return;
             }
         }
-        let Next::Frame { priority, id: frame } = self.choose(id, events.now()) else { return };
+        let Some((priority, frame)) = self.choose(id, events.now()) else { return };
         self.dequeue(id, priority, frame);
         let (ready, size) = {
             let frame = self.frames.get(frame);
@@ -120,10 +114,10 @@ impl<P: Payload> Net<P> {
 
     /// The highest priority that may send now; else the frame that may leave first.
     #[inline]
-    fn choose(&mut self, id: LinkId, now: Nanos) -> Next {
+    fn choose(&mut self, id: LinkId, now: Nanos) -> Option<(Priority, FrameId)> {
         let link = &self.links[id.index()];
         let mut mask = link.backlog.without(link.paused).0;
-        let mut best = Next::None;
+        let mut best = None;
         let mut best_ready = Nanos::MAX;
         while mask != 0 {
             let at = 7 - mask.leading_zeros();
@@ -132,11 +126,11 @@ impl<P: Payload> Net<P> {
             let Some(head) = self.settled_head(id, priority) else { continue };
             let ready = self.frames.get(head).ready;
             if ready <= now {
-                return Next::Frame { priority, id: head };
+                return Some((priority, head));
             }
             if ready < best_ready {
                 best_ready = ready;
-                best = Next::Frame { priority, id: head };
+                best = Some((priority, head));
             }
         }
         best

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, Prng};
 
 use super::draw::{Sizes, exponential};
+use crate::slab::Slab;
 use crate::tcp::Config;
 use crate::world::{Connect, ConnectionId, Notice, Workload, World};
 
@@ -65,8 +66,7 @@ struct Stream {
 pub struct BackgroundTraffic {
     plan: Background,
     random: Vec<Prng>,
-    streams: Vec<Option<Stream>>,
-    free: Vec<u32>,
+    streams: Slab<Stream>,
     flows: u64,
 }
 
@@ -84,7 +84,7 @@ impl BackgroundTraffic {
             .iter()
             .map(|station| Prng::stream(plan.seed, &format!("background {station}")))
             .collect();
-        Self { plan, random, streams: Vec::new(), free: Vec::new(), flows: 0 }
+        Self { plan, random, streams: Slab::default(), flows: 0 }
     }
 
     /// Flows that have begun.
@@ -115,12 +115,7 @@ impl BackgroundTraffic {
             }
             Carrier::Udp { .. } => {
                 let connection = world.connect_datagrams(&with).expect("all stations are joined");
-                let stream = Stream { connection, left: bytes };
-                let place = self.free.pop().unwrap_or_else(|| {
-                    self.streams.push(None);
-                    u32::try_from(self.streams.len() - 1).expect("fewer than 2^24")
-                });
-                self.streams[place as usize] = Some(stream);
+                let place = self.streams.insert(Stream { connection, left: bytes });
                 self.datagram(world, place);
             }
         }
@@ -135,7 +130,7 @@ impl BackgroundTraffic {
     /// The next datagram of a stream.
     fn datagram(&mut self, world: &mut World, place: u32) {
         let Carrier::Udp { bytes, rate } = self.plan.carrier else { return };
-        let stream = self.streams[place as usize].as_mut().expect("it has not ended");
+        let stream = self.streams.get_mut(place);
         let size = stream.left.min(u64::from(bytes));
         if world.ring_frames(stream.connection.client()) < RING_FRAMES {
             let size = u32::try_from(size).expect("not more than a datagram");
@@ -147,9 +142,7 @@ impl BackgroundTraffic {
             world.at(world.now().after(gap), STREAMS + place);
         } else {
             // Datagrams that are still on their way end unseen: nobody waits for them.
-            let stream = self.streams[place as usize].take().expect("looked at just now");
-            world.close(stream.connection);
-            self.free.push(place);
+            world.close(self.streams.remove(place).connection);
         }
     }
 }

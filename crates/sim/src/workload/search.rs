@@ -17,6 +17,7 @@ use std::sync::Arc;
 use sluice_base::{Nanos, Priority, Prng};
 
 use super::draw::exponential;
+use crate::slab::Slab;
 use crate::tcp::Config;
 use crate::world::{Connect, ConnectionId, EndpointId, Notice, Workload, World};
 
@@ -77,8 +78,7 @@ pub struct Searching {
     random: Prng,
     /// Open connections between two machines, from the one that asks.
     connections: BTreeMap<(u32, u32), ConnectionId>,
-    queries: Vec<Option<Query>>,
-    free: Vec<u32>,
+    queries: Slab<Query>,
     begun: u32,
     fct: Vec<Nanos>,
 }
@@ -91,8 +91,7 @@ impl Searching {
             random: Prng::stream(plan.seed, "search"),
             plan,
             connections: BTreeMap::new(),
-            queries: Vec::new(),
-            free: Vec::new(),
+            queries: Slab::default(),
             begun: 0,
             fct: Vec::new(),
         }
@@ -141,22 +140,17 @@ impl Searching {
             .map(|r| ((r * rack + self.draw(rack)) * ROLES + MLA, rack))
             .collect::<Vec<_>>();
         self.begun += 1;
-        let query = Query {
+        let at = self.queries.insert(Query {
             since: world.now(),
             counts: self.begun > self.plan.warm_up,
             hla,
             missing: self.racks(),
             racks,
-        };
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.queries.push(None);
-            u32::try_from(self.queries.len() - 1).expect("few queries at a time")
         });
         for r in 0..self.racks() {
-            let mla = query.racks[r as usize].0;
+            let mla = self.queries.get_mut(at).racks[r as usize].0;
             self.send(world, hla, mla, false, self.tag(at, r, Step::AskMla));
         }
-        self.queries[at as usize] = Some(query);
         let gap = exponential(&mut self.random, self.plan.gap);
         world.at(world.now().after(gap), 0);
     }
@@ -167,7 +161,7 @@ impl Searching {
 
     fn step(&mut self, world: &mut World, to: EndpointId, tag: u32) {
         let (at, rack, step) = (tag / 4 / self.racks(), tag / 4 % self.racks(), tag % 4);
-        let query = self.queries[at as usize].as_ref().expect("it is not done");
+        let query = self.queries.get_mut(at);
         let (hla, mla) = (query.hla, query.racks[rack as usize].0);
         if step == Step::AskMla as u32 {
             for worker in 0..self.plan.rack {
@@ -188,17 +182,15 @@ impl Searching {
     }
 
     fn missing_workers(&mut self, query: u32, rack: u32) -> &mut u32 {
-        let query = self.queries[query as usize].as_mut().expect("it is not done");
-        &mut query.racks[rack as usize].1
+        &mut self.queries.get_mut(query).racks[rack as usize].1
     }
 
     /// A rack has answered.
     fn answered(&mut self, world: &World, at: u32) {
-        let query = self.queries[at as usize].as_mut().expect("it is not done");
+        let query = self.queries.get_mut(at);
         query.missing -= 1;
         if query.missing == 0 {
-            let query = self.queries[at as usize].take().expect("it was there");
-            self.free.push(at);
+            let query = self.queries.remove(at);
             if query.counts {
                 self.fct.push(world.now().since(query.since));
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_base::{DropReason, Nanos};
+use sluice_base::Nanos;
 
 use super::World;
 use crate::tcp::Stats;
@@ -142,12 +142,5 @@ impl World {
             summary.vm_queue_max = summary.vm_queue_max.max(host.vm_queue_max());
             summary.card_held_max = summary.card_held_max.max(host.card_held_max());
         }
-    }
-
-    /// Frames of this reason that were dropped anywhere.
-    #[must_use]
-    pub fn dropped(&self, reason: DropReason) -> u64 {
-        let summary = self.summary();
-        summary.drops.iter().filter(|((_, name), _)| *name == reason.name()).map(|(_, n)| n).sum()
     }
 }
