@@ -134,16 +134,7 @@ fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> 
         ensure!(!any, "this scenario has no queries");
         return Ok(());
     };
-    if let Some(queries) = overrides.queries {
-        pa.queries = queries;
-        pa.queries_min = pa.queries_min.min(queries);
-    }
-    if let Some(sizes) = &overrides.sizes {
-        pa.sizes.clone_from(sizes);
-    }
-    if let Some(policies) = &overrides.policies {
-        pa.policies.clone_from(policies);
-    }
+    pa.change(overrides.queries, overrides.sizes.as_deref(), overrides.policies.as_deref());
     if let Some(seconds) = overrides.seconds_per_cell {
         pa.seconds_per_cell = seconds;
     }

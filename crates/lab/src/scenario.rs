@@ -175,6 +175,27 @@ pub struct Pa {
     pub gap_us: u32,
 }
 
+impl Pa {
+    /// Other values for one run.
+    pub(crate) fn change(
+        &mut self,
+        queries: Option<u32>,
+        sizes: Option<&[u32]>,
+        policies: Option<&[Policy]>,
+    ) {
+        if let Some(queries) = queries {
+            self.queries = queries;
+            self.queries_min = self.queries_min.min(queries);
+        }
+        if let Some(sizes) = sizes {
+            self.sizes = sizes.to_vec();
+        }
+        if let Some(policies) = policies {
+            self.policies = policies.to_vec();
+        }
+    }
+}
+
 /// A check of plain connectivity between two containers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]

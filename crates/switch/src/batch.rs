@@ -297,11 +297,7 @@ impl<B: Buf> Switch<B> {
         self.charge_lane_all(lane, queued, home);
         let leaf = self.leaf_of(lane, input, priority.get());
         let node = self.queues.get_mut(leaf);
-        node.frames += queued.frames;
-        node.bytes += queued.bytes;
-        if home == Home::Ring {
-            node.ring_add(queued.frames, queued.bytes);
-        }
+        node.add(queued.frames, queued.bytes, home);
         let may_be_over = self.share_min.is_passed_by(node);
         self.slots.splice(&mut node.list, list);
         if may_be_over {

@@ -18,7 +18,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::slots::{List, NIL};
+use crate::slots::{Home, List, NIL};
 
 /// What a node is bound to, packed into one number: priority, kind, source, lane or port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,16 @@ const _: () = assert!(size_of::<Node>() == 64, "a queue is one cache line");
 impl Node {
     pub(crate) const fn key(&self) -> Key {
         self.key
+    }
+
+    /// Frames of one home joined this leaf.
+    #[inline]
+    pub(crate) fn add(&mut self, frames: u32, bytes: u64, home: Home) {
+        self.frames += frames;
+        self.bytes += bytes;
+        if home == Home::Ring {
+            self.ring_add(frames, bytes);
+        }
     }
 
     /// Frames that wait in their input joined this leaf.

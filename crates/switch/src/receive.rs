@@ -341,11 +341,7 @@ impl<B: Buf> Switch<B> {
         }
         let leaf = self.leaf_of(lane, source, priority);
         let node = self.queues.get_mut(leaf);
-        node.frames += 1;
-        node.bytes += u64::from(bytes);
-        if home == Home::Ring {
-            node.ring_add(1, bytes.into());
-        }
+        node.add(1, bytes.into(), home);
         let may_be_over = self.share_min.is_passed_by(node);
         self.slots.push(&mut node.list, slot);
         if may_be_over {
@@ -418,11 +414,7 @@ impl<B: Buf> Switch<B> {
         let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
         let leaf = self.leaf_of(lane, source, priority);
         let node = self.queues.get_mut(leaf);
-        node.frames += 1;
-        node.bytes += u64::from(bytes);
-        if home == Home::Ring {
-            node.ring_add(1, bytes.into());
-        }
+        node.add(1, bytes.into(), home);
         self.slots.push_front(&mut node.list, slot);
         self.note_share(slot, leaf);
     }

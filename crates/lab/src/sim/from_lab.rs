@@ -98,16 +98,7 @@ fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<Pa> 
     let pa = scenario.pa.as_mut().context(
         "this scenario has no [pa], and the simulator has nothing else to run: add a table [pa]",
     )?;
-    if let Some(queries) = overrides.queries {
-        pa.queries = queries;
-        pa.queries_min = pa.queries_min.min(queries);
-    }
-    if let Some(sizes) = &overrides.sizes {
-        pa.sizes.clone_from(sizes);
-    }
-    if let Some(policies) = &overrides.policies {
-        pa.policies.clone_from(policies);
-    }
+    pa.change(overrides.queries, overrides.sizes.as_deref(), overrides.policies.as_deref());
     // What was changed is checked as if it had been written so.
     *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
     let lab = &scenario.lab;

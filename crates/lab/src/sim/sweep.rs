@@ -25,7 +25,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sluice_api::results::{Results, Row};
 
 use self::file::{Line, Lines};
-use self::grid::{Cell, Grid};
+use self::grid::{Cell, Grid, words};
 use super::experiment::{Experiment, Overrides};
 use super::rows;
 use super::scenario::Any;
@@ -78,7 +78,7 @@ fn page_of(path: &Path, lines: &[Line]) -> String {
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let cells: Vec<SweptCell> = lines
         .iter()
-        .map(|line| SweptCell { words: line.words(), results: results_of(&line.rows) })
+        .map(|line| SweptCell { words: words(&line.parameters), results: results_of(&line.rows) })
         .collect();
     swept::html(&name.unwrap_or_default(), &cells)
 }
@@ -140,7 +140,7 @@ fn run_cell(cell: &Cell, path: &Path) -> anyhow::Result<Line> {
             if !found.broken.is_empty() {
                 let command = format!("sluice sim sweep {} # cell {}", path.display(), cell.number);
                 let text = report(case, &found, experiment.seed, &command);
-                broken.push(format!("cell {} ({}): {text}", cell.number, cell.words()));
+                broken.push(format!("cell {} ({}): {text}", cell.number, words(&cell.parameters)));
             }
             measured.push(found);
         }
@@ -152,7 +152,7 @@ fn run_cell(cell: &Cell, path: &Path) -> anyhow::Result<Line> {
             rows: rows::rows(&experiment, &measured),
         })
     };
-    run().with_context(|| format!("cell {} ({})", cell.number, cell.words()))
+    run().with_context(|| format!("cell {} ({})", cell.number, words(&cell.parameters)))
 }
 
 /// One line per size and policy of each cell.

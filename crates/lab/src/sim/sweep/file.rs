@@ -26,15 +26,6 @@ pub(super) struct Line {
     pub(super) rows: Vec<Row>,
 }
 
-impl Line {
-    /// Its parameters for people.
-    pub(super) fn words(&self) -> String {
-        let pairs: Vec<String> =
-            self.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        pairs.join(", ")
-    }
-}
-
 /// The lines, in memory and in the file.
 #[derive(Debug)]
 pub(super) struct Lines {

@@ -36,13 +36,11 @@ pub(super) struct Cell {
     pub(super) digest: String,
 }
 
-impl Cell {
-    /// Its parameters for people.
-    pub(super) fn words(&self) -> String {
-        let pairs: Vec<String> =
-            self.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        pairs.join(", ")
-    }
+/// Parameters for people.
+pub(super) fn words(parameters: &BTreeMap<String, serde_json::Value>) -> String {
+    let pairs: Vec<String> =
+        parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    pairs.join(", ")
 }
 
 impl Grid {
@@ -94,7 +92,7 @@ impl Grid {
         // All cells are looked at before the first one runs.
         Any::parse(&cell.text)
             .and_then(|scenario| Experiment::new(scenario, &Overrides::default()))
-            .with_context(|| format!("cell {number} ({})", cell.words()))?;
+            .with_context(|| format!("cell {number} ({})", words(&cell.parameters)))?;
         Ok(cell)
     }
 }
