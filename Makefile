@@ -25,15 +25,18 @@ test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
 	@scripts/setup.sh test || echo "setup is not complete: what needs it will be skipped"
 	@scripts/test.sh $(STEPS)
 
-bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim)
+bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric, dataplane)
 	@scripts/setup.sh bench
+	cargo build --profile dist --package sluice-bench $(if $(filter fabric dataplane,$(PART)),--package sluice)
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
 
 soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800)
 	PROPTEST_CASES=$(CASES) cargo test --release \
-		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-host
+		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
+	cargo build --profile dist --package sluice --package sluice-bench
+	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
 
 audit: ## Look for known weaknesses of what comes from outside; needs the network
 	cargo deny check advisories

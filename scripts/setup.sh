@@ -22,8 +22,14 @@ c++     | g++      | test bench      | builds the fuzzing engine, and the peer o
 iperf3  | iperf3   | test bench      | TCP and UDP load of the live tests
 tshark  | tshark   | test            | reads our VXLAN and PFC frames with the eyes of others
 tcpdump | tcpdump  | test            | captures frames of the live tests
+qemu-system-x86_64 | qemu-system-x86 | test | runs the virtual machines of the live tests
+/bin/busybox | busybox-static | test   | the tools inside those machines
+cpio    | cpio     | test            | packs their root file system
 valgrind| valgrind | bench           | counts instructions per frame
+/usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
 /usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with
+/usr/lib/openvswitch-switch-dpdk | openvswitch-switch-dpdk | bench | the virtual switch that ours is compared with
+dpdk-testpmd | dpdk-dev | bench         | the raw speed of vhost-user, and what the tests of the guest run against
 '
 # cargo subcommand | version | purposes | why
 tools='
@@ -92,6 +98,13 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
     run "${quiet[@]}" apt-get update -qq
     run "${quiet[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}"
+    # The benchmark starts its daemons by hand; a service of the machine is nobody's wish.
+    if [[ " ${missing[*]} " == *" frr "* ]] && [ -d /run/systemd/system ]; then
+        run "${root[@]}" systemctl disable --now frr
+    fi
+    if [[ " ${missing[*]} " == *" openvswitch-switch-dpdk "* ]] && [ -d /run/systemd/system ]; then
+        run "${root[@]}" systemctl disable --now openvswitch-switch
+    fi
 fi
 
 while IFS='|' read -r tool version purposes why; do
@@ -107,6 +120,10 @@ while IFS='|' read -r tool version purposes why; do
         cargo install --quiet --locked --debug --version "$version" "cargo-$tool" ||
         unavailable+=("cargo-$tool")
 done <<<"$tools"
+
+if wanted test && ! run scripts/guest.sh; then
+    unavailable+=("the kernel of the live tests' virtual machines")
+fi
 
 if wanted test && ! [ -d "$(rustc --print sysroot)/lib/rustlib/$bare_target" ]; then
     echo "missing: target $bare_target, shows that the pure crates need no operating system"

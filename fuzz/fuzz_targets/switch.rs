@@ -11,12 +11,12 @@ use std::net::Ipv4Addr;
 use libfuzzer_sys::fuzz_target;
 use sluice_base::{
     Batch, BitRate, Buf, ByteCount, InputId, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId,
-    VnetId, Vni,
+    VlanTag, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, Command, Destination, Egress, InputFull, Limit, PauseConfig,
-    PoolConfig, PortConfig, PortRole, RateLimit, Service, Switch, SwitchConfig, Taken, Target,
-    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, Command, ControlConfig, Destination, Egress, InputFull, Limit,
+    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, Switch,
+    SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 use sluice_wire::{EtherType, ethernet, ipv4, udp, vxlan};
 
@@ -39,6 +39,15 @@ impl Buf for Handle {
 
     fn size(&self) -> u32 {
         self.size
+    }
+
+    /// Drawn from the source address.
+    fn vlan_tag(&self) -> VlanTag {
+        match self.bytes.get(11) {
+            None | Some(0..=63) => VlanTag::AsIs,
+            Some(64..=127) => VlanTag::NotAllowed,
+            Some(byte) => VlanTag::TakenOff(u16::from(*byte) << 9 | u16::from(*byte) & 1),
+        }
     }
 }
 
@@ -68,6 +77,14 @@ fn limit(frames: u32, bytes: u64) -> Limit {
     Limit { frames, bytes: ByteCount(bytes) }
 }
 
+fn sources(port: u8, kind: u8) -> Sources {
+    match port {
+        1 => Sources::Learn,
+        2 if kind & 128 != 0 => Sources::Bound,
+        _ => Sources::Any,
+    }
+}
+
 fn config(source: &mut Source<'_>) -> SwitchConfig {
     let (lossless, kind, sizes) = (source.byte(), source.byte(), source.byte());
     let small = u32::from(sizes % 16);
@@ -95,6 +112,8 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         obey_pause: n != 2,
         trust: if kind & 1 == 0 { Trust::PcpThenDscp } else { Trust::Nothing },
         default_priority: Priority::ZERO,
+        sources: sources(n, kind),
+        tags: if n == 2 { Tags::Trunk } else { Tags::Kept },
     };
     let mut ports: Vec<PortConfig> = (0..4).map(port).collect();
     ports[3].role = PortRole::Underlay { local: LOCAL, mac: UNDERLAY_MAC };
@@ -102,6 +121,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         port: PortId(UNDERLAY),
         remote: Ipv4Addr::new(10, 0, 0, n),
         next_hop: (n == 2).then_some(Mac([2, 0xdd, 0, 0, 0, n])),
+        foreign: n == 3,
     };
     let vnet = |n: u32, tunnels: &[u16]| VnetConfig {
         vni: Vni::new(n),
@@ -125,14 +145,16 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
             replicated_frames: small / 2,
             copies_per_lane: 1 + small / 3,
         },
-        chip: ChipConfig { macs: 4 },
-        unresolved: UnresolvedConfig {
-            destinations: 2,
-            frames: small,
-            timeout: Nanos(50_000),
-            punt_gap: Nanos(10_000),
-        },
+        chip: ChipConfig { macs: 4, flows: 2 },
+        unresolved: unresolved(small),
+        control: ControlConfig { punts: 6, bindings: vec![] },
+        spare: None,
     }
+}
+
+fn unresolved(frames: u32) -> UnresolvedConfig {
+    let (timeout, punt_gap) = (Nanos(50_000), Nanos(10_000));
+    UnresolvedConfig { destinations: 2, frames, timeout, punt_gap }
 }
 
 /// The bytes as a tenant's frame in VXLAN of a peer.
@@ -234,14 +256,17 @@ impl World {
         let vnet = VnetId(u16::from(n >> 4) % 3);
         let mac = address(n);
         let tunnel = TunnelId(u16::from(place) % 3);
-        let command = match kind % 6 {
+        let port = PortId(u16::from(place) % 5);
+        let command = match kind % 10 {
+            6 => Command::Control { attached: place & 3 != 0 },
+            7 => Command::Bind { port, mac, ips: [None; 4] },
+            8 => Command::Unbind { port, mac },
+            9 => Command::ForgetDecap { vnet, tunnel },
             0 => Command::Remove { vnet, mac },
             1 => Command::Reject { vnet, mac },
             2 => Command::NextHop { tunnel, mac: (place & 16 == 0).then_some(mac) },
             3 => Command::Install { vnet, mac, to: Destination::Tunnel(tunnel) },
-            _ => {
-                Command::Install { vnet, mac, to: Destination::Port(PortId(u16::from(place) % 5)) }
-            }
+            _ => Command::Install { vnet, mac, to: Destination::Port(port) },
         };
         let _ = self.switch.command(self.now, command);
     }

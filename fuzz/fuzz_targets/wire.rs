@@ -8,14 +8,27 @@
 use libfuzzer_sys::fuzz_target;
 use sluice_base::Mac;
 use sluice_wire::{
-    EtherType, Truncated, arp, checksum, ecn, ethernet, flow, ipv4, ipv6, mac_control, tcp, udp,
-    vlan, vxlan,
+    EtherType, Truncated, arp, checksum, ecn, ethernet, fabric, flow, icmpv6, ipv4, ipv6,
+    mac_control, tcp, udp, vlan, vxlan,
 };
 
 fuzz_target!(|bytes: &[u8]| {
-    for check in
-        [ethernet, vlan, arp, ipv4, ipv6, udp, tcp, vxlan, mac_control, flow, checksum, ecn]
-    {
+    for check in [
+        ethernet,
+        vlan,
+        arp,
+        ipv4,
+        ipv6,
+        icmpv6,
+        udp,
+        tcp,
+        vxlan,
+        mac_control,
+        flow,
+        checksum,
+        ecn,
+        fabric,
+    ] {
         check(bytes);
     }
     walk(bytes, 0);
@@ -43,6 +56,7 @@ fn walk(bytes: &[u8], depth: u32) {
         EtherType::IPV6 => {
             ipv6(payload);
             let Ok(packet) = ipv6::Packet::new_checked(payload) else { return };
+            neighbor(&packet);
             (packet.next_header(), packet.payload())
         }
         _ => return,
@@ -98,6 +112,9 @@ fn arp(bytes: &[u8]) {
         let mut out = [0; arp::SIZE];
         repr.emit(&mut out);
         assert_eq!(out, bytes[..arp::SIZE]);
+        assert!(!(repr.is_probe() && repr.is_gratuitous()));
+        let reply = repr.reply(repr.sender_mac);
+        assert_eq!((reply.sender_ip, reply.target_ip), (repr.target_ip, repr.sender_ip));
     }
 }
 
@@ -143,6 +160,37 @@ fn ipv6(bytes: &[u8]) {
         repr.emit(&mut out);
         assert_eq!(out, bytes[..ipv6::HEADER_SIZE]);
     }
+}
+
+fn icmpv6(bytes: &[u8]) {
+    let view = icmpv6::Packet::new_checked(bytes);
+    let Some(packet) = checked(view, bytes, icmpv6::HEADER_SIZE) else { return };
+    assert_eq!(icmpv6::Kind::of(bytes), Some(packet.kind()));
+    let options: usize = packet.options().map(|option| option.data.len() + 2).sum();
+    assert_eq!(packet.options_ok(), options == bytes.len() - icmpv6::HEADER_SIZE);
+    let repr = icmpv6::Repr::parse(&packet);
+    assert_eq!(repr.is_some(), packet.kind().is_neighbor());
+    if let Some(repr) = repr {
+        let (src, dst) = (packet.target(), icmpv6::solicited_node(packet.target()));
+        assert!(dst.is_multicast() && ipv6::group_mac(dst).is_group());
+        let mut out = [0; icmpv6::SIZE_MAX];
+        repr.emit(src, dst, &mut out);
+        let out = &out[..repr.size()];
+        assert_eq!(checksum::over_ipv6(src, dst, icmpv6::PROTOCOL, out), 0);
+        let again = icmpv6::Packet::new_checked(out).expect("a whole message");
+        assert_eq!(icmpv6::Repr::parse(&again), Some(repr));
+    }
+}
+
+/// What is believed is what the message says, and came from no farther than the link.
+fn neighbor(packet: &ipv6::Packet<'_>) {
+    if packet.next_header() == icmpv6::PROTOCOL {
+        icmpv6(packet.payload());
+    }
+    let Some(repr) = icmpv6::Repr::receive(packet) else { return };
+    let view = icmpv6::Packet::new_checked(packet.payload()).expect("a whole message");
+    assert_eq!(icmpv6::Repr::parse(&view), Some(repr));
+    assert!(view.options_ok() && packet.hop_limit() == icmpv6::HOP_LIMIT);
 }
 
 fn udp(bytes: &[u8]) {
@@ -221,4 +269,40 @@ fn ecn(bytes: &[u8]) {
         Some(ecn::CE) => assert!(!deaf),
         Some(_) => assert!(deaf || !congested),
     }
+}
+
+/// A message is written as it was read, but for what a newer version has added.
+fn fabric(bytes: &[u8]) {
+    let (message, used) = match fabric::Message::parse(bytes) {
+        Ok(Some(read)) => read,
+        Ok(None) => return,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    assert!(used <= bytes.len().min(fabric::FRAME_SIZE_MAX));
+    if let fabric::Message::Claims(claims) = message {
+        let mut out = vec![0; fabric::FRAME_SIZE_MAX];
+        let mut writer = fabric::ClaimsWriter::new(&mut out);
+        for record in claims.records.iter() {
+            assert!(record.size() <= fabric::RECORD_SIZE_MAX && writer.push(&record));
+        }
+        assert_eq!(writer.count(), claims.records.count());
+        let size = writer.finish(claims.after, claims.up_to);
+        let Ok(Some((fabric::Message::Claims(again), _))) = fabric::Message::parse(&out[..size])
+        else {
+            panic!("claims are written that cannot be read");
+        };
+        assert!(again.records.iter().eq(claims.records.iter()));
+    }
+    if let fabric::Message::Hello(hello) = message {
+        let common = hello.common_version(fabric::VERSIONS);
+        assert!(common.is_none_or(|version| version <= hello.versions.1));
+    }
+    let mut out = vec![0; fabric::FRAME_SIZE_MAX];
+    let size = message.emit(&mut out);
+    let (again, again_used) =
+        fabric::Message::parse(&out[..size]).expect("it was written").expect("all of it");
+    assert!(again_used == size && size <= used);
+    let mut twice = vec![0; fabric::FRAME_SIZE_MAX];
+    assert_eq!(again.emit(&mut twice), size);
+    assert_eq!(out, twice);
 }

@@ -15,6 +15,9 @@ pub struct HostConfig {
     /// Its underlay; absent on a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub underlay: Option<Underlay>,
+    /// The fabric that it is a member of; absent: endpoints are listed here and nowhere learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<Fabric>,
     /// Buffers of the host; every place has a default.
     #[serde(default)]
     pub buffers: Buffers,
@@ -33,6 +36,18 @@ pub struct HostConfig {
     /// Endpoints: where each address is.
     #[serde(default, rename = "vport", skip_serializing_if = "Vec::is_empty")]
     pub vports: Vec<Vport>,
+}
+
+/// Ports that may be added to a member of a fabric while it runs, unless it says otherwise.
+const SPARE_PORTS_DEFAULT: u16 = 64;
+
+impl HostConfig {
+    /// How many ports may be added while it runs, at a time.
+    #[must_use]
+    pub fn spare_ports(&self) -> u16 {
+        let default = if self.fabric.is_some() { SPARE_PORTS_DEFAULT } else { 0 };
+        self.host.spare_ports.unwrap_or(default)
+    }
 }
 
 /// What the program is.
@@ -121,6 +136,12 @@ pub struct Host {
     /// Entries of the chip's MAC table.
     #[serde(default = "default_chip_macs")]
     pub chip_macs: u32,
+    /// How many of them may lead to other hosts (flows).
+    #[serde(default = "default_chip_flows")]
+    pub chip_flows: u32,
+    /// How many ports may be added while it runs, at a time; default: 64 on a member of a fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_ports: Option<u16>,
     /// How long a frame waits for an unknown destination, in milliseconds.
     #[serde(default = "default_unresolved_timeout_ms")]
     pub unresolved_timeout_ms: u32,
@@ -152,6 +173,33 @@ pub struct Underlay {
     /// The link.
     #[serde(default)]
     pub link: Link,
+}
+
+/// The host as a member of a fabric: it tells the other members of its endpoints and learns of
+/// theirs. The members are the peers that have an `id`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fabric {
+    /// Its name, the same on all members.
+    pub name: String,
+    /// The number of this host, different on all members; 1 to 32767.
+    pub id: u16,
+    /// Where it listens; default: the address of the underlay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<std::net::Ipv4Addr>,
+    /// The TCP and UDP port, the same on all members.
+    #[serde(default = "default_fabric_port")]
+    pub port: u16,
+    /// The folder with the certificates of this host (`sluice fabric cert` makes it).
+    pub certificates: String,
+    /// How many endpoints may be learned at one port.
+    #[serde(default = "default_learn_max")]
+    pub learn_max: u32,
+    /// How many frames a second of one port the control plane looks at for one cause, such as ARP
+    /// or a new source. A port may have twice as many for all causes, all ports together five times
+    /// as many.
+    #[serde(default = "default_punts_per_port")]
+    pub punts_per_port: u32,
 }
 
 /// A cable: its rate, and what the computation of headroom needs.
@@ -298,7 +346,10 @@ pub struct Vnet {
 pub enum PortKind {
     /// A TAP device, in a network namespace if one is named.
     Tap,
-    /// A cable: whole frames on a device.
+    /// A virtual machine's network card, by vhost-user.
+    #[serde(rename = "vhost-user")]
+    VhostUser,
+    /// Whole frames on a device: a cable of a switch; on a host, plain machines behind it.
     L2,
 }
 
@@ -312,8 +363,22 @@ pub struct Port {
     pub kind: PortKind,
     /// The network it belongs to.
     pub vnet: String,
-    /// The device.
+    /// The device (tap, l2).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
+    /// The socket at which it meets the front end, such as QEMU (vhost-user): a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
+    /// Whether it connects to that socket instead of listening at it (vhost-user).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub client: bool,
+    /// Its VLAN on that device (l2), 1 to 4094: it takes frames with this 802.1Q tag, and puts it
+    /// on what leaves. Several ports may share a device then. Absent: untagged frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Whether the untagged frames of the device are of this VLAN too; its own leave untagged.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub native: bool,
     /// The network namespace that the TAP lies in: a path such as `/run/netns/c1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<String>,
@@ -337,6 +402,30 @@ pub struct Port {
     pub link: Option<Link>,
 }
 
+impl Port {
+    /// A port of which nothing else is said.
+    #[must_use]
+    pub fn new(name: &str, kind: PortKind, vnet: &str, device: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            vnet: vnet.to_owned(),
+            device: device.to_owned(),
+            socket: None,
+            client: false,
+            netns: None,
+            mac: None,
+            service_mbps: None,
+            ring_frames: None,
+            priority: 0,
+            trust: yes(),
+            vlan: None,
+            native: false,
+            link: None,
+        }
+    }
+}
+
 /// Another host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -347,6 +436,13 @@ pub struct Peer {
     pub vtep: std::net::Ipv4Addr,
     /// The networks it has.
     pub vnets: Vec<String>,
+    /// Its number in the fabric; absent: it is no member, and its endpoints are learned from its
+    /// frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u16>,
+    /// Where it listens for members of the fabric; default: its VTEP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<std::net::Ipv4Addr>,
 }
 
 /// An endpoint.
@@ -368,8 +464,25 @@ pub struct Vport {
     pub port: Option<String>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 const fn yes() -> bool {
     true
+}
+
+const fn default_fabric_port() -> u16 {
+    7474
+}
+
+const fn default_learn_max() -> u32 {
+    1024
+}
+
+const fn default_punts_per_port() -> u32 {
+    10_000
 }
 
 const fn default_pace_us() -> u32 {
@@ -378,6 +491,10 @@ const fn default_pace_us() -> u32 {
 
 const fn default_chip_macs() -> u32 {
     288 * 1024
+}
+
+const fn default_chip_flows() -> u32 {
+    56 * 1024
 }
 
 const fn default_unresolved_timeout_ms() -> u32 {

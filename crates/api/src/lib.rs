@@ -5,5 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod fabric;
+pub mod port;
 pub mod results;
 pub mod show;
+pub mod trace;

@@ -2,6 +2,20 @@
 
 use alloc::vec::Vec;
 
+/// What the driver of a frame did about its outermost 802.1Q tag (clause 9.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VlanTag {
+    /// Nothing: if the frame has one, it stands in the frame.
+    #[default]
+    AsIs,
+    /// It stands in the frame no more. The driver chose the port by it; what it said is its tag
+    /// control information: PCP in the highest three bits, VID in the lowest twelve.
+    TakenOff(u16),
+    /// The frame is of no VLAN that its device has: it is untagged where every frame must have a
+    /// tag, or it has another one, which still stands in it. The switch ends it.
+    NotAllowed,
+}
+
 /// A handle to a frame that lies somewhere else: a slot of a pool, a guest's descriptor chain, a
 /// simulated frame. The switch never sees more of it than its head and its length.
 ///
@@ -18,6 +32,13 @@ pub trait Buf {
 
     /// The size of the whole frame in bytes, without frame check sequence.
     fn size(&self) -> u32;
+
+    /// What became of its tag. Asked only of frames that came in at a port whose driver takes tags
+    /// off.
+    #[inline]
+    fn vlan_tag(&self) -> VlanTag {
+        VlanTag::AsIs
+    }
 }
 
 impl Buf for &[u8] {

@@ -99,8 +99,18 @@ drop_reasons! {
     ReservedAddress = "reserved_address", Policy;
     /// A VLAN that this port does not have.
     VlanNotAllowed = "vlan_not_allowed", Policy;
+    /// A frame without a tag at a trunk port none of whose VLANs is native (802.1Q clause 6.9.1:
+    /// only VLAN-tagged frames are admitted).
+    Untagged = "untagged", Policy;
     /// Not a frame that an underlay port takes: neither VXLAN to this VTEP nor MAC Control.
     NotForUs = "not_for_us", Policy;
+    /// ARP or Neighbor Discovery for a group, while a control plane takes such frames, and its port
+    /// had its share of the notices.
+    PuntLimit = "punt_limit", Policy;
+    /// A source that is not bound to the port, or ARP that says another than its frame.
+    SpoofedMac = "spoofed_mac", Policy;
+    /// An IP address that its sender, which is bound to the port, does not have.
+    SpoofedIp = "spoofed_ip", Policy;
     /// Larger than the MTU of the port or network it must leave by.
     Oversize = "oversize", Policy;
     /// Shorter than the headers it says it has.

@@ -15,11 +15,11 @@ mod ids;
 mod prng;
 mod units;
 
-pub use buf::{Batch, Buf, Full};
+pub use buf::{Batch, Buf, Full, VlanTag};
 pub use drop_reason::{DropClass, DropReason};
 pub use ids::{
     HostId, InputId, LaneId, Mac, ParseMacError, PortId, Priority, PriorityMask, SourceId,
     TunnelId, VnetId, Vni,
 };
-pub use prng::Prng;
+pub use prng::{Prng, mix};
 pub use units::{BitRate, ByteCount, Nanos};

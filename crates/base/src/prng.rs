@@ -3,6 +3,20 @@
 //! Integers only: a probability is a ratio, so that a run repeats to the bit on every machine.
 //! It is not for secrets.
 
+/// How far SplitMix64 counts from one number to the next: 2^64 by the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A permutation of 64-bit words in which each bit of the input changes half of the output: what
+/// SplitMix64 draws next when its state is `word` (Steele, Lea and Flood 2014). It never changes:
+/// hosts compare what comes of it.
+#[must_use]
+pub const fn mix(word: u64) -> u64 {
+    let z = word.wrapping_add(GOLDEN);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// A stream of random numbers that depends on its seed and on nothing else.
 #[derive(Clone, Debug)]
 pub struct Prng {
@@ -13,15 +27,8 @@ impl Prng {
     /// The stream of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let mut x = seed;
-        let mut next = || {
-            x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = x;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        };
-        Self { state: [next(), next(), next(), next()] }
+        let state = |n: u64| mix(seed.wrapping_add(n.wrapping_mul(GOLDEN)));
+        Self { state: [state(0), state(1), state(2), state(3)] }
     }
 
     /// A stream of its own for an entity, found by a stable name, so that adding an entity does

@@ -6,11 +6,11 @@
 //! are distinct, the heads are not in the first-level cache, and nothing but the switch runs.
 
 use sluice_base::{Batch, BitRate, ByteCount, InputId, Mac, Nanos, PortId, Priority, Prng, VnetId};
-use sluice_ports::{Pool, PoolBuf};
+use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{
-    ChipConfig, ClassConfig, Command, Destination, Egress, InputFull, Limit, PoolConfig,
-    PortConfig, PortRole, Service, Switch, SwitchConfig, Taken, Trust, UnresolvedConfig,
-    VnetConfig,
+    ChipConfig, ClassConfig, Command, ControlConfig, Destination, Egress, InputFull, Limit,
+    PoolConfig, PortConfig, PortRole, Service, Sources, Switch, SwitchConfig, Tags, Taken, Trust,
+    UnresolvedConfig, VnetConfig,
 };
 
 /// What is benchmarked.
@@ -30,11 +30,11 @@ pub(crate) const FRAME_BYTES: usize = 60;
 
 /// A switch with its ports' buffers.
 pub(crate) struct Forward {
-    switch: Switch<PoolBuf>,
+    switch: Switch<FrameBuf>,
     inputs: Vec<InputId>,
     /// Buffers of each port that are not in the switch.
-    idle: Vec<Batch<PoolBuf>>,
-    batch: Batch<PoolBuf>,
+    idle: Vec<Batch<FrameBuf>>,
+    batch: Batch<FrameBuf>,
     /// Owns the memory of the buffers.
     _pool: Pool,
     now: Nanos,
@@ -56,6 +56,8 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         obey_pause: false,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
+        sources: Sources::Any,
+        tags: Tags::Kept,
     };
     let class = ClassConfig { service: Service::Weighted(1), lossless: !setup.lossy };
     SwitchConfig {
@@ -74,13 +76,15 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
             replicated_frames: 16,
             copies_per_lane: 16,
         },
-        chip: ChipConfig { macs: 4096 },
+        chip: ChipConfig { macs: 4096, flows: 4096 },
         unresolved: UnresolvedConfig {
             destinations: 16,
             frames: 64,
             timeout: Nanos::from_millis(1000),
             punt_gap: Nanos::from_millis(10),
         },
+        control: ControlConfig::default(),
+        spare: None,
     }
 }
 
@@ -116,7 +120,7 @@ impl Forward {
             let bound = u64::try_from(bound).expect("small");
             usize::try_from(prng.below(bound)).expect("small")
         };
-        let mut idle: Vec<Batch<PoolBuf>> =
+        let mut idle: Vec<Batch<FrameBuf>> =
             (0..setup.ports).map(|_| Batch::with_limit(per_port)).collect();
         let own = setup.macs / setup.ports;
         for at in 0..setup.ports * per_port {
@@ -166,7 +170,7 @@ impl Forward {
         let (mut taken, mut bytes) = (0, 0_u64);
         let mut next = self.switch.busy_port(PortId(0));
         while let Some(port) = next {
-            let mut sink = |frame: &Egress<'_, PoolBuf>| {
+            let mut sink = |frame: &Egress<'_, FrameBuf>| {
                 bytes += u64::from(frame.size);
                 Taken::All
             };

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// The machine in one line.
 pub(crate) fn describe() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -26,4 +28,12 @@ pub(crate) fn commit() -> String {
         .ok()
         .filter(|o| o.status.success())
         .map_or_else(|| "unknown".to_owned(), |o| String::from_utf8_lossy(&o.stdout).trim().into())
+}
+
+/// Processor time of this thread in seconds: other programs on the same core do not count.
+pub(crate) fn processor_time() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
+    seconds
 }

@@ -1,6 +1,8 @@
 //! Benchmarks. Each part writes `target/bench/PART.json` and prints a table with the minimum, the
 //! median and the maximum of its rounds.
 
+mod dataplane;
+mod fabric;
 mod forward;
 mod instructions;
 mod machine;
@@ -29,6 +31,43 @@ enum Part {
         #[arg(long, default_value_t = 30)]
         pairs: usize,
     },
+    /// Frames between guests through a switch, with OVS-DPDK and DPDK's testpmd beside it.
+    Dataplane {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Milliseconds before each window.
+        #[arg(long, default_value_t = 300)]
+        settle_ms: u64,
+        /// Milliseconds of each window.
+        #[arg(long, default_value_t = 1000)]
+        window_ms: u64,
+        /// Only these groups of rows: vm_to_vm, overload, asleep, victim, latency, vxlan,
+        /// idle_cpu.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+        /// Only these subjects: ovs-dpdk, testpmd, sluice.
+        #[arg(long, value_delimiter = ',')]
+        subjects: Vec<String>,
+    },
+    /// The control plane, alone and between hosts, with FRR beside it.
+    Fabric {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Samples of each latency.
+        #[arg(long, default_value_t = 100)]
+        samples: u32,
+        /// Rounds of the peer's slow figures, 20 s each.
+        #[arg(long, default_value_t = 2)]
+        peer_rounds: usize,
+        /// Seconds of full load in which nobody may be thought to hang.
+        #[arg(long, default_value_t = 60)]
+        load: u64,
+        /// Only these groups of rows: table, inside, latency, learn, bulk, hung.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+    },
     /// The simulator: hops/s, and ns-3 beside it.
     Sim {
         /// Rounds of each figure.
@@ -38,7 +77,8 @@ enum Part {
         #[arg(long)]
         short: bool,
     },
-    /// One run of the simulator, for a profiler.
+    /// One run of the simulator, for a profiler. With `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in
+    /// its environment it has large pages, as `sim` sees to by itself.
     SimOnce {
         /// Endless flows for 20 ms instead of waves of answers.
         #[arg(long)]
@@ -88,8 +128,17 @@ enum Part {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().part {
         Part::Switch { rounds, pairs } => switch::run(rounds, pairs),
-        Part::Sim { rounds, short: false } => sim::run(&sim::Plan::full(rounds)),
-        Part::Sim { rounds, short: true } => sim::run(&sim::Plan::short(rounds)),
+        Part::Dataplane { rounds, settle_ms, window_ms, only, subjects } => {
+            dataplane::run(&dataplane::Plan { rounds, settle_ms, window_ms, only, subjects })
+        }
+        Part::Fabric { rounds, samples, peer_rounds, load, only } => {
+            let load = std::time::Duration::from_secs(load);
+            fabric::run(&fabric::Plan { rounds, samples, peer_rounds, load, only })
+        }
+        Part::Sim { rounds, short } => {
+            sluice_sim::pages::use_large();
+            sim::run(&if short { sim::Plan::short(rounds) } else { sim::Plan::full(rounds) })
+        }
         Part::SimOnce { perm, pfc, overlay, large, waves } => {
             let work = if perm { sim::Work::Perm { millis: 20 } } else { sim::Work::Pa { waves } };
             let small = sim::Case::of_256(work, pfc, overlay);

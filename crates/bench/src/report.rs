@@ -8,7 +8,9 @@ use comfy_table::Table;
 use sluice_api::results::{Results, Row};
 
 /// Prints the rows and writes `target/bench/NAME.json`.
-pub(crate) fn finish(name: &str, rows: Vec<Row>) -> anyhow::Result<()> {
+pub(crate) fn finish(name: &str, mut rows: Vec<Row>) -> anyhow::Result<()> {
+    // What was not measured in any round is no row.
+    rows.retain(|row| !row.values.is_empty());
     let mut table = Table::new();
     table.set_header(["measure", "subject", "min", "median", "max", "unit", "setting"]);
     for row in &rows {

@@ -13,10 +13,11 @@ use std::fs;
 use anyhow::Context;
 use sluice_api::results::Row;
 
+use case::Outcome;
 pub(crate) use case::{Case, Work};
-use case::{Outcome, processor_time};
 use ns3::{Mode, Peer, Program, Reading};
 
+use crate::machine::processor_time;
 use crate::report;
 
 /// The most memory that 4,096 hosts may take.

@@ -100,6 +100,7 @@ fn config(lossy: bool) -> SwitchConfig {
             port: UNDERLAY,
             remote: Ipv4Addr::from_bits(LOCAL.to_bits() + 1 + u32::try_from(at).expect("small")),
             next_hop: Some(CARD),
+            foreign: false,
         })
         .collect();
     let tunnels = (0..TUNNELS).map(TunnelId::from_index).collect();

@@ -9,9 +9,11 @@
 //! A plan is a function of the text and of what the machine says about its devices ([`Devices`]),
 //! so the tests need no devices.
 
+mod added;
 mod build;
 mod check;
 mod document;
+mod fabric;
 mod headroom;
 mod plan;
 mod report;
@@ -20,6 +22,8 @@ use std::path::Path;
 
 use sluice_base::Mac;
 
+pub(crate) use added::{BoundTo, answer as added_answer, complete, plan as plan_port};
+pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};

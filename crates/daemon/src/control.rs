@@ -1,4 +1,5 @@
-//! The control process: it starts the data process, watches it, and answers questions.
+//! The control process: it starts the data process, watches it, is the host's part of the fabric
+//! ([`crate::fabric`]), and answers questions.
 //!
 //! ```text
 //!             ┌────────── start: a data process of this configuration runs? ──────────┐
@@ -13,25 +14,33 @@
 //! Control may be killed at any time: data goes on, and the next control takes it over.
 
 mod child;
+mod ports;
 mod show;
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use sluice_base::Nanos;
 
 use self::child::{Found, Link};
+use self::ports::AddedPorts;
 use crate::config::{self, KernelDevices, Plan};
+use crate::fabric::Fabric;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long control waits to be told what the chip holds before it speaks to other hosts. A data
+/// process that has to be started takes a tenth of it, one that is taken over some milliseconds.
+const SILENCE_MAX: Nanos = Nanos::from_millis(2_000);
 /// A data process that lived this long starts a new count.
 const STEADY: Duration = Duration::from_secs(10);
 
@@ -61,12 +70,28 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     for note in &plan.notes {
         say!("{note}");
     }
-    let mut control = Control { plan: &plan, sender, events, starts: 0 };
+    // Before the data process: what cannot be believed by others is said before anything starts.
+    let fabric = match &plan.fabric {
+        Some(fabric) => Some(Fabric::start(fabric, &plan.run_dir, SILENCE_MAX)?),
+        None => None,
+    };
+    let ports = Arc::new(AddedPorts::load(&plan, fabric.clone())?);
+    let mut control = Control {
+        plan: &plan,
+        sender,
+        events,
+        starts: 0,
+        fabric: fabric.clone(),
+        ports: Arc::clone(&ports),
+    };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
-    show::serve(role.listen(&socket)?, &plan.run_dir)?;
+    show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports)?;
     let ended = control.watch(link);
     _ = run_dir::remove(&socket);
+    if let Some(fabric) = fabric {
+        fabric.leave();
+    }
     ended.map(|()| ExitCode::SUCCESS)
 }
 
@@ -75,6 +100,8 @@ struct Control<'a> {
     sender: SyncSender<Event>,
     events: Receiver<Event>,
     starts: u64,
+    fabric: Option<Fabric>,
+    ports: Arc<AddedPorts>,
 }
 
 impl Control<'_> {
@@ -102,8 +129,13 @@ impl Control<'_> {
         Ok(link)
     }
 
-    /// Watches the connection in a thread: it ends when the process does.
+    /// Watches the connection in a thread: it ends when the process does. The fabric attaches to
+    /// what is there now, after it knows the ports that what it is told may name.
     fn watch_end(&mut self, link: &Link) -> anyhow::Result<()> {
+        self.ports.restore();
+        if let Some(fabric) = &self.fabric {
+            fabric.attach(&self.plan.run_dir);
+        }
         self.starts += 1;
         let (number, sender) = (self.starts, self.sender.clone());
         let mut stream = link.stream.try_clone()?;
@@ -177,7 +209,7 @@ fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
 }
 
 /// A thread that lasts as long as the process.
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)

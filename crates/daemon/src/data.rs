@@ -13,8 +13,10 @@
 
 mod answer;
 mod attach;
+mod look;
 mod next_hops;
-mod poller;
+mod orders;
+mod ports;
 mod server;
 mod snapshot;
 mod worker;
@@ -24,22 +26,27 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::thread::CpuSet;
 use sluice_base::Nanos;
 use sluice_host::Host;
+use sluice_ports::l2::PARKED_FRAMES_MAX;
 use sluice_ports::{Pool, PoolConfig, Port};
 
-use self::poller::{Poller, Waker};
 use self::worker::{Ask, BATCH, Pacing, Worker};
 use crate::clock;
-use crate::config::{self, KernelDevices, Plan};
+use crate::config::{self, Attachment, KernelDevices, Plan, PortPlan};
 use crate::log::{self, say};
+use crate::poller::{Poller, Waker};
 use crate::run_dir::{self, Role};
 
 /// Questions that may wait for the worker.
 const ASKS_MAX: usize = 16;
+/// How long the worker may take for an answer. It looks up once per turn; if it does not, it is
+/// stuck or the machine is.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// A pool up to this size is taken from the kernel at once; a larger one as it is used.
 const POPULATED_BYTES_MAX: usize = 64 << 20;
 
@@ -56,6 +63,15 @@ impl Asker {
         // The worker ends only with the process.
         _ = self.asks.send(ask);
         self.waker.wake();
+    }
+
+    /// Asks and waits for the answer.
+    fn answer<T>(&self, question: impl FnOnce(SyncSender<T>) -> Ask) -> Result<T, String> {
+        let (reply, answer) = sync_channel(1);
+        self.ask(question(reply));
+        answer.recv_timeout(ANSWER_WAIT).map_err(|_| {
+            format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs())
+        })
     }
 }
 
@@ -79,9 +95,10 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;
     let names = answer::Names::new(&plan, started);
-    server::serve(listener, names, next_hops, plan.fingerprint, asker)?;
     settle(&plan);
-    say!("forwarding on {} ports, process {}", plan.ports.len(), std::process::id());
+    let ports = plan.ports.len();
+    server::serve(listener, plan, names, next_hops, asker)?;
+    say!("forwarding on {ports} ports, process {}", std::process::id());
 
     let left = worker.run().context("the worker cannot wait for events")?;
     worker.close();
@@ -97,12 +114,16 @@ fn make_worker(
     now: Nanos,
 ) -> anyhow::Result<Worker> {
     let mut ports: Vec<(String, Box<dyn Port>)> = Vec::with_capacity(plan.ports.len());
+    let mut trunks = attach::Trunks::new();
     for port in &plan.ports {
-        ports.push((port.name.clone(), attach::open(port)?));
+        ports.push((port.name.clone(), attach::open(&mut trunks, port)?));
     }
     let host = Host::new(&plan.switch, plan.addresses.iter().copied(), plan.seed, now)
         .map_err(|error| anyhow::anyhow!("the switch refuses the configuration: {error:?}"))?;
-    let slots = host.switch().capacity() + ports.len() * BATCH;
+    let bays = ports.len() + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
+    let shares = |port: &&PortPlan| matches!(port.attachment, Attachment::BareMetal { .. });
+    let parked = plan.ports.iter().filter(shares).count() * PARKED_FRAMES_MAX;
+    let slots = host.switch().capacity() + bays * BATCH + parked;
     let slots = u32::try_from(slots).context("more buffers than can be counted")?;
     let mut pool = PoolConfig::for_mtu(slots, plan.mtu_max);
     pool.populate = slots as usize * usize::from(pool.slot_size) <= POPULATED_BYTES_MAX;

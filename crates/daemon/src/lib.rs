@@ -12,11 +12,16 @@
 //! [`config`] turns `host.toml` into a plan. Nothing on the path of a frame logs or allocates.
 #![forbid(unsafe_code)]
 
+mod channel;
 mod clock;
 pub mod config;
 pub mod control;
 pub mod data;
+pub mod fabric;
+pub mod fabric_client;
 mod log;
+mod poller;
+pub mod port_client;
 pub mod protocol;
 pub mod run_dir;
 mod serve;

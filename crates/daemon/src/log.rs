@@ -40,7 +40,7 @@ fn timestamp(millis: u128) -> String {
 
 /// Days since 1970-01-01 as year, month and day (Hinnant, "chrono-compatible low-level date
 /// algorithms", `civil_from_days`).
-fn civil(days: i64) -> (i64, i64, i64) {
+pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let day_of_era = z.rem_euclid(146_097);

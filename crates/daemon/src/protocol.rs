@@ -4,6 +4,11 @@
 //! |---|---|---|
 //! | `"hello"` | `{"pid":7,"fingerprint":"…","version":"0.1.0"}` | data |
 //! | `{"show":"ports"}` | an answer of `sluice_api::show` | control, who asks data |
+//! | `{"look":{"vnet":0,…}}` | what `sluice_api::trace::Looked` says | data |
+//! | `{"fabric":"vnets"}` | an answer of `sluice_api::fabric` | control |
+//! | `{"fabric":"watch"}` | such an answer for each event | control |
+//! | `{"add":{…}}`, `{"del":"web"}` | an answer of `sluice_api::port` | control, who asks data |
+//! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! Whatever cannot be answered gets `{"error":"…"}`.
 
@@ -11,6 +16,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sluice_api::port::NewPort;
 use sluice_api::show::Question;
 
 /// The longest line; an answer of a large host is below it.
@@ -19,13 +25,23 @@ const LINE_SIZE_MAX: u64 = 64 << 20;
 const REQUEST_SIZE_MAX: u64 = 4096;
 
 /// What may be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
     /// Who is there?
     Hello,
     /// A question of `sluice show`.
     Show(Question),
+    /// A question of `sluice trace` about entries of the switch.
+    Look(sluice_api::trace::Look),
+    /// A question about the fabric.
+    Fabric(sluice_api::fabric::Question),
+    /// A port comes. To data: one that is there already as it should be is not opened again.
+    Add(Box<NewPort>),
+    /// A port goes.
+    Del(String),
+    /// This connection is for punts and orders from now on.
+    Attach,
 }
 
 /// Who is there.
@@ -78,6 +94,25 @@ pub fn write(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.write_all(&line)
+}
+
+/// Writes an answer, or why there is none.
+///
+/// # Errors
+/// If the stream fails.
+pub fn reply(stream: &UnixStream, answer: Result<impl Serialize, String>) -> io::Result<()> {
+    match answer {
+        Ok(answer) => write(stream, &answer),
+        Err(error) => write(stream, &Failure { error }),
+    }
+}
+
+/// Writes a line that says nothing.
+///
+/// # Errors
+/// If the stream fails.
+pub fn write_empty(mut stream: &UnixStream) -> io::Result<()> {
+    stream.write_all(b"\n")
 }
 
 /// Sends a request and returns the line that answers it.

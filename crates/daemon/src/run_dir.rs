@@ -6,6 +6,7 @@
 //!     data.sock                the data process listens: control and nobody else
 //!     show.sock                control listens: `sluice show`
 //!     data.toml                the configuration that the data process runs
+//!     ports.json               the ports that were added while it runs
 //! ```
 //!
 //! The lock is the truth, not the file: a process that was killed leaves its files behind, and the
@@ -29,8 +30,10 @@ pub const DATA_SOCKET: &str = "data.sock";
 pub const SHOW_SOCKET: &str = "show.sock";
 /// The configuration that the data process runs.
 pub const CONFIG_FILE: &str = "data.toml";
+/// The ports that were added.
+pub(crate) const PORTS_FILE: &str = "ports.json";
 /// The longest path that a Unix socket can have, without its final zero.
-const SOCKET_PATH_SIZE_MAX: usize = 107;
+pub(crate) const SOCKET_PATH_SIZE_MAX: usize = 107;
 
 /// The directory of a host that does not name its own.
 #[must_use]

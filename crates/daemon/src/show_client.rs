@@ -14,7 +14,7 @@ use crate::protocol::{self, Request};
 use crate::run_dir::{self, ROOT, SHOW_SOCKET};
 
 /// How long an answer may take.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often `--watch` asks.
 const WATCH: Duration = Duration::from_secs(1);
 
@@ -75,10 +75,7 @@ pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()>
 /// # Errors
 /// If nobody answers.
 pub fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
-    let stream = UnixStream::connect(socket).with_context(|| {
-        let socket = socket.display();
-        format!("no host answers on {socket}; start it with `sluice daemon --config FILE`")
-    })?;
+    let stream = connect(socket)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     let line = protocol::ask(stream, &Request::Show(question))
         .with_context(|| format!("{} did not answer", socket.display()))?;
@@ -88,7 +85,14 @@ pub fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
     Ok(line)
 }
 
-fn socket(whom: &Whom) -> anyhow::Result<PathBuf> {
+pub(crate) fn connect(socket: &Path) -> anyhow::Result<UnixStream> {
+    UnixStream::connect(socket).with_context(|| {
+        let socket = socket.display();
+        format!("no host answers on {socket}; start it with `sluice daemon --config FILE`")
+    })
+}
+
+pub(crate) fn socket(whom: &Whom) -> anyhow::Result<PathBuf> {
     match whom {
         Whom::Socket(path) => Ok(path.clone()),
         Whom::RunDir(dir) => Ok(dir.join(SHOW_SOCKET)),

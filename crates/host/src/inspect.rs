@@ -137,10 +137,10 @@ pub fn drops<B: Buf>(switch: &Switch<B>) -> Vec<Dropped> {
 pub fn pauses<B: Buf>(
     switch: &Switch<B>,
     now: Nanos,
-    ports: usize,
+    ports: impl IntoIterator<Item = PortId>,
 ) -> Vec<(PortId, Priority, PauseState)> {
     let mut rows = Vec::new();
-    for port in (0..ports).map(PortId::from_index) {
+    for port in ports {
         for priority in Priority::all() {
             let state = switch.pause_state(now, port, priority);
             if state != PauseState::default() {

@@ -1,8 +1,8 @@
 //! One host: a switch and who answers its questions.
 //!
 //! The switch asks where an address is ([`Notice::Miss`]) and holds the frames meanwhile. What is
-//! known from configuration is answered on the spot by the [`Resolver`]; everything else is left
-//! to wait for a control plane, or to end when its time is over.
+//! known from configuration is answered on the spot by the [`Resolver`]; everything else is for a
+//! control plane, or ends when its time is over.
 //!
 //! Like the layers below it, this crate reads no clock and opens no socket: a live host and a
 //! simulated one are the same.
@@ -16,12 +16,15 @@ mod resolver;
 pub mod rig;
 
 use sluice_base::{Buf, Mac, Nanos, VnetId};
-use sluice_switch::{Command, ConfigError, Destination, Notice, Switch, SwitchConfig};
+use sluice_switch::{
+    Command, CommandError, ConfigError, Destination, Notice, Switch, SwitchConfig,
+};
 
 pub use resolver::Resolver;
 
 /// A switch and its resolver.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Host<B> {
     switch: Switch<B>,
     resolver: Resolver,
@@ -53,18 +56,34 @@ impl<B: Buf> Host<B> {
         &mut self.switch
     }
 
-    /// Answers what the switch asked since the last call, as far as it is known, and returns how
-    /// many destinations that opened.
-    pub fn resolve(&mut self, now: Nanos) -> u32 {
+    /// Answers what the switch asked since the last call, as far as it is known from configuration,
+    /// and returns how many destinations that opened. What is known to be at a port that was
+    /// detached is rejected. Everything else goes to `control`; without one, frames for what is not
+    /// known wait until their time is over.
+    #[inline]
+    pub fn resolve(&mut self, now: Nanos, mut control: impl FnMut(&Switch<B>, &Notice)) -> u32 {
         let mut opened = 0;
         while let Some(notice) = self.switch.notice() {
-            // What the switch may ask will grow; what this host cannot answer waits and times out.
-            let Notice::Miss { vnet, mac, .. } = notice else { continue };
-            let Some(to) = self.resolver.find(vnet, mac) else { continue };
-            let installed = self.switch.command(now, Command::Install { vnet, mac, to });
-            opened += u32::from(installed.is_ok());
+            if self.answer(now, &notice) {
+                opened += 1;
+            } else {
+                control(&self.switch, &notice);
+            }
         }
         opened
+    }
+
+    /// Answers what the switch asks, if it is known. True if that opened a destination.
+    #[inline(never)]
+    fn answer(&mut self, now: Nanos, notice: &Notice) -> bool {
+        let Notice::Miss { vnet, mac, .. } = *notice else { return false };
+        let Some(to) = self.resolver.find(vnet, mac) else { return false };
+        let installed = self.switch.command(now, Command::Install { vnet, mac, to });
+        if let Err(CommandError::NoSuchPort(_)) = installed {
+            // The port is gone; whoever sends to it does not wait for an answer.
+            _ = self.switch.command(now, Command::Reject { vnet, mac });
+        }
+        installed.is_ok()
     }
 }
 

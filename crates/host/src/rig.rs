@@ -9,8 +9,9 @@ use sluice_base::{
     Batch, BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, Egress, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
-    PortRole, Service, SwitchConfig, Taken, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, ControlConfig, Egress, InputFull, Limit, PauseConfig, PoolConfig,
+    PortConfig, PortRole, Service, Sources, SwitchConfig, Tags, Taken, Trust, TunnelConfig,
+    UnresolvedConfig, VnetConfig,
 };
 
 use crate::Host;
@@ -39,6 +40,8 @@ pub fn container(frames: u32) -> PortConfig {
         obey_pause: false,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
+        sources: Sources::Any,
+        tags: Tags::Kept,
     }
 }
 
@@ -67,8 +70,12 @@ pub fn underlay(local: Ipv4Addr, mac: Mac, frames: u32) -> PortConfig {
 #[must_use]
 pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
     let port = PortId::from_index(ports.len().saturating_sub(1));
-    let tunnel =
-        |&(remote, mac): &(Ipv4Addr, Mac)| TunnelConfig { port, remote, next_hop: Some(mac) };
+    let tunnel = |&(remote, mac): &(Ipv4Addr, Mac)| TunnelConfig {
+        port,
+        remote,
+        next_hop: Some(mac),
+        foreign: false,
+    };
     let tunnels: Vec<_> = peers.iter().map(tunnel).collect();
     let ids = (0..tunnels.len()).map(sluice_base::TunnelId::from_index);
     SwitchConfig {
@@ -87,13 +94,15 @@ pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
             replicated_frames: 16,
             copies_per_lane: 16,
         },
-        chip: ChipConfig { macs: 64 },
+        chip: ChipConfig { macs: 64, flows: 64 },
         unresolved: UnresolvedConfig {
             destinations: 16,
             frames: 64,
             timeout: Nanos::from_millis(1000),
             punt_gap: Nanos::from_millis(100),
         },
+        control: ControlConfig::default(),
+        spare: None,
     }
 }
 
@@ -112,7 +121,7 @@ pub fn give(
     }
     let count = batch.len();
     host.switch_mut().receive(now, input, &mut batch);
-    host.resolve(now);
+    host.resolve(now, |_, _| {});
     count
 }
 

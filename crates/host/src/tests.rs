@@ -42,18 +42,30 @@ fn a_known_address_is_answered_once_and_then_in_the_chip() {
     let mut host = host();
     receive(&mut host, Nanos::ZERO, frame(A, B));
     assert!(!host.switch().has_work(Nanos::ZERO, PortId(1)), "it waits for the answer");
-    assert_eq!(host.resolve(Nanos::ZERO), 1);
+    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 1);
     assert_eq!(inspect::macs(host.switch()), [(VNET, B, Destination::Port(PortId(1)))]);
     receive(&mut host, Nanos::ZERO, frame(A, B));
-    assert_eq!(host.resolve(Nanos::ZERO), 0);
+    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 0);
     assert_eq!(host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut take_all), 2);
+}
+
+#[test]
+fn nobody_waits_for_a_port_that_is_gone() {
+    let mut host = host();
+    host.switch_mut().detach(Nanos::ZERO, PortId(1));
+    receive(&mut host, Nanos::ZERO, frame(A, B));
+    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 0);
+    let switch = host.switch();
+    let input = switch.input(PortId(0), 0);
+    let ended = switch.dropped(input, Priority::ZERO, DropReason::Unresolved);
+    assert_eq!(ended, Counter { frames: 1, bytes: 100 });
 }
 
 #[test]
 fn an_unknown_address_waits_and_ends_as_unresolved() {
     let mut host = host();
     receive(&mut host, Nanos::ZERO, frame(B, A));
-    assert_eq!(host.resolve(Nanos::ZERO), 0);
+    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 0);
     let count = Counter { frames: 1, bytes: 100 };
     let queue = Queue {
         source: Source::Port(PortId(0)),
@@ -67,7 +79,7 @@ fn an_unknown_address_waits_and_ends_as_unresolved() {
     let mut turns = 0;
     while let Some(next) = host.switch().deadline() {
         host.switch_mut().advance(next);
-        assert_eq!(host.resolve(next), 0);
+        assert_eq!(host.resolve(next, |_, _| {}), 0);
         turns += 1;
         assert!(turns < 100, "asking again ends");
     }
@@ -92,7 +104,7 @@ fn a_port_shows_what_it_received_holds_and_sent() {
     for _ in 0..3 {
         receive(&mut host, Nanos::ZERO, frame(A, B));
     }
-    host.resolve(Nanos::ZERO);
+    host.resolve(Nanos::ZERO, |_, _| {});
     let mut room = 1;
     host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut |_: &Egress<'_, Vec<u8>>| {
         room -= 1;
@@ -102,6 +114,6 @@ fn a_port_shows_what_it_received_holds_and_sent() {
     assert_eq!((from.received.frames, from.held.frames, from.held_max.frames_max), (3, 2, 3));
     let to = inspect::port(host.switch(), PortId(1), 1);
     assert_eq!((to.sent.frames, to.queued.frames, to.queued_max.frames_max), (1, 2, 3));
-    assert!(inspect::pauses(host.switch(), Nanos::ZERO, 2).is_empty());
+    assert!(inspect::pauses(host.switch(), Nanos::ZERO, [PortId(0), PortId(1)]).is_empty());
     assert!(inspect::tunnels(host.switch(), 0).is_empty());
 }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use sluice_api::config::Policy;
+use sluice_api::config::{Policy, PortKind};
 
 use crate::interrupt;
 use crate::plan::Plan;
@@ -40,6 +40,10 @@ struct Node {
     socket: PathBuf,
     log: PathBuf,
     ports: usize,
+    /// The ports that containers are behind.
+    containers: Vec<String>,
+    /// Whether it is a member of the fabric.
+    is_member: bool,
     process: Process,
 }
 
@@ -53,6 +57,7 @@ impl Daemons {
         program: &Path,
     ) -> anyhow::Result<Self> {
         state.policy = policy;
+        certify(plan, program)?;
         let mut daemons = Self { nodes: Vec::new() };
         for (name, netns, config) in plan.daemons(policy, settings) {
             let folder = plan.run_dir().join(&name);
@@ -65,10 +70,17 @@ impl Daemons {
             let log = plan.run_dir().join(format!("{name}.log"));
             let process = launch(state, &name, &netns, program, &path, &log)?;
             let ports = config.ports.len() + usize::from(config.underlay.is_some());
-            daemons.nodes.push(Node { name, socket, log, ports, process });
+            let is_member = config.fabric.is_some();
+            let taps = config.ports.into_iter().filter(|port| port.kind == PortKind::Tap);
+            let containers = taps.map(|port| port.name).collect();
+            daemons.nodes.push(Node { name, socket, log, ports, containers, is_member, process });
         }
         for node in &daemons.nodes {
             node.wait_ready()?;
+        }
+        // What is learned is not known before it speaks.
+        for node in daemons.nodes.iter().filter(|node| node.is_member && !plan.learned) {
+            node.wait_for_vports(plan.containers.len())?;
         }
         Ok(daemons)
     }
@@ -81,7 +93,8 @@ impl Daemons {
         state.save()
     }
 
-    /// Waits until no frame is in any switch and none arrives; says whether that came to be.
+    /// Waits until no frame is in any switch and no container sends one; says whether that came to
+    /// be. (What hosts say to each other never ends.)
     pub(crate) fn drain(&self) -> anyhow::Result<bool> {
         let deadline = Instant::now() + DRAIN;
         let mut before = u64::MAX;
@@ -90,7 +103,9 @@ impl Daemons {
             for node in &self.nodes {
                 for row in &node.audit()?.rows {
                     resident += row.frames.resident;
-                    received += row.frames.received;
+                    if node.containers.contains(&row.port) {
+                        received += row.frames.received;
+                    }
                 }
             }
             if resident == 0 && received == before {
@@ -102,6 +117,11 @@ impl Daemons {
             before = received;
             interrupt::sleep(Duration::from_millis(50))?;
         }
+    }
+
+    /// The socket of a host.
+    pub(crate) fn socket(&self, name: &str) -> Option<&Path> {
+        self.nodes.iter().find(|node| node.name == name).map(|node| node.socket.as_path())
     }
 
     /// What every daemon says now.
@@ -142,6 +162,24 @@ impl Node {
         }
     }
 
+    /// Waits until the host knows every container of the lab. Without that the first frames would
+    /// wait for it.
+    fn wait_for_vports(&self, count: usize) -> anyhow::Result<()> {
+        let deadline = Instant::now() + READY;
+        loop {
+            let known = show::vports(&self.socket)
+                .with_context(|| format!("{}; {}", self.name, self.last_words()))?;
+            if known.len() >= count {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let (name, known) = (&self.name, known.len());
+                bail!("{name} knows {known} of {count} containers; {}", self.last_words());
+            }
+            interrupt::sleep(Duration::from_millis(10))?;
+        }
+    }
+
     /// The end of its log, for a message.
     fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -149,6 +187,25 @@ impl Node {
         let lines: Vec<&str> = lines.into_iter().rev().collect();
         format!("{} ends with: {}", self.log.display(), lines.join(" | "))
     }
+}
+
+/// Makes certificates for the hosts.
+fn certify(plan: &Plan, program: &Path) -> anyhow::Result<()> {
+    if plan.hosts.is_empty() {
+        return Ok(());
+    }
+    let names = plan.hosts.iter().map(|host| host.name.as_str());
+    let made = Command::new(program)
+        .args(["fabric", "cert", "--replace", "--out"])
+        .arg(plan.certificates())
+        .args(names)
+        .stdin(Stdio::null())
+        .output()
+        .context("making certificates")?;
+    if !made.status.success() {
+        bail!("making certificates: {}", String::from_utf8_lossy(&made.stderr).trim());
+    }
+    Ok(())
 }
 
 fn launch(

@@ -35,6 +35,7 @@ mod state;
 mod stats;
 mod table;
 mod view;
+mod walk;
 
 pub use run::{Options, Outcome, Overrides, report, run, status, up};
 pub use scenario::{Check, Fabric, Lab, Pa, Profile, Scenario, Tcp};

@@ -14,7 +14,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{
-    Host, HostConfig, Peer, Policy, Port, PortKind, Role, Underlay, UnderlayKind, Vnet, Vport,
+    self as api, Host, HostConfig, Peer, Policy, Port, PortKind, Role, Underlay, UnderlayKind,
+    Vnet, Vport,
 };
 use sluice_base::Mac;
 
@@ -23,10 +24,16 @@ use crate::settings::Settings;
 
 /// Where labs keep their state, sockets and logs.
 pub(crate) const RUN_ROOT: &str = "/run/sluice-lab";
-/// The network of the containers.
-pub(crate) const VNET: &str = "lab";
+/// The first network of the containers.
+const VNET: &str = "lab";
+/// Its number on the wire.
+const VNI: u32 = 4099;
+/// The numbers of further ones begin here.
+const VNI_MORE: u32 = 5000;
 /// The network of a physical switch.
 const CABLES: &str = "fabric";
+/// Where the hosts of the fabric listen.
+const FABRIC_PORT: u16 = 7474;
 /// Bytes of the outer headers of VXLAN over IPv4.
 const OVERHEAD: u16 = 50;
 /// Length of a TAP's queue: the shortest that never lost a frame in a lab of this size.
@@ -49,6 +56,10 @@ pub(crate) struct Plan {
     pub(crate) switches: Vec<SwitchNode>,
     /// The router's namespace, if there are several subnets.
     pub(crate) router: Option<String>,
+    /// How many networks the containers are in.
+    vnets: usize,
+    /// Whether hosts learn their containers.
+    pub(crate) learned: bool,
 }
 
 /// A host.
@@ -67,6 +78,8 @@ pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) netns: String,
     pub(crate) host: usize,
+    /// The network that it is in.
+    pub(crate) vnet: String,
     pub(crate) ip: Ipv4Addr,
     pub(crate) mac: Mac,
 }
@@ -117,6 +130,7 @@ impl Plan {
                     netns: netns(&name),
                     name,
                     host: usize::from(h),
+                    vnet: vnet_name(usize::from(c % lab.vnets)),
                     ip: Ipv4Addr::new(10, 99, h, c + 1),
                     mac: Mac([0x02, 0x99, 0, 0, h, c + 1]),
                 });
@@ -130,6 +144,8 @@ impl Plan {
             containers,
             switches: Vec::new(),
             router: (lab.subnets > 1).then(|| netns("r0")),
+            vnets: usize::from(lab.vnets),
+            learned: lab.learned,
         };
         plan.switches = (0..lab.subnets).map(|subnet| plan.switch(subnet)).collect();
         if plan.fabric == Fabric::LinuxBridge {
@@ -206,6 +222,11 @@ impl Plan {
         run_dir(&self.lab)
     }
 
+    /// Where the certificates of the hosts lie.
+    pub(crate) fn certificates(&self) -> PathBuf {
+        self.run_dir().join("certificates")
+    }
+
     /// MTU of the links.
     pub(crate) const fn underlay_mtu(&self) -> u16 {
         self.mtu + OVERHEAD
@@ -243,6 +264,8 @@ impl Plan {
             spin_us: 0,
             seed: None,
             chip_macs: 4096,
+            chip_flows: 4096,
+            spare_ports: None,
             unresolved_timeout_ms: 1000,
         }
     }
@@ -260,32 +283,54 @@ impl Plan {
                 mtu: None,
                 link: settings.link(),
             }),
+            fabric: Some(api::Fabric {
+                name: self.lab.clone(),
+                id: member(index),
+                address: None,
+                port: FABRIC_PORT,
+                certificates: self.certificates().join(&node.name).to_string_lossy().into_owned(),
+                learn_max: 16,
+                punts_per_port: 10_000,
+            }),
             buffers: settings.buffers(count),
             classes: Vec::new(),
-            vnets: vec![Vnet { name: VNET.to_owned(), vni: Some(4099), mtu: Some(self.mtu) }],
-            ports: local.iter().map(|c| tap_port(c, settings)).collect(),
+            vnets: self.vnets().collect(),
+            ports: local.iter().map(|c| self.tap_port(c, settings)).collect(),
             peers: self
                 .hosts
                 .iter()
-                .filter(|peer| peer.name != node.name)
-                .map(|peer| Peer {
+                .enumerate()
+                .filter(|(_, peer)| peer.name != node.name)
+                .map(|(at, peer)| Peer {
                     name: peer.name.clone(),
                     vtep: peer.vtep,
-                    vnets: vec![VNET.to_owned()],
+                    vnets: self.vnets().map(|vnet| vnet.name).collect(),
+                    id: Some(member(at)),
+                    address: None,
                 })
                 .collect(),
-            vports: self.containers.iter().map(|c| self.vport(c, index)).collect(),
+            // The other hosts tell of theirs.
+            vports: local.iter().filter(|_| !self.learned).map(|c| vport(c)).collect(),
         }
     }
 
-    fn vport(&self, container: &Container, host: usize) -> Vport {
-        let here = container.host == host;
-        Vport {
-            vnet: VNET.to_owned(),
-            mac: container.mac.to_string(),
-            ip: Some(container.ip),
-            peer: (!here).then(|| self.hosts[container.host].name.clone()),
-            port: here.then(|| container.name.clone()),
+    /// The networks of the containers.
+    fn vnets(&self) -> impl Iterator<Item = Vnet> + '_ {
+        let numbers = std::iter::once(VNI).chain(VNI_MORE..).take(self.vnets);
+        numbers.enumerate().map(|(index, vni)| Vnet {
+            name: vnet_name(index),
+            vni: Some(vni),
+            mtu: Some(self.mtu),
+        })
+    }
+
+    fn tap_port(&self, container: &Container, settings: &Settings) -> Port {
+        Port {
+            netns: Some(format!("/run/netns/{}", container.netns)),
+            mac: (!self.learned).then(|| container.mac.to_string()),
+            service_mbps: settings.service_mbps,
+            ring_frames: Some(RING_FRAMES),
+            ..Port::new(&container.name, PortKind::Tap, &container.vnet, "eth0")
         }
     }
 
@@ -293,6 +338,7 @@ impl Plan {
         HostConfig {
             host: self.host(&node.name, Role::Switch, policy),
             underlay: None,
+            fabric: None,
             buffers: settings.buffers(0),
             classes: Vec::new(),
             vnets: vec![Vnet {
@@ -304,17 +350,8 @@ impl Plan {
                 .cables
                 .iter()
                 .map(|cable| Port {
-                    name: cable.device.clone(),
-                    kind: PortKind::L2,
-                    vnet: CABLES.to_owned(),
-                    device: cable.device.clone(),
-                    netns: None,
-                    mac: None,
-                    service_mbps: None,
-                    ring_frames: None,
-                    priority: 0,
-                    trust: true,
                     link: Some(settings.link()),
+                    ..Port::new(&cable.device, PortKind::L2, CABLES, &cable.device)
                 })
                 .collect(),
             peers: Vec::new(),
@@ -333,20 +370,24 @@ impl Plan {
     }
 }
 
-fn tap_port(container: &Container, settings: &Settings) -> Port {
-    Port {
-        name: container.name.clone(),
-        kind: PortKind::Tap,
-        vnet: VNET.to_owned(),
-        device: "eth0".to_owned(),
-        netns: Some(format!("/run/netns/{}", container.netns)),
-        mac: Some(container.mac.to_string()),
-        service_mbps: settings.service_mbps,
-        ring_frames: Some(RING_FRAMES),
-        priority: 0,
-        trust: true,
-        link: None,
+fn vport(container: &Container) -> Vport {
+    Vport {
+        vnet: container.vnet.clone(),
+        mac: container.mac.to_string(),
+        ip: Some(container.ip),
+        peer: None,
+        port: Some(container.name.clone()),
     }
+}
+
+/// The number of a host in the fabric.
+fn member(index: usize) -> u16 {
+    u16::try_from(index + 1).expect("a lab has few hosts")
+}
+
+/// The name of a network of the containers.
+fn vnet_name(index: usize) -> String {
+    if index == 0 { VNET.to_owned() } else { format!("{VNET}{index}") }
 }
 
 /// Where the lab of that name keeps its state.

@@ -2,7 +2,8 @@
 //!
 //! `pa.fct` and `pa.gain` have exactly the context that the format names. Everything else that
 //! the report shows stands in rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`,
-//! `lab.kernel`, `lab.pause`, `lab.high_water`, `lab.ping` and `tcp_stream`.
+//! `lab.kernel`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables`
+//! and `tcp_stream`.
 
 mod cell;
 

@@ -13,11 +13,12 @@ use crate::lab::{Lab, own_program};
 use crate::losses::{self, Losses};
 use crate::pa::processes::{Aggregator, Role, workers};
 use crate::pa::{self, Job, Report};
-use crate::plan::Plan;
+use crate::plan::{Container, Plan};
 use crate::progress::Progress;
 use crate::results::{self, Cell, Checked, Findings, Marks};
 use crate::scenario::{Check, Fabric, Pa, Scenario};
 use crate::settings::{Settings, Variant};
+use crate::walk::{self, Listener};
 use crate::{interrupt, netns, table};
 
 /// The aggregator reports after every query; one takes at most 30 s.
@@ -267,7 +268,7 @@ impl Run {
         let daemons = lab.start(lab.scenario.lab.policy, &settings, &self.program)?;
         for check in lab.scenario.checks.clone() {
             self.progress.say(&check.describe());
-            let checked = self.check(lab, &check)?;
+            let checked = self.check(lab, &daemons, &check)?;
             self.findings.checks.push(checked);
         }
         let drained = daemons.drain()?;
@@ -281,42 +282,86 @@ impl Run {
         daemons.stop(&mut lab.state)
     }
 
-    fn check(&self, lab: &mut Lab, check: &Check) -> anyhow::Result<Checked> {
-        let (from, to) = check.ends();
+    fn check(&self, lab: &mut Lab, daemons: &Daemons, check: &Check) -> anyhow::Result<Checked> {
+        match check {
+            Check::Ping { from, to, count, unheard_at } => {
+                self.ping(lab, (from, to), *count, unheard_at.as_deref())
+            }
+            Check::Transfer { from, to, megabytes } => self.transfer(lab, (from, to), *megabytes),
+            Check::Tables { says, hosts } => {
+                let mut differences = Vec::new();
+                for (host, wanted) in hosts {
+                    let socket = daemons.socket(host).context("a host")?;
+                    let found = walk::differences(&lab.plan, socket, wanted)?;
+                    differences.extend(found.into_iter().map(|what| format!("{host} {what}")));
+                }
+                let count = u32::try_from(differences.len()).unwrap_or(u32::MAX);
+                let row = Row::new("lab.tables", "sluice", "count", vec![f64::from(count)])
+                    .with("says", says.as_str());
+                let failed = (count > 0).then(|| format!("{says}: {}", differences.join("; ")));
+                Ok(Checked { row, failed })
+            }
+        }
+    }
+
+    fn ping(
+        &self,
+        lab: &mut Lab,
+        (from, to): (&str, &str),
+        count: u32,
+        unheard_at: Option<&str>,
+    ) -> anyhow::Result<Checked> {
         let find = |name: &str| lab.plan.container(name).context("a container").cloned();
         let (source, target) = (find(from)?, find(to)?);
+        let listener = unheard_at.map(|at| Listener::at(&find(at)?)).transpose()?;
+        let report = self.ask(lab, &source, &Job::Ping { to: target.ip, count })?;
+        let Report::Ping { rtt_ns } = report else { bail!("the aggregator answers {report:?}") };
+        let heard = listener.map_or(0, |listener| listener.requests_of(&source));
+        let lost = count as usize - rtt_ns.len().min(count as usize);
+        let row = Row::new("lab.ping", "sluice", "ns", results::nanoseconds(&rtt_ns))
+            .with("from", from)
+            .with("to", to)
+            .with("policy", lab.scenario.lab.policy.name())
+            .with("sent", count);
+        let failed = match (lost, heard) {
+            (0, 0) => None,
+            (0, heard) => {
+                let at = unheard_at.unwrap_or_default();
+                Some(format!("{at} heard {heard} ARP requests of {from}"))
+            }
+            (lost, _) => Some(format!("ping {from} to {to}: {lost} lost")),
+        };
+        Ok(Checked { row, failed })
+    }
+
+    fn transfer(
+        &self,
+        lab: &mut Lab,
+        (from, to): (&str, &str),
+        megabytes: u32,
+    ) -> anyhow::Result<Checked> {
+        let find = |name: &str| lab.plan.container(name).context("a container").cloned();
+        let (source, target) = (find(from)?, find(to)?);
+        let congestion = lab.scenario.tcp.congestion.clone();
+        let bytes = u64::from(megabytes) * 1_000_000;
         // Bytes are fetched by the container that receives them.
-        let (asks, job) = match *check {
-            Check::Ping { count, .. } => (&source, Job::Ping { to: target.ip, count }),
-            Check::Transfer { megabytes, .. } => {
-                let congestion = lab.scenario.tcp.congestion.clone();
-                let bytes = u64::from(megabytes) * 1_000_000;
-                (&target, Job::Fetch { from: source.ip, bytes, congestion })
-            }
-        };
+        let report = self.ask(lab, &target, &Job::Fetch { from: source.ip, bytes, congestion })?;
+        let Report::Fetch { ns } = report else { bail!("the aggregator answers {report:?}") };
+        let rate = f64::from(megabytes) * 8e6 / Duration::from_nanos(ns).as_secs_f64();
+        let row = Row::new("tcp_stream", "sluice", "bit/s", vec![rate])
+            .with("port_kind", "tap")
+            .with("mtu", lab.plan.mtu)
+            .with("offload", false)
+            .with("from", from)
+            .with("to", to)
+            .with("policy", lab.scenario.lab.policy.name());
+        Ok(Checked { row, failed: None })
+    }
+
+    /// One job of one container.
+    fn ask(&self, lab: &mut Lab, asks: &Container, job: &Job) -> anyhow::Result<Report> {
         let mut aggregator = Aggregator::start(asks, &mut lab.state, &self.program)?;
-        let report = aggregator.run(&job, Duration::from_secs(600), &mut |_| {})?;
-        let context = |row: Row| {
-            row.with("from", from).with("to", to).with("policy", lab.scenario.lab.policy.name())
-        };
-        Ok(match (report, check) {
-            (Report::Ping { rtt_ns }, Check::Ping { count, .. }) => {
-                let lost = *count as usize - rtt_ns.len().min(*count as usize);
-                let row = Row::new("lab.ping", "sluice", "ns", results::nanoseconds(&rtt_ns));
-                let failed = (lost > 0).then(|| format!("ping {from} to {to}: {lost} lost"));
-                Checked { row: context(row).with("sent", *count), failed }
-            }
-            (Report::Fetch { ns }, Check::Transfer { megabytes, .. }) => {
-                let seconds = Duration::from_nanos(ns).as_secs_f64();
-                let rate = f64::from(*megabytes) * 8e6 / seconds;
-                let row = Row::new("tcp_stream", "sluice", "bit/s", vec![rate])
-                    .with("port_kind", "tap")
-                    .with("mtu", lab.plan.mtu)
-                    .with("offload", false);
-                Checked { row: context(row), failed: None }
-            }
-            (other, _) => bail!("the aggregator answers {other:?}"),
-        })
+        aggregator.run(job, Duration::from_secs(600), &mut |_| {})
     }
 
     /// All sizes under one policy.

@@ -4,6 +4,7 @@
 //! of the same form can be given by its path. A scenario names a *variant* (see
 //! [`crate::settings`]); single numbers of it can be overridden in `[settings]`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
@@ -13,10 +14,11 @@ use sluice_api::config::Policy;
 use crate::settings::{Override, Variant};
 
 /// The scenarios that ship with the program: name and text.
-pub(crate) const SHIPPED: [(&str, &str); 10] = [
+pub(crate) const SHIPPED: [(&str, &str); 11] = [
     ("demo", include_str!("../../../scenarios/demo.toml")),
     ("smoke", include_str!("../../../scenarios/smoke.toml")),
     ("two-subnets", include_str!("../../../scenarios/two-subnets.toml")),
+    ("netvisor-walk", include_str!("../../../scenarios/netvisor-walk.toml")),
     ("pa-full", include_str!("../../../scenarios/pa-full.toml")),
     ("pa-wire-bound", include_str!("../../../scenarios/pa-wire-bound.toml")),
     ("pa-now", include_str!("../../../scenarios/pa-now.toml")),
@@ -80,6 +82,12 @@ pub struct Lab {
     /// Whether neighbour entries are written beforehand, so that ARP plays no part.
     #[serde(default = "yes")]
     pub static_neighbours: bool,
+    /// How many networks the containers are in: container C of a host is in number C mod this one.
+    #[serde(default = "one")]
+    pub vnets: u8,
+    /// Whether nothing is said of the containers beforehand: they are learned from their frames.
+    #[serde(default)]
+    pub learned: bool,
 }
 
 /// What joins the containers.
@@ -208,6 +216,9 @@ pub enum Check {
         to: String,
         /// How many.
         count: u32,
+        /// A container that must not hear an ARP request of the asker meanwhile.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unheard_at: Option<String>,
     },
     /// Bytes over one TCP connection.
     Transfer {
@@ -218,6 +229,29 @@ pub enum Check {
         /// How many megabytes.
         megabytes: u32,
     },
+    /// What every host knows by now, and what it has in its chip.
+    Tables {
+        /// What has happened, in words.
+        says: String,
+        /// By host.
+        hosts: BTreeMap<String, Tables>,
+    },
+}
+
+/// The tables of a host. Containers, hosts and networks are named as in the lab.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tables {
+    /// Endpoints that are known: `h1c0 at h1`.
+    pub vports: Vec<String>,
+    /// The MAC table: `h1c0 to h1`, and of its own `h0c0 to h0c0`.
+    pub macs: Vec<String>,
+    /// Tunnels: `h1`.
+    pub tunnels: Vec<String>,
+    /// Encap flows: `h1c0 to h1`.
+    pub encap: Vec<String>,
+    /// Decap flows: `lab from h1`.
+    pub decap: Vec<String>,
 }
 
 impl Check {
@@ -225,18 +259,25 @@ impl Check {
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
-            Self::Ping { from, to, count } => format!("ping {from} to {to}, {count} times"),
+            Self::Ping { from, to, count, unheard_at } => {
+                let unheard = unheard_at.as_ref().map(|at| format!(", unheard at {at}"));
+                format!("ping {from} to {to}, {count} times{}", unheard.unwrap_or_default())
+            }
             Self::Transfer { from, to, megabytes } => {
                 format!("transfer {from} to {to}, {megabytes} MB")
             }
+            Self::Tables { says, .. } => format!("tables: {says}"),
         }
     }
 
-    /// The two containers: from, to.
-    #[must_use]
-    pub fn ends(&self) -> (&str, &str) {
+    /// The containers that it names.
+    fn containers(&self) -> Vec<&str> {
         match self {
-            Self::Ping { from, to, .. } | Self::Transfer { from, to, .. } => (from, to),
+            Self::Ping { from, to, unheard_at, .. } => {
+                [from, to].into_iter().chain(unheard_at).map(String::as_str).collect()
+            }
+            Self::Transfer { from, to, .. } => vec![from, to],
+            Self::Tables { .. } => Vec::new(),
         }
     }
 }
@@ -292,12 +333,24 @@ impl Scenario {
         if lab.fabric == Fabric::LinuxBridge {
             ensure!(lab.subnets == 1, "a bridge joins one subnet");
         }
+        ensure!(
+            (1..=lab.containers_per_host).contains(&lab.vnets),
+            "lab.vnets: 1 at least, and no more than containers of a host"
+        );
         for check in &self.checks {
-            let (from, to) = check.ends();
-            for end in [from, to] {
-                ensure!(self.has_container(end), "check: no container {end}");
+            let containers = check.containers();
+            for container in &containers {
+                ensure!(self.has_container(container), "check: no container {container}");
             }
-            ensure!(from != to, "check: {from} cannot talk to itself");
+            if let [from, to, ..] = containers[..] {
+                ensure!(from != to, "check: {from} cannot talk to itself");
+            }
+            if let Check::Tables { hosts, .. } = check {
+                let names: Vec<String> = (0..lab.hosts).map(|host| format!("h{host}")).collect();
+                for host in hosts.keys() {
+                    ensure!(names.contains(host), "check: no host {host}");
+                }
+            }
         }
         Ok(())
     }

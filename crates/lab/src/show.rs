@@ -1,5 +1,6 @@
 //! Asks a daemon: one line of JSON over `RUN_DIR/show.sock`, one line back.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -7,7 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
-use sluice_api::show::{Answer, Audit, Body, DropRow, PauseRow, PortRow, Question, VERSION};
+use sluice_api::fabric::{self, Flows, VportRow};
+use sluice_api::show::{
+    Answer, Audit, Body, DropRow, MacRow, PauseRow, PortRow, Question, VERSION,
+};
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,19 +38,53 @@ pub(crate) struct Snapshot {
     pub(crate) pauses: Vec<PauseRow>,
 }
 
+fn exchange(socket: &Path, request: &str) -> anyhow::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// A question about the fabric.
+fn ask_fabric(socket: &Path, question: fabric::Question) -> anyhow::Result<fabric::Answer> {
+    let request = serde_json::to_string(&BTreeMap::from([("fabric", &question)]))?;
+    let what = || format!("asking {request} at {}", socket.display());
+    let line = exchange(socket, &request).with_context(what)?;
+    serde_json::from_str(&line).with_context(|| format!("{}: {}", what(), line.trim()))
+}
+
+/// The endpoints that a host knows.
+pub(crate) fn vports(socket: &Path) -> anyhow::Result<Vec<VportRow>> {
+    match ask_fabric(socket, fabric::Question::Vports { vnet: None })? {
+        fabric::Answer::Vports(rows) => Ok(rows),
+        _ => bail!("the answer is not about endpoints"),
+    }
+}
+
+/// Its tunnels and flows.
+pub(crate) fn flows(socket: &Path) -> anyhow::Result<Flows> {
+    match ask_fabric(socket, fabric::Question::Flows)? {
+        fabric::Answer::Flows(flows) => Ok(flows),
+        _ => bail!("the answer is not about flows"),
+    }
+}
+
+/// Its MAC table.
+pub(crate) fn macs(socket: &Path) -> anyhow::Result<Vec<MacRow>> {
+    match ask(socket, Question::Mac)? {
+        Body::Mac(rows) => Ok(rows),
+        _ => bail!("the answer is not about MACs"),
+    }
+}
+
 /// One question.
 pub(crate) fn ask(socket: &Path, question: Question) -> anyhow::Result<Body> {
     let what = || format!("asking {} at {}", name(question), socket.display());
-    let exchange = || -> anyhow::Result<String> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        stream.write_all(format!("{{\"show\":\"{}\"}}\n", name(question)).as_bytes())?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
-        Ok(line)
-    };
-    let line = exchange().with_context(what)?;
+    let request = format!("{{\"show\":\"{}\"}}", name(question));
+    let line = exchange(socket, &request).with_context(what)?;
     match serde_json::from_str(&line).with_context(what)? {
         Reply::Answer(answer) => {
             ensure!(answer.version == VERSION, "version {} is not {VERSION}", answer.version);

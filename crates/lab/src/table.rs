@@ -24,6 +24,15 @@ pub(crate) fn render(results: &Results) -> String {
             row.median / 1e3
         );
     }
+    for row in view::rows(results, "lab.tables") {
+        let differing = row.median;
+        let found = if differing == 0.0 {
+            "as it should be".to_owned()
+        } else {
+            format!("{differing} differ")
+        };
+        text += &format!("tables: {}: {found}\n", view::text(row, "says"));
+    }
     for row in view::rows(results, "tcp_stream") {
         text += &format!(
             "transfer {} to {}: {:.0} Mbit/s\n",

@@ -70,6 +70,11 @@ impl DeviceCounters {
         Ok(Self { netlink: RefCell::new(netlink), index, stats, qdisc_drops })
     }
 
+    /// Whether the device is set up.
+    pub(crate) fn is_up(&self) -> io::Result<bool> {
+        self.netlink.borrow_mut().is_up(self.index)
+    }
+
     /// Adds the rows. The words are the kernel's: `rx` is what the device gave to the stack.
     pub(crate) fn read(&self, rows: &mut Counters) -> io::Result<()> {
         let mut netlink = self.netlink.borrow_mut();

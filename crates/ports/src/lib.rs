@@ -1,10 +1,10 @@
 //! Live attachments of a switch: where frames come from and go to on a real machine.
 //!
-//! There are four kinds, each a folder with the same file names: [`memory`] (two ports joined by a
-//! cable in this process), [`tap`] (a container's network card), [`l2`] (whole frames on a device)
-//! and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and their frames
-//! lie in slots of a [`Pool`]. [`neigh`] follows what the kernel knows about next hops, [`device`]
-//! asks it about devices.
+//! There are five kinds, each a folder: [`memory`] (two ports joined by a cable in this process),
+//! [`tap`] (a container's network card), [`vhost_user`] (a virtual machine's), [`l2`] (whole frames
+//! on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and
+//! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows what the
+//! kernel knows about next hops, [`device`] asks it about devices.
 //!
 //! A port is driven by one thread and promises three things. It reads a frame only if somebody
 //! promised to take it (a window) and if there is a slot for it. It never drops a frame that it
@@ -16,8 +16,10 @@
 //! rings shared with the kernel, and system calls that no safe wrapper has.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod bell;
 pub mod device;
 mod error;
+mod frame;
 pub mod l2;
 pub mod memory;
 pub mod neigh;
@@ -29,7 +31,9 @@ mod staging;
 mod sys;
 pub mod tap;
 pub mod udp;
+pub mod vhost_user;
 
 pub use error::OpenError;
-pub use pool::{Pool, PoolBuf, PoolConfig, SlotMut};
-pub use port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+pub use frame::FrameBuf;
+pub use pool::{Pool, PoolConfig, SlotMut};
+pub use port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring, Wanted};

@@ -1,13 +1,16 @@
 //! Questions to the kernel's routing netlink (rtnetlink(7)).
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
-use netlink_packet_route::link::Stats64;
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{LinkFlags, LinkMessage, Stats64};
 use netlink_packet_route::stats::{StatsAttribute, StatsFilterMask, StatsMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -126,6 +129,25 @@ impl Netlink {
         }
     }
 
+    /// Gives a device an address, as `ip address add` does; one that it has already is kept. An
+    /// IPv6 address is usable at once: nobody else is asked whether it is theirs (RFC 4862 section
+    /// 5.4), for whoever gives it out knows.
+    pub(crate) fn add_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> io::Result<()> {
+        let mut wanted = AddressMessage::default();
+        wanted.header.family = match ip {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        wanted.header.index = index;
+        wanted.header.prefix_len = prefix;
+        wanted.header.flags = AddressHeaderFlags::Nodad;
+        wanted.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        match self.ask(RouteNetlinkMessage::NewAddress(wanted), NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
     /// The counters of a device.
     pub(crate) fn link_stats(&mut self, index: u32) -> io::Result<Stats64> {
         let mut question = StatsMessage::default();
@@ -141,6 +163,20 @@ impl Netlink {
             }
         }
         Err(io::Error::other("the kernel gave no counters of the device"))
+    }
+
+    /// Whether a device is set up.
+    pub(crate) fn is_up(&mut self, index: u32) -> io::Result<bool> {
+        let mut question = LinkMessage::default();
+        question.header.index = index;
+        let answer = self.ask(RouteNetlinkMessage::GetLink(question), 0)?;
+        let mut links = answer.iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => Some(link.header.flags),
+            _ => None,
+        });
+        let flags =
+            links.next_back().ok_or_else(|| io::Error::other("the kernel told of no device"))?;
+        Ok(flags.contains(LinkFlags::Up))
     }
 
     /// Frames that the queueing discipline at the root of a device dropped, those of its classes

@@ -1,8 +1,8 @@
 //! Memory for frames: one region of equal slots.
 //!
 //! A driver takes a slot, lets the kernel write a frame into it and turns it into a handle
-//! ([`PoolBuf`]), which travels through the switch and comes back by [`Pool::give_back`]. Slots are
-//! never copied and nothing is allocated after the start.
+//! ([`FrameBuf`]), which travels through the switch and comes back by [`Pool::give_back`]. Slots
+//! are never copied and nothing is allocated after the start.
 //!
 //! A handle is a pointer without a lifetime, so that the switch can keep it. It stays valid because
 //! the region is unmapped only by a pool to which *every* slot came back; a pool that is dropped
@@ -19,9 +19,10 @@ use std::io;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use sluice_base::Buf;
+use sluice_base::Buf as _;
 
 use crate::error::OpenError;
+use crate::frame::FrameBuf;
 
 /// The size of a cache line; slots begin on one.
 const ALIGN: u16 = 64;
@@ -120,8 +121,21 @@ impl Pool {
     /// # Panics
     /// If it is not of this pool.
     #[inline]
-    pub fn give_back(&mut self, buf: PoolBuf) {
-        self.put(buf.slot, buf.start);
+    pub fn give_back(&mut self, buf: FrameBuf) {
+        let (slot, start) = buf.pool_slot().expect("a guest's frame was given back to a pool");
+        self.put(slot, start);
+    }
+
+    /// A copy of a frame that lies somewhere else, or `None` if there is no slot for it.
+    #[inline]
+    pub fn copy_of(&mut self, buf: &FrameBuf) -> Option<FrameBuf> {
+        let size = usize::try_from(buf.size()).expect("a frame is smaller than memory");
+        if size > self.slot_size.into() {
+            return None;
+        }
+        let mut slot = self.take()?;
+        buf.copy_to(0, &mut slot.bytes_mut()[..size]);
+        Some(slot.freeze(0, size).with_vlan_tag(buf.vlan_tag()))
     }
 
     /// Takes a slot back that holds no frame.
@@ -215,52 +229,15 @@ impl SlotMut {
     /// # Panics
     /// If the frame does not lie in the slot.
     #[inline]
-    pub fn freeze(self, offset: usize, size: usize) -> PoolBuf {
+    pub fn freeze(self, offset: usize, size: usize) -> FrameBuf {
         let end = offset.checked_add(size).expect("a frame is smaller than memory");
         assert!(offset < self.size() && end <= self.size(), "the frame lies in the slot");
         #[expect(clippy::cast_possible_truncation, reason = "not above `self.size`, a u16")]
         let size = size as u16;
         // SAFETY: `offset` is below the slot's size, asserted just before.
         let start = unsafe { self.start.add(offset) };
-        PoolBuf { start, slot: self.slot, size }
-    }
-}
-
-/// A frame in a slot. It has one owner; it must be given back to its pool.
-#[derive(Debug)]
-#[must_use = "a handle that is dropped is lost to its pool"]
-pub struct PoolBuf {
-    start: NonNull<u8>,
-    slot: u32,
-    size: u16,
-}
-
-const _: () = assert!(size_of::<PoolBuf>() <= 16 && size_of::<Option<PoolBuf>>() <= 16);
-
-// SAFETY: a handle has one owner, and only reads.
-unsafe impl Send for PoolBuf {}
-
-impl PoolBuf {
-    /// The whole frame, for drivers.
-    #[inline]
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: as for `SlotMut::bytes_mut`; `freeze` checked that the frame lies in the slot,
-        // and nobody writes to a frozen slot before its handle came back.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.size.into()) }
-    }
-}
-
-impl Buf for PoolBuf {
-    #[inline]
-    fn head(&self) -> &[u8] {
-        let bytes = self.bytes();
-        &bytes[..bytes.len().min(Self::HEAD_SIZE_MAX)]
-    }
-
-    #[inline]
-    fn size(&self) -> u32 {
-        self.size.into()
+        // SAFETY: the frame lies in the slot, asserted just before, and this was its only writer.
+        unsafe { FrameBuf::in_pool(start, self.slot, size) }
     }
 }
 

@@ -22,7 +22,8 @@ use std::os::fd::BorrowedFd;
 use sluice_base::{Batch, Nanos};
 use sluice_switch::{Sink, Window};
 
-use crate::pool::{Pool, PoolBuf};
+use crate::frame::FrameBuf;
+use crate::pool::Pool;
 
 /// A descriptor to wait on, edge-triggered.
 #[derive(Clone, Copy, Debug)]
@@ -129,9 +130,20 @@ impl fmt::Display for Lossless {
     }
 }
 
+/// What a port asks of whoever drives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Nothing.
+    Nothing,
+    /// Every handle that it gave away, and then to be asked again: the memory in which those frames
+    /// lie goes away ([`sluice_switch::Switch::evacuate`]).
+    Handles,
+}
+
 /// A live port. See the module's page for the order of the calls.
-pub trait Port: Sink<PoolBuf> + Send {
-    /// The kind, as written in a configuration: `memory`, `tap`, `udp` or `l2`.
+pub trait Port: Sink<FrameBuf> + Send {
+    /// The kind, as written in a configuration: `memory`, `tap`, `vhost-user`,
+    /// `udp` or `l2`.
     fn kind(&self) -> &'static str;
 
     /// The descriptors to wait on.
@@ -150,8 +162,30 @@ pub trait Port: Sink<PoolBuf> + Send {
         window: Window,
         limit: usize,
         pool: &mut Pool,
-        batch: &mut Batch<PoolBuf>,
+        batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read>;
+
+    /// Sees to what a descriptor of [`Self::poll_fds`] told of, beside frames and room.
+    fn attend(&mut self) -> Wanted {
+        Wanted::Nothing
+    }
+
+    /// Takes back handles of frames that ended.
+    fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
+        for buf in bufs.drain() {
+            pool.give_back(buf);
+        }
+    }
+
+    /// Moves a frame that this port read into the pool, and takes its handle back.
+    ///
+    /// # Errors
+    /// The same handle, if the pool has no slot for it.
+    fn spill(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
+        // It lies there already.
+        let _ = pool;
+        Ok(buf)
+    }
 
     /// Hands staged frames to the kernel, as many as it takes.
     ///
@@ -180,6 +214,16 @@ pub trait Port: Sink<PoolBuf> + Send {
     /// What the kernel said, when it cannot be asked.
     fn kernel_counters(&self) -> io::Result<Counters>;
 
+    /// Whether the device behind it is set up; `None` if that is not known.
+    fn is_up(&self) -> Option<bool> {
+        None
+    }
+
+    /// Why nothing passes, if the port knows.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
     /// The queue in front of [`Self::read`].
     fn ring(&self) -> Ring;
 
@@ -198,8 +242,8 @@ pub trait Port: Sink<PoolBuf> + Send {
     fn close(&mut self) -> io::Result<()>;
 }
 
-impl Sink<PoolBuf> for Box<dyn Port> {
-    fn offer(&mut self, frame: &sluice_switch::Egress<'_, PoolBuf>) -> sluice_switch::Taken {
+impl Sink<FrameBuf> for Box<dyn Port> {
+    fn offer(&mut self, frame: &sluice_switch::Egress<'_, FrameBuf>) -> sluice_switch::Taken {
         (**self).offer(frame)
     }
 }

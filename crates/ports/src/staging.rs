@@ -3,14 +3,17 @@
 //! A bounded ring of copies: header and payload are gathered here, so that the switch's handle is
 //! free as soon as `offer` returns. What the kernel does not take stays at the front, in order.
 
-use sluice_base::Buf as _;
 use sluice_switch::Egress;
+use sluice_wire::vlan;
 
-use crate::pool::PoolBuf;
+use crate::frame::{FrameBuf, frame_size, gather};
 use crate::port::Amount;
 
 /// How many frames are staged before the kernel must take some.
 pub(crate) const STAGED_FRAMES_MAX: usize = 32;
+
+/// Destination and source address: a tag comes behind them.
+pub(crate) const ADDRESSES_SIZE: usize = 12;
 
 /// The ring of copies.
 #[derive(Debug)]
@@ -45,23 +48,43 @@ impl Staging {
     /// Copies `frame` from byte `skip` of its header on.
     pub(crate) fn push(
         &mut self,
-        frame: &Egress<'_, PoolBuf>,
+        frame: &Egress<'_, FrameBuf>,
         skip: usize,
     ) -> Result<(), NotStaged> {
         if self.len() == STAGED_FRAMES_MAX {
             return Err(NotStaged::Full);
         }
-        let header = &frame.header[skip..];
-        let payload = payload(frame);
-        let size = header.len() + payload.len();
+        let size = frame_size(frame) - skip;
+        if size > self.frame_size_max {
+            return Err(NotStaged::TooLarge);
+        }
+        let index = (self.first + self.len()) % STAGED_FRAMES_MAX;
+        gather(frame, skip, &mut self.bytes[index * self.frame_size_max..][..size]);
+        self.sizes[index] = size;
+        self.amount.add(size);
+        Ok(())
+    }
+
+    /// Copies `frame` with a tag behind its addresses.
+    pub(crate) fn push_tagged(
+        &mut self,
+        frame: &Egress<'_, FrameBuf>,
+        tag: [u8; vlan::TAG_SIZE],
+    ) -> Result<(), NotStaged> {
+        if self.len() == STAGED_FRAMES_MAX {
+            return Err(NotStaged::Full);
+        }
+        let size = tag.len() + frame_size(frame);
         if size > self.frame_size_max {
             return Err(NotStaged::TooLarge);
         }
         let index = (self.first + self.len()) % STAGED_FRAMES_MAX;
         let slot = &mut self.bytes[index * self.frame_size_max..][..size];
-        let (front, back) = slot.split_at_mut(header.len());
-        front.copy_from_slice(header);
-        back.copy_from_slice(payload);
+        // The addresses may stand in the header, in the payload, or in both: first the whole frame,
+        // then its beginning once more.
+        gather(frame, 0, &mut slot[tag.len()..]);
+        slot.copy_within(tag.len()..tag.len() + ADDRESSES_SIZE, 0);
+        slot[ADDRESSES_SIZE..][..tag.len()].copy_from_slice(&tag);
         self.sizes[index] = size;
         self.amount.add(size);
         Ok(())
@@ -105,14 +128,6 @@ impl Staging {
     pub(crate) fn clear(&mut self) {
         self.amount = Amount::default();
     }
-}
-
-/// What follows the header of `frame`.
-pub(crate) fn payload<'a>(frame: &Egress<'a, PoolBuf>) -> &'a [u8] {
-    frame.buf.map_or(&[], |buf| {
-        debug_assert!(u32::from(frame.strip) <= buf.size());
-        buf.bytes().get(frame.strip.into()..).unwrap_or_default()
-    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use sluice_base::Mac;
+use sluice_switch::Egress;
+
+use crate::frame::{FrameBuf, PIECES_MAX};
 
 /// A type that the kernel may read from or write to byte by byte.
 ///
@@ -42,6 +45,30 @@ fn check(result: c_int) -> io::Result<c_int> {
 
 fn size_of_option<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("an option is small")
+}
+
+/// Writes a frame in one call, whatever its parts are. The error is the kernel's number.
+pub(crate) fn write_gathered(
+    fd: BorrowedFd<'_>,
+    frame: &Egress<'_, FrameBuf>,
+) -> Result<(), c_int> {
+    let part = |at: *const u8, size| libc::iovec { iov_base: at.cast_mut().cast(), iov_len: size };
+    let mut parts = [part(std::ptr::null(), 0); PIECES_MAX + 2];
+    parts[0] = part(frame.header.as_ptr(), frame.header.len());
+    let mut count = 1;
+    if let Some(buf) = frame.buf {
+        buf.each_part(frame.strip.into(), |at, size| {
+            parts[count] = part(at, size);
+            count += 1;
+        });
+    }
+    let count = c_int::try_from(count).expect("a few");
+    // SAFETY: the kernel reads `count` parts, each of which is mapped while the frame is out.
+    let written = unsafe { libc::writev(fd.as_raw_fd(), parts.as_ptr(), count) };
+    if written < 0 {
+        return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+    }
+    Ok(())
 }
 
 /// Sets a socket option.

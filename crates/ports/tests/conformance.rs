@@ -2,8 +2,8 @@
 
 mod support;
 
-use sluice_base::{Batch, ByteCount, Mac};
-use sluice_ports::l2::{KernelShare, L2Config, L2Port};
+use sluice_base::{Batch, ByteCount, Mac, PriorityMask};
+use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk, Vlan};
 use sluice_ports::memory::{self, MemoryConfig};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
@@ -281,6 +281,55 @@ fn l2_conforms() {
         });
         assert!(eventually(|| packet_sockets() == 0));
     });
+}
+
+/// A neighbour whose frames are those of a VLAN.
+struct TaggedPeer(L2Port, Pool);
+
+impl Peer for TaggedPeer {
+    fn send(&mut self, frame: &[u8]) {
+        let tagged = [&frame[..12], &[0x81, 0, 0, 10], &frame[12..]].concat();
+        assert_eq!(self.0.offer(&egress(&tagged, None)), Taken::All);
+        self.0.flush().unwrap();
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut batch = Batch::with_limit(1);
+        self.0.read(OPEN, 1, &mut self.1, &mut batch).unwrap();
+        let buf = batch.pop()?;
+        let mut bytes = buf.bytes().to_vec();
+        self.1.give_back(buf);
+        assert_eq!(bytes.splice(12..16, []).collect::<Vec<_>>(), [0x81, 0, 0, 10]);
+        Some(bytes)
+    }
+}
+
+#[test]
+fn ports_of_a_shared_device_conform() {
+    if !support::can_have_namespaces("ports_of_a_shared_device_conform") {
+        return;
+    }
+    for vlan in [Vlan::Access, Vlan::Tagged(10), Vlan::Native(10)] {
+        let cable = Cable::new();
+        let peer: Box<dyn Peer> = if let Vlan::Tagged(_) = vlan {
+            let far = inside(&cable.right, || L2Port::open(&L2Config::new("r0")).unwrap());
+            Box::new(TaggedPeer(far, pool(8)))
+        } else {
+            Box::new(inside(&cable.right, || RawPeer::new("r0")))
+        };
+        let port = inside(&cable.left, || {
+            let config = L2Config { kernel: KernelShare::Nothing, ..L2Config::new("l0") };
+            Trunk::open(&config, PriorityMask::ALL).unwrap().port(vlan).unwrap()
+        });
+        check_all(&mut Rig {
+            port: Box::new(port),
+            peer,
+            header: Vec::new(),
+            strip: 0,
+            size_max: 1514,
+            burst: 100,
+        });
+    }
 }
 
 /// How many packet sockets the caller's namespace has.

@@ -220,6 +220,7 @@ impl Checked {
 
     /// Takes a census and judges it.
     fn look(&mut self) -> Result<(), Box<Report>> {
+        self.world.settle();
         let census = self.world.census();
         let ledger = self.world.ledger();
         let all = conservation::check(&census, ledger)

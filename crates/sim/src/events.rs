@@ -210,7 +210,16 @@ impl EventQueue {
         }
         self.open = slot;
         self.take_slot(slot);
-        // What was beyond the wheel before may be within it now, even in the slot just opened.
+        if !self.far.is_empty() {
+            self.bring_near();
+        }
+        self.current.sort_unstable_by_key(|event| Reverse(event.0));
+        true
+    }
+
+    /// What was beyond the wheel before may be within it now, even in the slot just opened.
+    #[inline(never)]
+    fn bring_near(&mut self) {
         while let Some(Reverse((at, sequence, what))) = self.far.peek().copied() {
             let slot = at.0 >> SLOT_BITS;
             if slot - self.open >= SLOTS as u64 {
@@ -223,8 +232,6 @@ impl EventQueue {
                 self.push_near(slot, key_of(at, sequence), what);
             }
         }
-        self.current.sort_unstable_by_key(|event| Reverse(event.0));
-        true
     }
 
     fn take_slot(&mut self, slot: u64) {

@@ -2,7 +2,8 @@
 //! with priority flow control, TCP, and workloads, frame by frame.
 //!
 //! Everything is a function of the scenario and its seed: time is an integer, ties are broken by
-//! rule, nothing is read from the machine. The same seed gives the same bytes.
+//! rule, nothing is read from the machine. The same seed gives the same bytes. [`pages`] alone asks
+//! something of the machine, and no result hangs on it.
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -10,6 +11,7 @@ mod event;
 pub mod events;
 pub mod net;
 pub mod overlay;
+pub mod pages;
 mod slab;
 pub mod tcp;
 pub mod topology;

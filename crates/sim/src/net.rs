@@ -248,6 +248,12 @@ impl<P: Payload> Net<P> {
         self.begin_pause(events, link, message);
     }
 
+    /// A host has something for a link: it is asked once, when the link is free.
+    #[inline]
+    pub(crate) fn want(&mut self, link: LinkId) {
+        self.links[link.index()].is_wanted = true;
+    }
+
     /// Whether a link sends nothing now.
     pub(crate) fn is_idle(&self, link: LinkId) -> bool {
         self.links[link.index()].is_idle()

@@ -20,21 +20,19 @@ mod packets;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use sluice_base::{Batch, InputId, Mac, Nanos, PortId, Priority};
+use sluice_base::{InputId, Mac, Nanos, PortId, Priority};
 use sluice_host::Host;
-use sluice_switch::{Egress, Sink, Taken};
+use sluice_switch::Sink;
 use sluice_wire::mac_control::{FRAME_SIZE, Message};
 
 pub use build::{OverlayConfig, OverlayError};
 pub(crate) use build::{make_host, vm_head};
-pub(crate) use heads::{Head, OuterHeads};
+pub(crate) use heads::{Head, OuterHeads, pause_of};
 pub(crate) use packets::{PacketId, Packets};
 /// What a buffer of a virtual switch may hold, for who configures one.
 pub use sluice_switch::Limit;
 
 use crate::topology::LinkId;
-
-const BATCH: usize = 64;
 
 /// A frame as the virtual switch sees it.
 #[derive(Debug)]
@@ -56,45 +54,13 @@ impl sluice_base::Buf for Parcel {
     }
 }
 
-/// What a host's switch gave its network card.
-pub(crate) enum Outgoing {
-    /// A tenant's frame behind outer headers.
-    Frame { head: Rc<Head>, size: u32, packet: PacketId, priority: Priority },
-    /// Flow control for the link's other end.
-    Pause(Message),
-}
-
-/// The room of a network card that is free: one frame.
-struct OneFrame<'a, F> {
-    out: Option<Outgoing>,
-    /// Finds the head of a frame behind its outer headers.
-    outer: &'a mut F,
-}
-
-impl<F: FnMut(&Egress<'_, Parcel>, &Parcel) -> Rc<Head>> Sink<Parcel> for OneFrame<'_, F> {
-    fn offer(&mut self, frame: &Egress<'_, Parcel>) -> Taken {
-        if self.out.is_some() {
-            return Taken::No;
-        }
-        self.out = Some(match frame.buf {
-            Some(parcel) => Outgoing::Frame {
-                head: (self.outer)(frame, parcel),
-                size: frame.size,
-                packet: parcel.packet,
-                priority: frame.priority,
-            },
-            None => Outgoing::Pause(heads::pause_of(frame.header)),
-        });
-        Taken::All
-    }
-
-    fn is_full(&self) -> bool {
-        self.out.is_some()
-    }
-}
+/// How many frames of one ring are read before the other ports are looked at.
+const TURN_FRAMES: usize = 64;
+/// How many frames a ring has room for before it grows: what mostly waits there.
+const RING_FRAMES: usize = 8;
 
 /// A virtual machine's side of its port.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ring {
     /// Frames and when they get there.
     frames: VecDeque<(Nanos, Parcel)>,
@@ -105,28 +71,42 @@ impl Ring {
     fn is_ready(&self, now: Nanos) -> bool {
         self.frames.front().is_some_and(|frame| frame.0 <= now)
     }
+
+    /// Takes the first frame out if it is there.
+    #[inline]
+    fn pop_ready(&mut self, now: Nanos) -> Option<Parcel> {
+        if !self.is_ready(now) {
+            return None;
+        }
+        self.frames.pop_front().map(|(_, parcel)| parcel)
+    }
 }
 
-/// A host.
+/// A host. Its fields stand in this order so that what every turn touches lies together, beside
+/// what every frame touches of the switch.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct VirtualHost {
-    host: Host<Parcel>,
     rings: Vec<Ring>,
-    pub(crate) card: LinkId,
-    batch: Batch<Parcel>,
     /// When the next event of this host comes.
     pub(crate) due: Nanos,
+    pub(crate) card: LinkId,
+    /// Frames in all rings.
+    waiting: u32,
+    host: Host<Parcel>,
 }
 
 impl VirtualHost {
-    pub(crate) fn new(host: Host<Parcel>, vms: usize, card: LinkId) -> Self {
-        Self {
-            host,
-            rings: (0..vms).map(|_| Ring::default()).collect(),
-            card,
-            batch: Batch::with_limit(BATCH),
-            due: Nanos::MAX,
-        }
+    /// With what `make` makes as host. The rings come before it, so that they lie beside those of
+    /// its tables that every frame touches.
+    pub(crate) fn new<E>(
+        vms: usize,
+        card: LinkId,
+        make: impl FnOnce() -> Result<Host<Parcel>, E>,
+    ) -> Result<Self, E> {
+        let ring = |_| Ring { frames: VecDeque::with_capacity(RING_FRAMES) };
+        let rings = (0..vms).map(ring).collect();
+        Ok(Self { rings, due: Nanos::MAX, card, waiting: 0, host: make()? })
     }
 
     pub(crate) fn underlay(&self) -> PortId {
@@ -136,41 +116,64 @@ impl VirtualHost {
     /// A VM sends a frame, which is in its ring at `ready`.
     #[inline]
     pub(crate) fn send(&mut self, vm: usize, ready: Nanos, parcel: Parcel) {
+        self.waiting += 1;
         self.rings[vm].frames.push_back((ready, parcel));
     }
 
-    /// The switch reads what the VMs' rings hold, as far as it has room.
-    pub(crate) fn read_rings(&mut self, now: Nanos) {
+    /// The switch reads what the VMs' rings hold, as far as it has room; returns whether it has
+    /// read anything.
+    pub(crate) fn read_rings(&mut self, now: Nanos, packets: &mut Packets) -> bool {
+        let mut any = false;
         for vm in 0..self.rings.len() {
             if !self.rings[vm].is_ready(now) {
                 continue;
             }
             let input = self.input(vm);
-            let window = self.window(input);
-            for _ in 0..window.min(BATCH) {
-                if !self.rings[vm].is_ready(now) {
-                    break;
-                }
-                let (_, parcel) = self.rings[vm].frames.pop_front().expect("looked at just now");
-                self.batch.push(parcel).expect("no more than a batch");
+            let most = self.rings[vm].frames.len().min(TURN_FRAMES);
+            let mut window = self.window(input);
+            if window < most && self.reclaim_input(input, packets) {
+                window = self.window(input);
             }
-            if !self.batch.is_empty() {
-                self.host.switch_mut().receive(now, input, &mut self.batch);
-                self.host.resolve(now);
+            let mut read = 0;
+            while read < window.min(most) {
+                let Some(parcel) = self.rings[vm].pop_ready(now) else { break };
+                read += 1;
+                self.host.switch_mut().receive_one(now, input, parcel);
+            }
+            if self.rings[vm].frames.is_empty() {
+                // It begins at its first place again, which is in cache.
+                self.rings[vm].frames.clear();
+            }
+            if read > 0 {
+                any = true;
+                self.waiting -= u32::try_from(read).expect("no more than a turn's frames");
+                self.host.resolve(now, |_, _| {});
             }
         }
+        any
     }
 
+    /// One at a time, so that what the switch does for a batch takes no room in the instruction
+    /// cache beside what it does for a frame.
+    fn switch_receives(&mut self, now: Nanos, input: InputId, parcel: Parcel) {
+        self.host.switch_mut().receive_one(now, input, parcel);
+        self.host.resolve(now, |_, _| {});
+    }
+
+    /// The input of a port: each has one queue, and so the inputs have the ports' numbers.
+    #[inline]
     fn input(&self, port: usize) -> InputId {
-        self.host.switch().input(PortId::from_index(port), 0)
+        InputId::from_index(port)
     }
 
     /// What the switch promises to take, after it has moved what it wants out of the way.
     fn window(&mut self, input: InputId) -> usize {
         let window = self.host.switch().window(input);
-        if !window.spill {
-            return window.frames as usize;
-        }
+        if window.spill { self.window_of_spilled(input) } else { window.frames as usize }
+    }
+
+    #[cold]
+    fn window_of_spilled(&mut self, input: InputId) -> usize {
         // The pool's handle is the same one: it holds no memory of the VM.
         self.host.switch_mut().spill(input, Ok);
         self.host.switch().window(input).frames as usize
@@ -179,17 +182,20 @@ impl VirtualHost {
     /// A frame has come in at the network card. False if the switch had not promised to take it.
     pub(crate) fn receive(&mut self, now: Nanos, parcel: Parcel, packets: &mut Packets) -> bool {
         let input = self.input(self.underlay().index());
-        if self.window(input) == 0 {
+        let mut window = self.window(input);
+        if window == 0 && self.reclaim_input(input, packets) {
+            window = self.window(input);
+        }
+        if window == 0 {
             packets.give_back(parcel.packet);
             return false;
         }
-        self.batch.push(parcel).expect("it is empty");
-        self.host.switch_mut().receive(now, input, &mut self.batch);
-        self.host.resolve(now);
+        self.switch_receives(now, input, parcel);
         true
     }
 
     /// A pause frame has come in at the network card.
+    #[inline(never)]
     pub(crate) fn receive_pause(&mut self, now: Nanos, message: Message) {
         let mut bytes = [0; FRAME_SIZE];
         message.emit(Mac([2, 0, 0, 0, 0, 1]), &mut bytes);
@@ -197,8 +203,7 @@ impl VirtualHost {
         let size = u32::try_from(FRAME_SIZE).expect("64 bytes");
         let head = Rc::new(Head::new(&bytes));
         let parcel = Parcel { head, size, packet: PacketId::NONE };
-        self.batch.push(parcel).expect("it is empty");
-        self.host.switch_mut().receive(now, input, &mut self.batch);
+        self.switch_receives(now, input, parcel);
     }
 
     /// Frames in a VM's ring.
@@ -206,70 +211,67 @@ impl VirtualHost {
         self.rings[vm].frames.len()
     }
 
-    /// Whether a ring holds something that the switch may read.
-    pub(crate) fn has_ready(&self, now: Nanos) -> bool {
-        self.rings.iter().any(|ring| ring.is_ready(now))
+    /// Whether a ring holds anything.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting > 0
     }
 
-    /// Everything that may leave to VMs does; `to_vm` gets the VM and the packet.
-    pub(crate) fn serve_vms(&mut self, now: Nanos, mut to_vm: impl FnMut(u32, PacketId)) {
-        let underlay = self.underlay();
-        let mut next = self.host.switch().busy_port(PortId(0));
-        while let Some(port) = next.filter(|port| *port < underlay) {
-            let mut sink = |frame: &Egress<'_, Parcel>| {
-                if let Some(parcel) = frame.buf {
-                    to_vm(u32::from(port.0), parcel.packet);
-                }
-                Taken::All
-            };
-            self.host.switch_mut().transmit(now, port, &mut sink);
-            next = self.host.switch().busy_port(PortId(port.0 + 1));
-        }
+    /// The first VM from this one on for which the switch may have something.
+    #[inline]
+    pub(crate) fn busy_vm(&self, from: PortId) -> Option<PortId> {
+        self.host.switch().busy_port(from).filter(|port| *port < self.underlay())
+    }
+
+    /// Offers what may leave through a port. Not inlined, and with one kind of sink for all ports:
+    /// the way out is a large part of the code that every frame runs through.
+    #[inline(never)]
+    pub(crate) fn transmit(&mut self, now: Nanos, port: PortId, sink: &mut impl Sink<Parcel>) {
+        self.host.switch_mut().transmit(now, port, sink);
     }
 
     /// Whether the switch may have something for the network card.
     #[inline]
     pub(crate) fn has_out(&self) -> bool {
-        let underlay = self.underlay();
-        self.host.switch().busy_port(underlay) == Some(underlay)
+        self.host.switch().is_busy(self.underlay())
     }
 
-    /// The next frame for the network card.
-    pub(crate) fn next_out(
-        &mut self,
-        now: Nanos,
-        mut outer: impl FnMut(&Egress<'_, Parcel>, &Parcel) -> Rc<Head>,
-    ) -> Option<Outgoing> {
-        let underlay = self.underlay();
-        if !self.has_out() {
-            return None;
-        }
-        let mut sink = OneFrame { out: None, outer: &mut outer };
-        self.host.switch_mut().transmit(now, underlay, &mut sink);
-        sink.out
-    }
-
-    /// Gives ended handles back to where they came from; returns whether any had ended.
-    pub(crate) fn reclaim(&mut self, packets: &mut Packets) -> bool {
-        let mut any = false;
-        let last = self.host.switch().pool_input();
-        for input in (0..=last.0).map(InputId) {
-            while self.host.switch().has_ended(input) {
-                any = true;
-                self.host.switch_mut().reclaim(input, &mut self.batch);
-                for parcel in self.batch.drain() {
-                    packets.give_back(parcel.packet);
-                }
+    /// Gives ended handles back to where they came from. At the end of every turn, so that places
+    /// of packets are used again while they are in cache.
+    #[inline]
+    pub(crate) fn reclaim(&mut self, packets: &mut Packets) {
+        // The control input is left out: nobody injects anything here.
+        for port in 0..=self.underlay().0 {
+            while let Some(parcel) = self.host.switch_mut().reclaim_one(InputId(port)) {
+                packets.give_back(parcel.packet);
             }
+        }
+        let pool = self.host.switch().pool_input();
+        if self.host.switch().has_ended(pool) {
+            self.reclaim_input(pool, packets);
+        }
+    }
+
+    #[inline(never)]
+    fn reclaim_input(&mut self, input: InputId, packets: &mut Packets) -> bool {
+        let mut any = false;
+        while self.host.switch().has_ended(input) {
+            let Some(parcel) = self.host.switch_mut().reclaim_one(input) else { break };
+            any = true;
+            packets.give_back(parcel.packet);
         }
         any
     }
 
-    /// When this host has something to do next, if nothing comes in.
-    pub(crate) fn next_time(&self, now: Nanos) -> Option<Nanos> {
-        let ring = self.rings.iter().filter_map(|r| r.frames.front()).map(|f| f.0);
-        let switch = self.host.switch().deadline();
-        ring.chain(switch).filter(|at| *at > now).min()
+    /// When the next frame gets into a ring whose first one is not there yet.
+    pub(crate) fn next_ready(&self, now: Nanos) -> Option<Nanos> {
+        let firsts = self.rings.iter().filter_map(|ring| ring.frames.front()).map(|frame| frame.0);
+        firsts.filter(|at| *at > now).min()
+    }
+
+    /// When the switch has something to do next, if nothing comes in.
+    pub(crate) fn deadline(&self, now: Nanos) -> Option<Nanos> {
+        self.host.switch().deadline().filter(|at| *at > now)
     }
 
     pub(crate) fn advance(&mut self, now: Nanos) {

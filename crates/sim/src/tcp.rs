@@ -202,6 +202,7 @@ impl Connection {
     }
 
     /// Acts on the timers that have passed; harmless when none has.
+    #[inline(never)]
     pub fn expire(&mut self, now: Nanos) {
         self.receiver.expire(now);
         if self.handshake == Handshake::Done {

@@ -12,6 +12,7 @@
 
 mod census;
 mod endpoints;
+mod leaving;
 mod plain;
 mod summary;
 mod virt;

@@ -5,8 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sluice_api::show::Question;
+use sluice_api::fabric;
+use sluice_api::port::{Cidr, NewPort, Place};
+use sluice_api::show;
+use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
+use sluice_daemon::fabric::certificates::{self, Wanted};
 use sluice_daemon::show_client::{Style, Whom};
+use sluice_daemon::{fabric_client, port_client};
 use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
 
@@ -24,6 +29,20 @@ enum Command {
     Daemon(DaemonArguments),
     /// Ask a running host
     Show(ShowArguments),
+    /// Ports that come and go while a host runs
+    #[command(subcommand)]
+    Port(PortCommand),
+    /// Endpoints: who is where
+    #[command(subcommand)]
+    Vport(VportCommand),
+    /// Networks
+    #[command(subcommand)]
+    Vnet(VnetCommand),
+    /// The hosts that work together
+    #[command(subcommand)]
+    Fabric(FabricCommand),
+    /// What would become of a frame, and why, hop by hop
+    Trace(TraceArguments),
     /// Build networks of namespaces on this machine, and measure in them
     #[command(subcommand)]
     Lab(LabCommand),
@@ -56,6 +75,16 @@ struct ShowArguments {
     /// What to show
     #[arg(value_enum)]
     what: What,
+    #[command(flatten)]
+    asked: Asked,
+    /// Ask again every second
+    #[arg(long)]
+    watch: bool,
+}
+
+/// Which host is asked, and how it answers.
+#[derive(Args, Debug)]
+struct Asked {
     /// The socket of the host
     #[arg(long, value_name = "PATH", conflicts_with_all = ["run_dir", "host"])]
     socket: Option<PathBuf>,
@@ -63,14 +92,182 @@ struct ShowArguments {
     #[arg(long, value_name = "DIR", conflicts_with = "host")]
     run_dir: Option<PathBuf>,
     /// The name of the host
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "on", value_name = "NAME")]
     host: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Ask again every second
+}
+
+impl Asked {
+    fn whom(&self) -> Whom {
+        match (&self.socket, &self.run_dir, &self.host) {
+            (Some(path), _, _) => Whom::Socket(path.clone()),
+            (None, Some(dir), _) => Whom::RunDir(dir.clone()),
+            (None, None, Some(name)) => Whom::Host(name.clone()),
+            (None, None, None) => Whom::TheOnlyOne,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum PortCommand {
+    /// Add a port: a device in a container, or on the host itself
+    Add(AddArguments),
+    /// Delete a port that was added, with its device
+    Del {
+        /// The name of the port
+        name: String,
+        #[command(flatten)]
+        asked: Asked,
+    },
+}
+
+/// What a new port is attached to.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct PlaceArguments {
+    /// In this network namespace: its name, or a path
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// In the network namespace of this process
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// A device of this name on the host, for a bridge or a machine behind it
+    #[arg(long, value_name = "DEVICE")]
+    tap: Option<String>,
+    /// On the host itself, which gets into the network by it
+    #[arg(long = "host")]
+    on_host: bool,
+}
+
+#[derive(Args, Debug)]
+struct AddArguments {
+    #[command(flatten)]
+    place: PlaceArguments,
+    /// The network
+    #[arg(long, value_name = "NAME")]
+    vnet: String,
+    /// An address with its prefix, such as 10.0.0.7/24: the device gets it, and the endpoint is
+    /// bound to it; may be given more than once
+    #[arg(long = "ip", value_name = "CIDR")]
+    ips: Vec<Cidr>,
+    /// The MAC that the endpoint is bound to; without it and without --ip whoever speaks is learned
+    #[arg(long, value_name = "MAC")]
+    mac: Option<String>,
+    /// The name of the port; without it, that of the place
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The name of the device; without it, eth0 in a namespace and sl-NETWORK on the host
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// The socket of the running host
+    #[arg(long, value_name = "PATH", conflicts_with = "run_dir")]
+    socket: Option<PathBuf>,
+    /// The directory of the running host
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// The name of the running host, if several run on this machine
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["socket", "run_dir"])]
+    on: Option<String>,
+    /// Print JSON instead of a sentence
     #[arg(long)]
-    watch: bool,
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum VportCommand {
+    /// All endpoints that this host knows
+    List {
+        /// Only those of this network
+        #[arg(long, value_name = "NAME")]
+        vnet: Option<String>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// One endpoint, with what every host claims of it
+    Show(Endpoint),
+    /// The moves of an endpoint
+    History(Endpoint),
+    /// What happens, until interrupted
+    Watch {
+        #[command(flatten)]
+        asked: Asked,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Endpoint {
+    /// Its MAC or IP address
+    endpoint: String,
+    /// The network that it is in
+    #[arg(long, value_name = "NAME")]
+    vnet: Option<String>,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
+struct TraceArguments {
+    /// The network that the frame is in
+    #[arg(long, value_name = "NAME")]
+    vnet: String,
+    /// The MAC address of its sender
+    #[arg(long, value_name = "MAC")]
+    from: String,
+    /// The MAC address of its receiver, or one of its IP addresses
+    #[arg(long, value_name = "MAC|IP")]
+    to: String,
+    /// The port of the host that is asked at which the frame comes in
+    #[arg(long, value_name = "NAME")]
+    port: Option<String>,
+    /// How long the answer may take, in ms; hosts that do not answer by then are said to
+    #[arg(long, value_name = "MS", default_value_t = LIMIT_MS,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(LIMIT_MS_MAX)))]
+    limit_ms: u32,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, Subcommand)]
+enum VnetCommand {
+    /// The networks of this host
+    List {
+        #[command(flatten)]
+        asked: Asked,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum FabricCommand {
+    /// The hosts, and whether they are alive
+    Members {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Tunnels and flows that are in use
+    Flows {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Make certificates for hosts
+    Cert {
+        /// The folder for the authority and the hosts' folders
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// How many days they are valid
+        #[arg(long, default_value_t = 825, allow_negative_numbers = true)]
+        days: i32,
+        /// Make new ones for hosts that have one
+        #[arg(long)]
+        replace: bool,
+        /// Print JSON instead of lines
+        #[arg(long)]
+        json: bool,
+        /// The names of the hosts
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -91,7 +288,7 @@ enum What {
     Mac,
 }
 
-impl From<What> for Question {
+impl From<What> for show::Question {
     fn from(what: What) -> Self {
         match what {
             What::Ports => Self::Ports,
@@ -108,7 +305,12 @@ impl From<What> for Question {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Daemon(arguments) => daemon(&arguments),
-        Command::Show(arguments) => show(arguments),
+        Command::Show(arguments) => show(&arguments),
+        Command::Port(command) => port(command),
+        Command::Vport(command) => vport(command),
+        Command::Vnet(VnetCommand::List { asked }) => ask(&asked, fabric::Question::Vnets),
+        Command::Fabric(command) => fabric_command(&command),
+        Command::Trace(arguments) => trace(arguments),
         Command::Lab(command) => sluice_lab::cli::run(command),
         Command::Sim(command) => sluice_lab::sim::cli::run(command),
     };
@@ -126,14 +328,81 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn show(arguments: ShowArguments) -> anyhow::Result<ExitCode> {
-    let whom = match (arguments.socket, arguments.run_dir, arguments.host) {
-        (Some(path), _, _) => Whom::Socket(path),
-        (None, Some(dir), _) => Whom::RunDir(dir),
-        (None, None, Some(name)) => Whom::Host(name),
-        (None, None, None) => Whom::TheOnlyOne,
-    };
-    let style = Style { json: arguments.json, watch: arguments.watch };
-    sluice_daemon::show_client::show(&whom, arguments.what.into(), style)?;
+fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
+    let style = Style { json: arguments.asked.json, watch: arguments.watch };
+    sluice_daemon::show_client::show(&arguments.asked.whom(), arguments.what.into(), style)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn ask(asked: &Asked, question: fabric::Question) -> anyhow::Result<ExitCode> {
+    fabric_client::show(&asked.whom(), question, asked.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn port(command: PortCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        PortCommand::Del { name, asked } => port_client::delete(&asked.whom(), &name, asked.json)?,
+        PortCommand::Add(said) => {
+            let whom = match (said.socket, said.run_dir, said.on) {
+                (Some(path), _, _) => Whom::Socket(path),
+                (None, Some(dir), _) => Whom::RunDir(dir),
+                (None, None, Some(name)) => Whom::Host(name),
+                (None, None, None) => Whom::TheOnlyOne,
+            };
+            let place = match (said.place.netns, said.place.pid, said.place.tap) {
+                (Some(netns), _, _) => Place::Netns(netns),
+                (None, Some(pid), _) => Place::Pid(pid),
+                (None, None, Some(device)) => Place::Tap(device),
+                (None, None, None) => Place::Host,
+            };
+            let (vnet, name, device) = (said.vnet, said.name, said.device);
+            let new = NewPort { place, vnet, name, device, ips: said.ips, mac: said.mac };
+            port_client::add(&whom, new, said.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn trace(arguments: TraceArguments) -> anyhow::Result<ExitCode> {
+    let TraceArguments { vnet, from, to, port, limit_ms, asked } = arguments;
+    let question = Question { vnet, from, to, port, limit_ms };
+    ask(&asked, fabric::Question::Trace(question))
+}
+
+fn vport(command: VportCommand) -> anyhow::Result<ExitCode> {
+    let of = |one: &Endpoint| fabric::Question::Vport {
+        vnet: one.vnet.clone(),
+        endpoint: one.endpoint.clone(),
+    };
+    match command {
+        VportCommand::List { vnet, asked } => ask(&asked, fabric::Question::Vports { vnet }),
+        VportCommand::Show(one) => ask(&one.asked, of(&one)),
+        VportCommand::History(one) => {
+            fabric_client::history(&one.asked.whom(), of(&one), one.asked.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        VportCommand::Watch { asked } => {
+            fabric_client::watch(&asked.whom(), asked.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
+        FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
+        FabricCommand::Cert { out, days, replace, json, hosts } => {
+            let wanted = Wanted { folder: out, hosts, days: *days, replace: *replace };
+            let folders = certificates::make(&wanted)?;
+            if *json {
+                println!("{}", serde_json::to_string(&folders)?);
+            } else {
+                for folder in folders {
+                    println!("{}: for that host alone", folder.display());
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Ends {
     pub(crate) bytes: u64,
     /// Their bytes on the wire.
     pub(crate) sent_bytes: u64,
+    /// Whether the queue's [`Node::pooled_to`](crate::queues::Node::pooled_to) is among them.
+    pub(crate) pooled_to: bool,
 }
 
 impl<B> Switch<B> {

@@ -23,7 +23,8 @@ pub struct Audit {
 /// One (input, priority).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditRow {
-    /// The input; the control input for what control made.
+    /// The input; the control input for what control made; [`Switch::pool_input`] for what came
+    /// from ports that are gone, once their numbers are other ports'.
     pub input: InputId,
     /// The priority.
     pub priority: Priority,
@@ -44,7 +45,7 @@ pub struct Balance {
     pub copied: u64,
     /// Taken by an output driver.
     pub delivered: u64,
-    /// Flow control frames that the switch obeyed.
+    /// Flow control frames that the switch obeyed, and ARP and ND that its control plane took.
     pub consumed: u64,
     /// In the switch.
     pub resident: u64,
@@ -80,7 +81,7 @@ impl<B> Switch<B> {
     /// Walks the switch and balances its books. Allocates; not for the data path.
     #[must_use]
     pub fn audit(&self) -> Audit {
-        let mut resident = alloc::vec![Counter::default(); self.inputs.len() * Priority::COUNT];
+        let mut resident = alloc::vec![Counter::default(); self.rows.len()];
         for (at, class) in self.classes.iter().enumerate() {
             let priority = at / self.ports.len();
             for tag in class.common.tags() {

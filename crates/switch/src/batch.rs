@@ -217,7 +217,7 @@ impl<B: Buf> Switch<B> {
             return Err(buf);
         };
         let priority = Priority::from_low_bits(frame.priority);
-        let Some((tunnel, lane)) = self.place_of_plain(input, port, &frame) else {
+        let Some((vnet, tunnel, source, lane)) = self.place_of_plain(input, port, &frame) else {
             return Err(buf);
         };
         let l = &self.lanes[lane as usize];
@@ -228,9 +228,8 @@ impl<B: Buf> Switch<B> {
             return Err(buf);
         }
         let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
-        let t = &mut self.tunnels[usize::from(tunnel)];
-        t.received.add(bytes);
-        let tag = Tag { bytes: size, input, way: t.source, strip: PLAIN_STRIP, home };
+        self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].received.add(bytes);
+        let tag = Tag { bytes: size, input, way: source, strip: PLAIN_STRIP, home };
         self.rows[account::row(input, frame.priority)].received.add(bytes);
         if home == Home::Ring {
             let sum = Counter { frames: 1, bytes: bytes.into() };
@@ -245,19 +244,23 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// The tunnel that a frame of the underlay came through and the lane that it goes to, if it may
-    /// come in and that lane is a local port's and plain.
+    /// The network of a frame of the underlay, the tunnel that it came through, what source that
+    /// is, and the lane that it goes to, if it may come in and that lane is a local port's and
+    /// plain.
     #[inline]
     fn place_of_plain(
         &mut self,
         input: u16,
         port: u16,
         frame: &PlainDecapsulated,
-    ) -> Option<(u16, u32)> {
-        let tunnel = self.tunnel_from(frame.remote, port)?;
+    ) -> Option<(u16, u16, u16, u32)> {
+        let tunnel = self.vtep(frame.remote)?;
         let vnet = self.vnet_of(frame.vni)?;
         let at = usize::from(input);
-        if !self.vnets[usize::from(vnet)].has_tunnel(tunnel)
+        let flow = self.vnets[usize::from(vnet)].decaps.get(usize::from(tunnel))?;
+        let source = flow.source;
+        if !flow.is_plain
+            || flow.port != port
             || !self.inputs[at].deferred.is_empty()
             || self.may_be_full(at)
         {
@@ -265,7 +268,7 @@ impl<B: Buf> Switch<B> {
         }
         let lane = self.chip.lookup(mac_table::key_of(vnet, frame.dst))?;
         let l = &self.lanes[lane as usize];
-        (l.plain && matches!(l.kind, LaneKind::Port(_))).then_some((tunnel, lane))
+        (l.plain && matches!(l.kind, LaneKind::Port(_))).then_some((vnet, tunnel, source, lane))
     }
 
     /// Puts frames that follow each other to one lane into the queue of their source.

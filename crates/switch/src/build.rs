@@ -6,8 +6,9 @@ use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, Tu
 
 use crate::common::COMMON_FRAMES_MAX;
 use crate::config::{
-    InputFull, Limit, PortConfig, PortRole, SwitchConfig, TunnelConfig, VnetConfig,
+    InputFull, Limit, PortConfig, PortRole, SwitchConfig, Tags, TunnelConfig, VnetConfig,
 };
+use crate::decap::make_decaps;
 use crate::inspect::{Counter, Marks};
 use crate::numbers::Numbers;
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
@@ -49,38 +50,45 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
     let ports = config.ports.iter().enumerate().map(|(at, port)| {
         let first = first_input;
         first_input += u16::from(port.queues);
-        let pause = match port.input_full {
-            InputFull::Pause(pause) => Some(pause),
-            InputFull::Wait | InputFull::Drop => None,
-        };
-        let link = pause.map(|p| p.link).or(port.rate.map(|r| r.rate)).unwrap_or(LINK_DEFAULT);
-        Port {
-            role: port.role,
-            has_bundles: matches!(port.role, PortRole::Underlay { .. }),
-            detached: false,
-            lane: u32::try_from(at).expect("fewer than 2^16 ports"),
-            first_input: first,
-            queues: port.queues,
-            restrained: pause.is_some()
-                || port.obey_pause
-                || port.rate.is_some()
-                || port.lane_rate.is_some(),
-            active: 0,
-            class_turn: 0,
-            shaper: Shaper::new(port.rate),
-            timed_lanes: 0,
-            pause_in: PauseReceiver::new(port.obey_pause, link),
-            pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
-            trust: port.trust,
-            default_priority: port.default_priority,
-            frame_size_max: u32::from(port.mtu) + 14,
-            outer: match port.role {
-                PortRole::Underlay { local, mac } => Some(Outer::new(mac, local)),
-                PortRole::Access { .. } => None,
-            },
-        }
+        make_port(port, u32::try_from(at).expect("fewer than 2^16 ports"), first)
     });
     ports.collect()
+}
+
+/// A port of which nothing is known yet, with its own lane.
+pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port {
+    let pause = match port.input_full {
+        InputFull::Pause(pause) => Some(pause),
+        InputFull::Wait | InputFull::Drop => None,
+    };
+    let link = pause.map(|p| p.link).or(port.rate.map(|r| r.rate)).unwrap_or(LINK_DEFAULT);
+    Port {
+        role: port.role,
+        has_bundles: matches!(port.role, PortRole::Underlay { .. }),
+        detached: false,
+        careful: false,
+        tags: port.tags,
+        lane,
+        first_input,
+        queues: port.queues,
+        restrained: pause.is_some()
+            || port.obey_pause
+            || port.rate.is_some()
+            || port.lane_rate.is_some(),
+        active: 0,
+        class_turn: 0,
+        shaper: Shaper::new(port.rate),
+        timed_lanes: 0,
+        pause_in: PauseReceiver::new(port.obey_pause, link),
+        pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
+        trust: port.trust,
+        default_priority: port.default_priority,
+        frame_size_max: u32::from(port.mtu) + 14,
+        outer: match port.role {
+            PortRole::Underlay { local, mac } => Some(Outer::new(mac, local)),
+            PortRole::Access { .. } => None,
+        },
+    }
 }
 
 pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
@@ -102,7 +110,9 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
         pooled_frames: 0,
         marks: Marks::default(),
     };
-    let mut inputs = Vec::new();
+    // All at once, so that what the inputs hold does not come before them and between.
+    let queues: usize = config.ports.iter().map(|port| usize::from(port.queues)).sum();
+    let mut inputs = Vec::with_capacity(queues + 1);
     for (at, port) in config.ports.iter().enumerate() {
         let vnet = match port.role {
             PortRole::Access { vnet } => vnet.0,
@@ -121,12 +131,7 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
     let shaper = |port: &PortConfig| Shaper::new(port.lane_rate);
     let mut lanes = Vec::new();
     for (at, port) in config.ports.iter().enumerate() {
-        let id = PortId::from_index(at);
-        let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper(port));
-        lane.plain &= matches!(port.role, PortRole::Access { .. });
-        // Larger ones are asked about one by one: they may have a tag, which does not count.
-        lane.plain_size_max = port.mtu.saturating_add(14);
-        lanes.push(lane);
+        lanes.push(make_port_lane(PortId::from_index(at), port));
     }
     let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
     for (at, tunnel) in config.tunnels.iter().enumerate() {
@@ -143,7 +148,17 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
     lanes
 }
 
-pub(crate) fn make_vnets(config: &SwitchConfig) -> Vec<Vnet> {
+/// The own lane of a port.
+pub(crate) fn make_port_lane(id: PortId, port: &PortConfig) -> Lane {
+    let shaper = Shaper::new(port.lane_rate);
+    let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper);
+    lane.plain &= matches!(port.role, PortRole::Access { .. });
+    // Larger ones are asked about one by one: they may have a tag, which does not count.
+    lane.plain_size_max = port.mtu.saturating_add(14);
+    lane
+}
+
+pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Vec<Vnet> {
     let member = |at: usize, (p, port): (usize, &PortConfig)| {
         (port.role == PortRole::Access { vnet: VnetId::from_index(at) })
             .then(|| PortId::from_index(p).0)
@@ -151,9 +166,19 @@ pub(crate) fn make_vnets(config: &SwitchConfig) -> Vec<Vnet> {
     let vnets = config.vnets.iter().enumerate().map(|(at, vnet)| Vnet {
         vni: vnet.vni,
         frame_size_max: u32::from(vnet.mtu) + 14,
-        members: config.ports.iter().enumerate().filter_map(|p| member(at, p)).collect(),
+        members: {
+            // Any port may become one.
+            let mut members = Vec::with_capacity(config.ports.len());
+            members.extend(config.ports.iter().enumerate().filter_map(|p| member(at, p)));
+            members
+        },
         tunnels: vnet.tunnels.iter().map(|t| t.0).collect(),
         tunnel_bits: bits_of(vnet.tunnels.iter().map(|t| t.index())),
+        decaps: make_decaps(vnet, &config.tunnels, inputs),
+        own_tags: config.ports.iter().any(|port| {
+            port.tags == Tags::Trunk
+                && port.role == PortRole::Access { vnet: VnetId::from_index(at) }
+        }),
     });
     vnets.collect()
 }
@@ -165,6 +190,7 @@ pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Vec<Tunnel> 
         next_hop: None,
         lane: u32::try_from(config.ports.len() + at).expect("fewer than 2^20 lanes"),
         source: SourceId::from_index(inputs + at).0,
+        foreign: tunnel.foreign,
         sent: Counter::default(),
         received: Counter::default(),
     });
@@ -193,11 +219,15 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
 
 /// How many frames may wait in a common queue, where they cannot be spilled: at most a quarter of
 /// what the smallest input may hold, in frames and in bytes.
-pub(crate) fn common_max<B>(config: &SwitchConfig, inputs: &[Input<B>]) -> u32 {
-    let access = config.ports.iter().filter(|p| matches!(p.role, PortRole::Access { .. }));
-    let size_max = access.map(|port| u64::from(port.mtu) + 14).max().unwrap_or(1);
+pub(crate) fn common_max<'a, B: 'a>(
+    ports: &[Port],
+    inputs: impl Iterator<Item = &'a Input<B>>,
+) -> u32 {
+    let is_access = |p: &&Port| !p.detached && matches!(p.role, PortRole::Access { .. });
+    let sizes = ports.iter().filter(is_access).map(|port| u64::from(port.frame_size_max));
+    let size_max = sizes.max().unwrap_or(1);
     let least = |limit: &Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
-    let least = inputs.iter().map(|i| least(&i.limit)).min().unwrap_or(0);
+    let least = inputs.map(|i| least(&i.limit)).min().unwrap_or(0);
     u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX)
 }
 

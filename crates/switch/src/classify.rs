@@ -5,7 +5,7 @@
 
 use core::net::Ipv4Addr;
 
-use sluice_base::{DropReason, Mac, Priority};
+use sluice_base::{DropReason, Mac, Priority, VlanTag};
 use sluice_wire::{EtherType, arp, ecn, ethernet, ipv4, ipv6, mac_control, udp, vlan, vxlan};
 
 use crate::config::Trust;
@@ -40,6 +40,8 @@ pub(crate) struct Decapsulated {
     pub(crate) strip: u16,
     /// What the inner ECN field must become, if it must change.
     pub(crate) ecn: Option<u8>,
+    /// It has a tag of its own: what it ends under, unless its network carries those.
+    pub(crate) own_tag: Option<DropReason>,
 }
 
 /// What classification says of a frame from the underlay.
@@ -165,6 +167,51 @@ pub(crate) fn access(head: &[u8], size: u32, marking: Marking<'_>) -> Verdict {
     match tenant(&frame, size, marking) {
         Ok(priority) => Verdict::Forward(Classified { dst, priority }),
         Err(reason) => Verdict::Drop(reason),
+    }
+}
+
+/// As [`access`], for a frame whose driver looked at its tag.
+pub(crate) fn behind_driver(head: &[u8], size: u32, marking: Marking<'_>, tag: VlanTag) -> Verdict {
+    let tci = match tag {
+        VlanTag::AsIs => return access(head, size, marking),
+        VlanTag::NotAllowed => return of_no_vlan(head, size, marking),
+        VlanTag::TakenOff(tci) => tci,
+    };
+    // The PCP is the frame's word on its priority, whatever its DSCP says.
+    let marking = match marking.trust {
+        Trust::Nothing => marking,
+        Trust::PcpThenDscp => {
+            Marking { trust: Trust::Nothing, default: vlan::priority_of(tci), ..marking }
+        }
+    };
+    match access(head, size, marking) {
+        // Behind the tag of a VLAN another one is the tenant's own. Behind a priority tag it is the
+        // first that names a VLAN, and this is not one that the port has.
+        Verdict::Drop(DropReason::VlanNotAllowed | DropReason::BadVlan)
+            if vlan::vid_of(tci) != vlan::VID_NONE && has_whole_tag(head) =>
+        {
+            let dst = ethernet::Frame::new_checked(head).map_or(Mac::default(), |f| f.dst());
+            Verdict::Forward(Classified { dst, priority: marking.default })
+        }
+        verdict => verdict,
+    }
+}
+
+fn has_whole_tag(head: &[u8]) -> bool {
+    head.len() >= ethernet::HEADER_SIZE + vlan::TAG_SIZE
+}
+
+/// A frame of no VLAN that its device has. Flow control is of the link and has no tag (802.1Q
+/// clause 36).
+#[cold]
+fn of_no_vlan(head: &[u8], size: u32, marking: Marking<'_>) -> Verdict {
+    match access(head, size, marking) {
+        Verdict::Forward(_) => {
+            let tagged = ethernet::Frame::new_checked(head).is_ok_and(|f| f.ethertype().is_tag());
+            let reason = if tagged { DropReason::VlanNotAllowed } else { DropReason::Untagged };
+            Verdict::Drop(reason)
+        }
+        verdict => verdict,
     }
 }
 
@@ -337,13 +384,22 @@ fn vxlan_frame(
         return Err(DropReason::ReservedAddress);
     }
     // The outer priority rules on this side of the tunnel; the inner one is only checked.
-    tenant(&inner, size - u32::from(strip), marking)?;
+    let own_tag = match tenant(&inner, size - u32::from(strip), marking) {
+        Ok(_) => None,
+        Err(reason @ (DropReason::VlanNotAllowed | DropReason::BadVlan))
+            if has_whole_tag(header.payload()) =>
+        {
+            Some(reason)
+        }
+        Err(reason) => return Err(reason),
+    };
     Ok(OuterVerdict::Forward(Decapsulated {
         inner: Classified { dst, priority },
         remote: ip.src(),
         vni: header.vni().get(),
         strip,
         ecn: inner_ecn(&inner, ip.ecn())?,
+        own_tag,
     }))
 }
 

@@ -4,12 +4,16 @@
 //! policies (`LL`, `LZ`, `ZL`, `ZZ`) are settings of these places and nothing else in the switch
 //! knows them by name.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::iter;
 use core::net::Ipv4Addr;
 
 use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
+
+use crate::surface::BoundIps;
 
 /// A whole switch.
 #[derive(Clone, Debug)]
@@ -32,6 +36,31 @@ pub struct SwitchConfig {
     pub chip: ChipConfig,
     /// Frames whose destination is not known yet.
     pub unresolved: UnresolvedConfig,
+    /// What is there for a control plane.
+    pub control: ControlConfig,
+    /// Bays for ports that come while it runs; `None`: only a bay whose port was detached can be
+    /// given to another.
+    pub spare: Option<SpareConfig>,
+}
+
+impl SwitchConfig {
+    /// The same with a port in every spare bay: what memory is taken for.
+    pub(crate) fn with_spare(&self) -> Cow<'_, Self> {
+        let Some(spare) = &self.spare else { return Cow::Borrowed(self) };
+        let mut whole = self.clone();
+        whole.ports.extend(iter::repeat_n(spare.like.clone(), spare.ports.into()));
+        Cow::Owned(whole)
+    }
+}
+
+/// Bays for ports that come while the switch runs ([`crate::Switch::attach`]).
+#[derive(Clone, Debug)]
+pub struct SpareConfig {
+    /// How many. The numbers of their ports follow those of [`SwitchConfig::ports`].
+    pub ports: u16,
+    /// An access port that any of them has memory for: what is attached has at most its queues and
+    /// its limits. All else is the attached port's own.
+    pub like: PortConfig,
 }
 
 /// What one input or output may hold. Both numbers bind.
@@ -69,6 +98,66 @@ pub struct PortConfig {
     pub trust: Trust,
     /// The priority of a frame that says none.
     pub default_priority: Priority,
+    /// Whose frames an access port takes, and which of them are punted.
+    pub sources: Sources,
+    /// What its driver does about 802.1Q tags.
+    pub tags: Tags,
+}
+
+/// What the driver of an access port does about 802.1Q tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tags {
+    /// Nothing: they stay in their frames, and only priority tags may come in.
+    #[default]
+    Kept,
+    /// It takes priority tags off and says so ([`sluice_base::VlanTag`]).
+    Access,
+    /// As `Access`, and the tag of the port's VLAN as well, which it puts on what leaves. A tag
+    /// behind that one is the tenant's own and stays; where a network has such a port, peers may
+    /// send frames with tags of their own to it (RFC 7348 section 6.1: unless configured
+    /// otherwise, they are discarded).
+    Trunk,
+}
+
+/// Whose frames an access port takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sources {
+    /// Anybody's. Nobody looks.
+    #[default]
+    Any,
+    /// Anybody's; while control is attached it is shown frames of sources that the chip does not
+    /// know at this port.
+    Learn,
+    /// As `Learn`, and only those of the machines that are bound to the port.
+    Bound,
+}
+
+/// A machine that is bound to a port of [`Sources::Bound`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The port.
+    pub port: PortId,
+    /// The machine.
+    pub mac: Mac,
+    /// Its IP addresses; none: it may have any.
+    pub ips: BoundIps,
+}
+
+/// What is there for a control plane.
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    /// How many punts may wait to be read; a port may have a quarter of them. As many decap flows
+    /// may wait beside them. 0 for a switch that no control plane attaches to.
+    pub punts: u16,
+    /// The machines that are bound at start.
+    pub bindings: Vec<Binding>,
+}
+
+impl Default for ControlConfig {
+    /// 256 punts, 50 KB, and no bindings.
+    fn default() -> Self {
+        Self { punts: 256, bindings: Vec::new() }
+    }
 }
 
 /// What is behind a port.
@@ -157,6 +246,9 @@ pub struct TunnelConfig {
     pub remote: Ipv4Addr,
     /// The MAC of the next hop, if it is known at start.
     pub next_hop: Option<Mac>,
+    /// Whether it is no member of the fabric, like the VTEP of a kernel: while control is attached
+    /// it is shown who is behind it.
+    pub foreign: bool,
 }
 
 /// How a priority is served.
@@ -198,6 +290,8 @@ pub struct PoolConfig {
 pub struct ChipConfig {
     /// Entries of the MAC table.
     pub macs: u32,
+    /// How many of them may lead through tunnels (encap flows), at least one.
+    pub flows: u32,
 }
 
 /// Frames whose destination is not known yet.
@@ -270,6 +364,8 @@ pub enum ConfigError {
         /// The largest MTU it may have.
         mtu_max: u16,
     },
+    /// A spare bay for an underlay port: only access ports come while the switch runs.
+    SpareUnderlay,
     /// A weight of zero would never be served.
     ZeroWeight {
         /// The priority.

@@ -1,34 +1,29 @@
 //! A port goes away. Afterwards no handle of its driver is anywhere in the switch but in the list
-//! of those to reclaim.
+//! of those to reclaim, no frame waits for it and nothing leads to it. What becomes of its bay:
+//! `attach.rs`.
 
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 
-use crate::slots::{Home, List, NIL};
+use crate::slots::{Home, NIL};
 use crate::surface::Detached;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
     /// Detaches a port: frames that came from it and lie in its memory, and frames that wait for
-    /// it, end under `stopped`. Frames of it that were spilled are delivered. Its driver must then
-    /// reclaim its handles, and never calls [`Self::receive`] for it again.
-    pub fn detach(&mut self, _now: Nanos, port: PortId) -> Detached {
+    /// it, end under `stopped`. Frames of it that were spilled are delivered. It is no member of
+    /// its network any more, and its addresses leave the chip: the next frame for one of them is a
+    /// miss. Its driver must then reclaim its handles, and never calls [`Self::receive`] for it
+    /// again.
+    pub fn detach(&mut self, now: Nanos, port: PortId) -> Detached {
         let before = self.dropped_as(DropReason::Stopped);
-        self.ports[port.index()].detached = true;
+        self.leave(now, port);
         for lane in self.lanes.iter_mut().filter(|lane| lane.port == port.0) {
             lane.plain = false;
         }
         let first = usize::from(self.ports[port.index()].first_input);
         let inputs = first..first + usize::from(self.ports[port.index()].queues);
         for input in inputs.clone() {
-            let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
-            self.inputs[input].awaiting = List::EMPTY;
-            self.inputs[input].deferred = List::EMPTY;
-            self.inputs[input].over.clear();
-            for list in &mut lists {
-                while let Some(slot) = self.slots.pop(list) {
-                    self.drop_frame(slot, DropReason::Stopped);
-                }
-            }
+            self.drop_unqueued(input);
         }
         for at in 0..self.ports.len() {
             self.detach_common(at, port.0);
@@ -39,13 +34,15 @@ impl<B: Buf> Switch<B> {
                 self.detach_leaf(leaf, port.0);
             }
         }
+        self.forget_questions(now);
         let handles = inputs.map(|input| self.inputs[input].unreclaimed).sum();
-        Detached { dropped: self.dropped_as(DropReason::Stopped) - before, handles }
+        let dropped = dropped_since(before, self.dropped_as(DropReason::Stopped));
+        Detached { dropped, handles }
     }
 
-    fn dropped_as(&self, reason: DropReason) -> u32 {
-        let frames: u64 = self.drops.iter().map(|row| row[reason.index()].frames).sum();
-        u32::try_from(frames % (1 << 32)).expect("below 2^32")
+    /// How many frames ended under this reason.
+    pub(crate) fn dropped_as(&self, reason: DropReason) -> u64 {
+        self.drops.iter().map(|row| row[reason.index()].frames).sum()
     }
 
     /// Whether the frame must go because its memory, or its output, goes.
@@ -79,12 +76,17 @@ impl<B: Buf> Switch<B> {
     }
 
     fn detach_leaf(&mut self, leaf: u32, port: u16) {
+        let node = self.queues.get(leaf);
+        let to_port = self.lanes[node.lane as usize].port == port;
+        if self.slots.walk(node.list).any(|slot| self.goes_with(slot, to_port, port)) {
+            self.drop_from_leaf(leaf, |switch, slot| switch.goes_with(slot, to_port, port));
+        }
+    }
+
+    /// Ends those frames of a queue that must go, under `stopped`. The others keep their order.
+    pub(crate) fn drop_from_leaf(&mut self, leaf: u32, goes: impl Fn(&Self, u32) -> bool) {
         let node = *self.queues.get(leaf);
         let lane = &self.lanes[node.lane as usize];
-        let to_port = lane.port == port;
-        if !self.slots.walk(node.list).any(|slot| self.goes_with(slot, to_port, port)) {
-            return;
-        }
         let priority = usize::from(node.priority);
         // A lane that waits for its rate still has queues in the port's ring: each is parked only
         // when its turn comes.
@@ -102,11 +104,16 @@ impl<B: Buf> Switch<B> {
             self.lanes[node.lane as usize].parked = parked;
         }
         self.take_frames(leaf, |switch, slot| {
-            if switch.goes_with(slot, to_port, port) {
+            if goes(switch, slot) {
                 switch.drop_frame(slot, DropReason::Stopped);
             } else {
                 switch.enqueue(slot, node.lane);
             }
         });
     }
+}
+
+/// How many frames ended between two readings of a count.
+pub(crate) fn dropped_since(before: u64, after: u64) -> u32 {
+    u32::try_from(after - before).expect("no more frames than the switch holds")
 }

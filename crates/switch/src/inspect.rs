@@ -82,7 +82,33 @@ pub struct TunnelCounters {
     pub up: bool,
 }
 
+/// How full the chip is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChipState {
+    /// Entries, flows included.
+    pub macs: usize,
+    /// How many entries there may be.
+    pub macs_max: usize,
+    /// Entries that lead through tunnels.
+    pub flows: usize,
+    /// How many of these there may be.
+    pub flows_max: usize,
+    /// Entries of local ports that were evicted.
+    pub macs_evicted: u64,
+    /// Entries of tunnels that were evicted.
+    pub flows_evicted: u64,
+}
+
 impl<B> Switch<B> {
+    /// How full the chip is.
+    #[must_use]
+    pub fn chip_state(&self) -> ChipState {
+        let (macs_max, flows_max) = self.chip.limits();
+        let [macs_evicted, flows_evicted] = self.chip.evicted();
+        let (macs, flows) = (self.chip.len(), self.chip.flows());
+        ChipState { macs, macs_max, flows, flows_max, macs_evicted, flows_evicted }
+    }
+
     /// What came in at an input, over all priorities.
     #[must_use]
     pub fn received(&self, input: InputId) -> Counter {
@@ -177,7 +203,7 @@ impl<B> Switch<B> {
         let t = &self.tunnels[tunnel.index()];
         TunnelCounters {
             sent: t.sent,
-            received: t.received,
+            received: self.received_from(tunnel.index()),
             queued_frames: self.lanes[t.lane as usize].frames,
             up: t.next_hop.is_some(),
         }
@@ -192,6 +218,18 @@ impl<B> Switch<B> {
             LaneKind::Tunnel(tunnel) => Some((vnet, mac, Destination::Tunnel(tunnel))),
             LaneKind::Unresolved(..) | LaneKind::Free => None,
         })
+    }
+
+    /// Where the chip sends frames for an address; `None` if it does not know it. Looking is no use
+    /// of the entry.
+    #[must_use]
+    pub fn mac(&self, vnet: sluice_base::VnetId, mac: sluice_base::Mac) -> Option<Destination> {
+        let lane = self.chip.peek(crate::mac_table::key(vnet.0, mac))?;
+        match self.lanes[lane as usize].kind {
+            LaneKind::Port(port) => Some(Destination::Port(port)),
+            LaneKind::Tunnel(tunnel) => Some(Destination::Tunnel(tunnel)),
+            LaneKind::Unresolved(..) | LaneKind::Free => None,
+        }
     }
 
     /// The queues that hold frames; those of a common queue by source.

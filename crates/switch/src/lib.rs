@@ -8,8 +8,9 @@
 //! ([`Switch::transmit`]) the handle goes back ([`Switch::reclaim`]) and the window opens again:
 //! that is how pressure travels from a receiver to a sender.
 //!
-//! **Not its aim.** It copies nothing, reads no clock, opens no socket, learns no address and
-//! allocates nothing after [`Switch::new`].
+//! **Not its aim.** It copies nothing, reads no clock, opens no socket, learns no address (it shows
+//! a control plane that is attached what it may learn from) and allocates nothing after
+//! [`Switch::new`].
 //!
 //! ```text
 //!  window ─> driver reads ─> receive ─> classify ─> chip ─> queue (source, lane, priority)
@@ -19,7 +20,8 @@
 //! ```
 //!
 //! A frame leaves in one of four ways: a driver takes it, it is dropped under a [`DropReason`], it
-//! is consumed (flow control), or its port is detached. [`Switch::audit`] checks that these add up.
+//! is consumed (flow control, or ARP and ND while control is attached), or its port is detached.
+//! [`Switch::audit`] checks that these add up.
 //!
 //! [`DropReason`]: sluice_base::DropReason
 #![no_std]
@@ -28,24 +30,30 @@
 extern crate alloc;
 
 mod account;
+mod attach;
 mod audit;
 mod batch;
 mod build;
 mod classify;
 mod common;
 mod config;
+mod decap;
 mod detach;
+mod evacuate;
 mod inspect;
 mod mac_table;
 mod numbers;
 mod pause;
 mod place;
+mod punt;
 mod queues;
 mod receive;
+mod reclaim;
 mod replicate;
 mod run;
 mod shaper;
 mod slots;
+mod sources;
 mod spill;
 mod surface;
 mod switch;
@@ -54,16 +62,21 @@ mod tunnel;
 mod unresolved;
 mod validate;
 
+pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};
 pub use config::{
-    ChipConfig, ClassConfig, ConfigError, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
-    PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Binding, ChipConfig, ClassConfig, ConfigError, ControlConfig, InputFull, Limit, PauseConfig,
+    PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig, SwitchConfig, Tags,
+    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
-pub use inspect::{Counter, Marks, PauseState, TunnelCounters};
+pub use decap::DecapFlow;
+pub use inspect::{ChipState, Counter, Marks, PauseState, TunnelCounters};
+pub use mac_table::Used;
 pub use pause::{PauseReceiver, PauseSender};
+pub use punt::PuntCounters;
 pub use surface::{
-    Command, CommandError, Destination, Detached, Egress, Head, LaneKind, Notice, QueueState, Sink,
-    Taken, Target, Window,
+    BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, Command, CommandError, Destination, Detached, Egress,
+    Head, LaneKind, Notice, PuntCause, PuntFrom, QueueState, Sink, Taken, Target, Window,
 };
 pub use switch::Switch;
 

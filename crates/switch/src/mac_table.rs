@@ -4,6 +4,14 @@
 //! Open addressing with linear probing over twice as many places as entries, so that a lookup
 //! mostly stays in one cache line. Deletion shifts the following entries back; there are no
 //! tombstones and the cost of a lookup does not rise with age.
+//!
+//! Some entries are *flows*, which have a limit of their own beside that of all entries. A flow
+//! that finds no room takes the place of a flow; any other entry takes that of any. So flows that
+//! come and go never cost a local address its place. Each of the two has its own hand.
+//!
+//! Three marks of an entry say that it was used, each for its own reader: the hands, and as a
+//! destination and as a source [`MacTable::walk_used`]. So looking at the one does not disturb the
+//! other.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,12 +23,24 @@ struct Entry {
     /// Network in the top 16 bits, MAC below; [`EMPTY`] if the place is free.
     key: u64,
     value: u32,
-    /// Whether it was looked up since the hand last passed.
-    used: u32,
+    /// [`SINCE_HAND`] and [`SINCE_WALK`].
+    used: u8,
+    /// Whether it was met as a source since the walk last passed.
+    met: bool,
+    flow: bool,
 }
+
+/// It was looked up since a hand last passed.
+const SINCE_HAND: u8 = 1;
+/// It was looked up as a destination since the walk last passed.
+const SINCE_WALK: u8 = 2;
+/// What a lookup sets.
+const USED: u8 = SINCE_HAND | SINCE_WALK;
 
 /// No network has this number together with the broadcast address as a destination entry.
 const EMPTY: u64 = u64::MAX;
+
+const FREE: Entry = Entry { key: EMPTY, value: 0, used: 0, met: false, flow: false };
 
 /// The table.
 #[derive(Debug)]
@@ -29,8 +49,33 @@ pub(crate) struct MacTable {
     mask: usize,
     count: usize,
     limit: usize,
+    flows: usize,
+    flows_max: usize,
     hand: usize,
+    flow_hand: usize,
+    /// Where [`Self::walk_used`] goes on.
+    walk: usize,
+    /// How many entries were evicted: others, and flows.
+    evicted: [u64; 2],
     multiplier: u64,
+}
+
+/// What an entry was used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// A frame went to it.
+    pub as_destination: bool,
+    /// A frame of it came in at a port, or through a foreign tunnel, that looks at sources.
+    pub as_source: bool,
+}
+
+/// What an insertion put out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inserted {
+    /// The value that the entry had before.
+    pub(crate) before: Option<u32>,
+    /// Another entry that had to go, with its value.
+    pub(crate) evicted: Option<(u64, u32)>,
 }
 
 /// (network, MAC) as one number.
@@ -45,22 +90,28 @@ pub(crate) fn key_of(vnet: u16, mac: u64) -> u64 {
     (u64::from(vnet) << 48) | mac
 }
 
-fn unkey(key: u64) -> (VnetId, Mac) {
+pub(crate) fn unkey(key: u64) -> (VnetId, Mac) {
     let vnet = (key >> 48) as u16;
     (VnetId(vnet), Mac::from_u64(key))
 }
 
 impl MacTable {
-    /// A table for at most `limit` entries. The seed makes collisions hard to provoke.
-    pub(crate) fn new(limit: u32, seed: u64) -> Self {
+    /// A table for at most `limit` entries, of which `flows` may be flows. The seed makes
+    /// collisions hard to provoke.
+    pub(crate) fn new(limit: u32, flows: u32, seed: u64) -> Self {
         let limit = (limit as usize).max(1);
         let size = (limit * 2).next_power_of_two();
         Self {
-            places: vec![Entry { key: EMPTY, value: 0, used: 0 }; size],
+            places: vec![FREE; size],
             mask: size - 1,
             count: 0,
             limit,
+            flows: 0,
+            flows_max: (flows as usize).max(1),
             hand: 0,
+            flow_hand: 0,
+            walk: 0,
+            evicted: [0; 2],
             multiplier: (seed ^ 0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
@@ -84,8 +135,8 @@ impl MacTable {
             let entry = &mut self.places[place];
             if entry.key == key {
                 // Written only when it changes, so that the line stays clean.
-                if entry.used == 0 {
-                    entry.used = 1;
+                if entry.used != USED {
+                    entry.used = USED;
                 }
                 return Some(entry.value);
             }
@@ -94,6 +145,11 @@ impl MacTable {
             }
             place = (place + 1) & self.mask;
         }
+    }
+
+    /// The value of an entry, for inspection: no use of it.
+    pub(crate) fn peek(&self, key: u64) -> Option<u32> {
+        self.find(key).ok().map(|place| self.places[place].value)
     }
 
     fn find(&self, key: u64) -> Result<usize, usize> {
@@ -107,39 +163,102 @@ impl MacTable {
         }
     }
 
-    /// Puts an entry in or changes it. Returns the key that was evicted, if one was.
-    pub(crate) fn insert(&mut self, key: u64, value: u32) -> Option<u64> {
-        if let Ok(place) = self.find(key) {
-            self.places[place].value = value;
-            return None;
-        }
-        let evicted = (self.count == self.limit).then(|| self.evict());
-        let place = self.find(key).unwrap_or_else(|free| free);
-        self.places[place] = Entry { key, value, used: 1 };
-        self.count += 1;
-        evicted
+    /// The value of the entry that a source has, which counts as a use as one.
+    pub(crate) fn meet(&mut self, key: u64) -> Option<u32> {
+        let place = self.find(key).ok()?;
+        let entry = &mut self.places[place];
+        entry.met = true;
+        entry.used |= SINCE_HAND;
+        Some(entry.value)
     }
 
-    fn evict(&mut self) -> u64 {
+    /// Puts an entry in or changes it.
+    pub(crate) fn insert(&mut self, key: u64, value: u32, flow: bool) -> Inserted {
+        let old = self.find(key).ok().map(|place| self.places[place]);
+        let is_new_flow = flow && !old.is_some_and(|old| old.flow);
+        let evicted = if is_new_flow && self.flows == self.flows_max {
+            Some(self.evict_flow())
+        } else if old.is_none() && self.count == self.limit {
+            // Only where there is no flow at all must another entry go for one.
+            Some(if flow && self.flows > 0 { self.evict_flow() } else { self.evict() })
+        } else {
+            None
+        };
+        // The eviction may have moved it.
+        let place = self.find(key).unwrap_or_else(|free| free);
+        self.flows -= usize::from(old.is_some_and(|old| old.flow));
+        self.flows += usize::from(flow);
+        self.count += usize::from(old.is_none());
+        self.places[place] = match old {
+            Some(old) => Entry { value, flow, ..old },
+            None => Entry { key, value, flow, used: SINCE_HAND, met: false },
+        };
+        Inserted { before: old.map(|old| old.value), evicted }
+    }
+
+    /// Takes out the entry that was not used for longest.
+    fn evict(&mut self) -> (u64, u32) {
         loop {
             self.hand = (self.hand + 1) & self.mask;
-            let entry = &mut self.places[self.hand];
-            if entry.key == EMPTY {
+            if let Some(out) = self.pass(self.hand) {
+                return out;
+            }
+        }
+    }
+
+    /// Takes out the flow that was not used for longest. There is one.
+    fn evict_flow(&mut self) -> (u64, u32) {
+        loop {
+            self.flow_hand = (self.flow_hand + 1) & self.mask;
+            if !self.places[self.flow_hand].flow {
                 continue;
             }
-            if entry.used == 0 {
-                let key = entry.key;
-                self.remove(key);
-                return key;
+            if let Some(out) = self.pass(self.flow_hand) {
+                return out;
             }
-            entry.used = 0;
         }
+    }
+
+    /// A hand passes a place: its entry loses its mark, or goes if it has none.
+    fn pass(&mut self, place: usize) -> Option<(u64, u32)> {
+        let entry = &mut self.places[place];
+        if entry.key == EMPTY {
+            return None;
+        }
+        if entry.used & SINCE_HAND != 0 {
+            entry.used &= !SINCE_HAND;
+            return None;
+        }
+        let Entry { key, value, flow, .. } = *entry;
+        self.evicted[usize::from(flow)] += 1;
+        self.remove(key);
+        Some((key, value))
+    }
+
+    /// Looks at the next `places` places, at most all, and tells key, value and use of each entry
+    /// there that was used since this last looked at it. Returns whether it came to the end of the
+    /// table, and begins again. An entry that moves while others are removed is told later.
+    pub(crate) fn walk_used(&mut self, places: u32, mut each: impl FnMut(u64, u32, Used)) -> bool {
+        for _ in 0..(places as usize).min(self.places.len()) {
+            let entry = &mut self.places[self.walk];
+            let used = Used { as_destination: entry.used & SINCE_WALK != 0, as_source: entry.met };
+            if entry.key != EMPTY && used != Used::default() {
+                entry.used &= !SINCE_WALK;
+                entry.met = false;
+                each(entry.key, entry.value, used);
+            }
+            self.walk = (self.walk + 1) & self.mask;
+            if self.walk == 0 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Takes an entry out and returns its value.
     pub(crate) fn remove(&mut self, key: u64) -> Option<u32> {
         let mut hole = self.find(key).ok()?;
-        let value = self.places[hole].value;
+        let Entry { value, flow, .. } = self.places[hole];
         let mut place = hole;
         loop {
             place = (place + 1) & self.mask;
@@ -156,9 +275,23 @@ impl MacTable {
                 hole = place;
             }
         }
-        self.places[hole].key = EMPTY;
+        self.places[hole] = FREE;
         self.count -= 1;
+        self.flows -= usize::from(flow);
         Some(value)
+    }
+
+    /// Takes out every entry with a value. It looks at the whole table.
+    pub(crate) fn remove_value(&mut self, value: u32) {
+        let mut place = 0;
+        while let Some(&Entry { key, value: there, .. }) = self.places.get(place) {
+            if key != EMPTY && there == value {
+                // What moves into the hole is looked at next.
+                self.remove(key);
+            } else {
+                place += 1;
+            }
+        }
     }
 
     /// All entries.
@@ -170,9 +303,23 @@ impl MacTable {
     }
 
     /// How many entries there are.
-    #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.count
+    }
+
+    /// How many of them are flows.
+    pub(crate) const fn flows(&self) -> usize {
+        self.flows
+    }
+
+    /// How many entries there may be, and how many of them flows.
+    pub(crate) const fn limits(&self) -> (usize, usize) {
+        (self.limit, self.flows_max)
+    }
+
+    /// How many entries were evicted: others, and flows.
+    pub(crate) const fn evicted(&self) -> [u64; 2] {
+        self.evicted
     }
 }
 

@@ -19,17 +19,18 @@ use crate::config::{Limit, PauseConfig};
 /// The longest pause that a frame can ask for.
 const QUANTA_MAX: u16 = u16::MAX;
 
-/// The receiving side: when to pause the neighbour.
+/// The receiving side: when to pause the neighbour. What every frame asks comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct PauseSender {
-    pub(crate) config: PauseConfig,
     /// Priorities that the neighbour was told to pause.
     pub(crate) pausing: PriorityMask,
     due: PriorityMask,
-    refresh_at: Nanos,
     /// What a frame counts at least: the bytes of the input's limit by its frames, so that small
     /// frames cause XOFF in time as well.
     frame_bytes_min: u64,
+    pub(crate) config: PauseConfig,
+    refresh_at: Nanos,
     pub(crate) xoff_sent: [u64; 8],
     pub(crate) xon_sent: [u64; 8],
 }
@@ -108,8 +109,13 @@ impl PauseSender {
         !self.due.is_empty() || (!self.pausing.is_empty() && self.refresh_at <= now)
     }
 
-    /// When a frame has to go next, if nothing else happens.
+    /// Whether no frame has to go, unless something happens.
     #[inline]
+    pub(crate) fn is_silent(&self) -> bool {
+        self.due.is_empty() && self.pausing.is_empty()
+    }
+
+    /// When a frame has to go next, if nothing else happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         if !self.due.is_empty() {
@@ -163,15 +169,16 @@ impl PauseSender {
     }
 }
 
-/// The sending side: what the neighbour asked for.
+/// The sending side: what the neighbour asked for. What every frame asks comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct PauseReceiver {
+    /// Priorities that may not be sent; exact after [`Self::expire`].
+    pub(crate) paused: PriorityMask,
     obey: bool,
     link: BitRate,
     until: [Nanos; 8],
     since: [Nanos; 8],
-    /// Priorities that may not be sent; exact after [`Self::expire`].
-    pub(crate) paused: PriorityMask,
     pub(crate) received: [u64; 8],
     paused_ns: [u64; 8],
 }
@@ -237,9 +244,13 @@ impl PauseReceiver {
     /// Ends the pauses whose time has passed.
     #[inline]
     pub fn expire(&mut self, now: Nanos) {
-        if self.paused.is_empty() {
-            return;
+        if !self.paused.is_empty() {
+            self.expire_paused(now);
         }
+    }
+
+    #[inline(never)]
+    fn expire_paused(&mut self, now: Nanos) {
         for priority in Priority::all() {
             if self.paused.contains(priority) && self.until[priority.index()] <= now {
                 self.resume(self.until[priority.index()], priority);

@@ -5,7 +5,8 @@ use core::net::Ipv4Addr;
 
 use sluice_base::{Batch, Mac, Nanos, Priority, PriorityMask, Vni};
 
-use crate::config::{InputFull, Limit, PortRole, Trust};
+use crate::config::{InputFull, Limit, PortRole, Tags, Trust};
+use crate::decap::Decap;
 use crate::inspect::{Counter, Marks};
 use crate::pause::{PauseReceiver, PauseSender};
 use crate::queues::Key;
@@ -17,35 +18,36 @@ use crate::tunnel::Outer;
 /// The network of an input whose frames may be of any.
 pub(crate) const NO_VNET: u16 = u16::MAX;
 
-/// Where frames enter. The first cache line is what every frame touches that ends.
+/// Where frames enter. The first cache line is what every frame touches, the second what it touches
+/// where it is charged, and when it ends.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Input<B> {
     /// Frames that wait in this input's own memory and count against its window.
     pub(crate) held: Held,
+    pub(crate) limit: Limit,
+    /// How many handles ended and were not reclaimed yet, in `ended` and `ended_slots`.
+    pub(crate) unreclaimed: u32,
+    pub(crate) full: Full,
+    pub(crate) port: u16,
+    /// The network of its port; [`NO_VNET`] for the underlay and for control.
+    pub(crate) vnet: u16,
+    pub(crate) from_underlay: bool,
+    /// Inputs that pause: the priorities that hold something.
+    pub(crate) holding: PriorityMask,
+    /// Frames that could not even be queued as unresolved; in order, and nothing passes them.
+    pub(crate) deferred: List,
+    /// Those that found no room in `ended`: the stack of their slots. Only lossy frames can be so
+    /// many, which waited in outputs and not in their input.
+    pub(crate) ended_slots: u32,
     /// Handles that ended and were not reclaimed yet, as many as the input has slots of its own.
     pub(crate) ended: Batch<B>,
-    /// Those that found no room there: the stack of their slots. Only lossy frames can be so many,
-    /// which waited in outputs and not in their input.
-    pub(crate) ended_slots: u32,
-    /// How many handles ended and were not reclaimed yet, in both places.
-    pub(crate) unreclaimed: u32,
+    pub(crate) marks: Marks,
     /// How many slots it uses beyond its own: lossy frames that waited in an output's share of the
     /// slots, ended, and were not reclaimed yet.
     pub(crate) excess: u32,
-    pub(crate) full: Full,
-    pub(crate) port: u16,
-    pub(crate) from_underlay: bool,
-    /// The network of its port; [`NO_VNET`] for the underlay and for control.
-    pub(crate) vnet: u16,
-    /// Inputs that pause: the priorities that hold something.
-    pub(crate) holding: PriorityMask,
-    pub(crate) limit: Limit,
-    pub(crate) marks: Marks,
     /// Frames to be replicated once they are in the host pool.
     pub(crate) awaiting: List,
-    /// Frames that could not even be queued as unresolved; in order, and nothing passes them.
-    pub(crate) deferred: List,
     /// Queues of this input that have outgrown their share, as many as are remembered.
     pub(crate) over: Vec<Key>,
     /// Frames of this input that wait in the host pool.
@@ -120,31 +122,44 @@ pub(crate) struct Port {
     /// Whether its queues stand in bundles: it has a lane per tunnel.
     pub(crate) has_bundles: bool,
     pub(crate) detached: bool,
+    /// Access ports: whether its frames need more than the fast way, as it looks at their sources
+    /// or tags, or may find its input full.
+    pub(crate) careful: bool,
+    pub(crate) tags: Tags,
     /// Its own lane.
     pub(crate) lane: u32,
     pub(crate) first_input: u16,
     pub(crate) queues: u8,
     pub(crate) class_turn: u8,
     pub(crate) role: PortRole,
-    pub(crate) shaper: Shaper,
-    /// How many of its lanes wait for their rate.
-    pub(crate) timed_lanes: u32,
-    pub(crate) pause_in: PauseReceiver,
-    pub(crate) pause_out: Option<PauseSender>,
     pub(crate) trust: Trust,
     pub(crate) default_priority: Priority,
     /// The largest frame without tag that may leave, Ethernet header included.
     pub(crate) frame_size_max: u32,
+    /// How many of its lanes wait for their rate.
+    pub(crate) timed_lanes: u32,
+    pub(crate) shaper: Shaper,
+    pub(crate) pause_out: Option<PauseSender>,
     /// What is in front of every frame of its tunnels.
     pub(crate) outer: Option<Outer>,
+    pub(crate) pause_in: PauseReceiver,
 }
 
 impl Port {
+    /// Whether it has no [`Self::deadline`]: nothing waits that a rate or a pause may hold back,
+    /// and it pauses nobody.
+    #[inline]
+    pub(crate) fn is_timeless(&self) -> bool {
+        let is_held = self.shaper.is_limited() || !self.pause_in.paused.is_empty();
+        !self.restrained
+            || ((self.active == 0 || !is_held)
+                && self.pause_out.as_ref().is_none_or(PauseSender::is_silent))
+    }
+
     /// When its rate allows the next frame, a pause ends that keeps a frame, or one must be
     /// repeated.
-    #[inline]
     pub(crate) fn deadline(&self) -> Option<Nanos> {
-        if !self.restrained || self.detached {
+        if self.detached {
             return None;
         }
         let refresh = self.pause_out.as_ref().and_then(PauseSender::deadline);
@@ -226,8 +241,12 @@ pub(crate) struct Vnet {
     /// Its local ports.
     pub(crate) members: Vec<u16>,
     pub(crate) tunnels: Vec<u16>,
-    /// The same, a bit each: every frame from the underlay asks.
+    /// The same, a bit each.
     pub(crate) tunnel_bits: Vec<u64>,
+    /// What came through them, by the tunnel's number: every frame from the underlay asks.
+    pub(crate) decaps: Vec<Decap>,
+    /// Whether its frames may have 802.1Q tags of their own.
+    pub(crate) own_tags: bool,
 }
 
 impl Vnet {
@@ -248,7 +267,9 @@ pub(crate) struct Tunnel {
     pub(crate) next_hop: Option<Mac>,
     pub(crate) lane: u32,
     pub(crate) source: u16,
+    pub(crate) foreign: bool,
     pub(crate) sent: Counter,
+    /// What came in beside the decap flows that are in use.
     pub(crate) received: Counter,
 }
 
@@ -260,4 +281,10 @@ pub(crate) struct Partition {
     pub(crate) limit: Limit,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
+}
+
+impl Partition {
+    pub(crate) const fn new(limit: Limit) -> Self {
+        Self { limit, frames: 0, bytes: 0 }
+    }
 }

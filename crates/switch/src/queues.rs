@@ -59,6 +59,9 @@ pub(crate) struct Node {
     pub(crate) ring_frames: u32,
     /// Leaf: the bytes of those. A count that stops at 4 GiB only makes a share less exact.
     pub(crate) ring_bytes: u32,
+    /// Leaf: a frame in its list such that it and all before it lie in the pool, so that the next
+    /// one to be moved there is looked for behind it.
+    pub(crate) pooled_to: u32,
     pub(crate) deficit: i32,
     pub(crate) lane: u32,
     pub(crate) source: u16,
@@ -125,6 +128,7 @@ impl Queues {
             bytes: 0,
             ring_frames: 0,
             ring_bytes: 0,
+            pooled_to: NIL,
             deficit: 0,
             lane: 0,
             source: 0,
@@ -217,6 +221,7 @@ impl Queues {
             bytes: 0,
             ring_frames: 0,
             ring_bytes: 0,
+            pooled_to: NIL,
             deficit: QUANTUM_BYTES,
             lane,
             source,

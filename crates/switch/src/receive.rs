@@ -9,7 +9,7 @@ use sluice_wire::ethernet;
 use crate::account;
 use crate::classify::{self, Marking, OuterVerdict, Verdict};
 use crate::common::{COMMON_FRAMES_MAX, Tag};
-use crate::config::PortRole;
+use crate::config::{PortRole, Tags};
 use crate::mac_table;
 use crate::place::{Full, Gate, Held};
 use crate::queues::Key;
@@ -39,32 +39,49 @@ impl<B: Buf> Switch<B> {
     pub fn receive(&mut self, now: Nanos, input: InputId, batch: &mut Batch<B>) {
         let at = input.index();
         debug_assert!(batch.len() <= self.window(input).frames as usize, "beyond the window");
+        // Looking ahead pays from the second frame on.
+        if batch.len() < 2 {
+            if let Some(buf) = batch.pop() {
+                self.receive_one(now, input, buf);
+            }
+            return;
+        }
         self.slots.enter(u32::try_from(batch.len()).expect("fewer than handles in the switch"));
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
-            PortRole::Access { vnet } if self.may_be_full(at) => {
-                for buf in batch.drain() {
-                    self.receive_access(now, input.0, port, vnet.0, buf);
-                }
-            }
-            // Looking ahead pays from the second frame on.
-            PortRole::Access { vnet } if batch.len() < 2 => {
-                if let Some(buf) = batch.pop()
-                    && let Err(buf) = self.receive_plain(input.0, port, vnet.0, buf)
-                {
-                    self.receive_access(now, input.0, port, vnet.0, buf);
-                }
+            PortRole::Access { vnet } if self.ports[usize::from(port)].careful => {
+                self.receive_careful(now, input.0, port, vnet.0, batch);
             }
             PortRole::Access { vnet } => self.receive_batch(now, input.0, port, vnet.0, batch),
-            PortRole::Underlay { local, mac } if batch.len() < 2 => {
-                if let Some(buf) = batch.pop() {
-                    self.receive_outer(now, input.0, port, (local, mac), buf);
-                }
-            }
             PortRole::Underlay { local, mac } => {
                 for buf in batch.drain() {
                     self.receive_outer(now, input.0, port, (local, mac), buf);
                 }
+            }
+        }
+    }
+
+    /// As [`Self::receive`], for one frame: for who reads them one at a time. The window must not
+    /// have been empty.
+    ///
+    /// # Panics
+    /// As [`Self::receive`].
+    #[inline]
+    pub fn receive_one(&mut self, now: Nanos, input: InputId, buf: B) {
+        let at = input.index();
+        self.slots.enter(1);
+        let port = self.inputs[at].port;
+        match self.ports[usize::from(port)].role {
+            PortRole::Access { vnet } if self.ports[usize::from(port)].careful => {
+                self.receive_careful_one(now, input.0, port, vnet.0, buf);
+            }
+            PortRole::Access { vnet } => {
+                if let Err(buf) = self.receive_plain(input.0, port, vnet.0, buf) {
+                    self.receive_access(now, input.0, port, vnet.0, buf);
+                }
+            }
+            PortRole::Underlay { local, mac } => {
+                self.receive_outer(now, input.0, port, (local, mac), buf);
             }
         }
     }
@@ -79,16 +96,28 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    /// What a frame of an access port is.
+    #[inline]
+    pub(crate) fn classify_access(&self, port: u16, buf: &B) -> Verdict {
+        let (head, size, marking) = (buf.head(), buf.size(), self.marking(port));
+        if self.ports[usize::from(port)].tags == Tags::Kept {
+            return classify::access(head, size, marking);
+        }
+        classify::behind_driver(head, size, marking, buf.vlan_tag())
+    }
+
     #[inline(never)]
     pub(crate) fn receive_access(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
-        let verdict = classify::access(buf.head(), buf.size(), self.marking(port));
+        let verdict = self.classify_access(port, &buf);
         let mut arrival =
             Arrival { source: input, vnet, strip: 0, priority: Priority::ZERO, ecn: None };
         match verdict {
             Verdict::Forward(c) => {
                 arrival.priority = c.priority;
                 let slot = self.arrive(input, &arrival, buf);
-                self.forward(now, slot, c.dst);
+                if !self.control.attached || !self.punt_neighbors(slot, c.dst) {
+                    self.forward(now, slot, c.dst);
+                }
             }
             Verdict::Pause(message) => self.consume_pause(now, input, port, &message, buf),
             Verdict::Drop(reason) => {
@@ -146,15 +175,20 @@ impl<B: Buf> Switch<B> {
         if !self.vnets[usize::from(vnet)].has_tunnel(tunnel) {
             return self.refuse(input, &arrival, buf, DropReason::UnknownVni);
         }
+        if let Some(reason) = frame.own_tag.filter(|_| !self.vnets[usize::from(vnet)].own_tags) {
+            return self.refuse(input, &arrival, buf, reason);
+        }
         arrival.vnet = vnet;
-        let tunnel = &mut self.tunnels[usize::from(tunnel)];
-        arrival.source = tunnel.source;
-        tunnel.received.add(buf.size());
+        arrival.source = self.tunnels[usize::from(tunnel)].source;
+        self.count_decap(vnet, tunnel, buf.size());
         let slot = self.arrive(input, &arrival, buf);
+        if self.is_watched(tunnel) {
+            self.watch_tunnel(slot, tunnel);
+        }
         self.forward(now, slot, frame.inner.dst);
     }
 
-    fn refuse(&mut self, input: u16, arrival: &Arrival, buf: B, reason: DropReason) {
+    pub(crate) fn refuse(&mut self, input: u16, arrival: &Arrival, buf: B, reason: DropReason) {
         let slot = self.arrive(input, arrival, buf);
         self.drop_frame(slot, reason);
     }
@@ -415,6 +449,7 @@ impl<B: Buf> Switch<B> {
         let leaf = self.leaf_of(lane, source, priority);
         let node = self.queues.get_mut(leaf);
         node.add(1, bytes.into(), home);
+        node.pooled_to = NIL;
         self.slots.push_front(&mut node.list, slot);
         self.note_share(slot, leaf);
     }

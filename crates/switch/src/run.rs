@@ -54,6 +54,8 @@ struct Reach {
     bytes: i64,
     /// A larger frame has to be asked about.
     size_max: u32,
+    /// The queue's last frame of those at its beginning that lie in the pool.
+    pooled_to: u32,
 }
 
 impl<B: Buf> Switch<B> {
@@ -146,8 +148,7 @@ impl<B: Buf> Switch<B> {
             self.uncharge_lane(lane, bytes, tag.home);
             self.deliver(buf, tag, urgency.get());
             if !alone {
-                self.ports[at].shaper.charge(now, size);
-                self.charge_class(at, priority, size);
+                self.charge_port(now, at, priority, size);
                 break;
             }
         }
@@ -181,6 +182,7 @@ impl<B: Buf> Switch<B> {
             frames_max: if self.is_alone(at) { u32::MAX } else { 1 },
             bytes: deficit,
             size_max: self.lanes[self.ports[at].lane as usize].plain_size_max.into(),
+            pooled_to: node.pooled_to,
         };
         let mut run = Run::default();
         let mut served = Served::Taken;
@@ -191,6 +193,9 @@ impl<B: Buf> Switch<B> {
                 run.add(ends.home, sum, ends.sent_bytes);
                 reach.bytes = deficit.saturating_sub_unsigned(run.sent_bytes);
                 self.book_ends(&ends, priority_of(priority).get());
+                if ends.pooled_to {
+                    reach.pooled_to = NIL;
+                }
             }
             if refused {
                 served = Served::Refused;
@@ -213,6 +218,7 @@ impl<B: Buf> Switch<B> {
         let node = self.queues.get_mut(leaf);
         node.list = list;
         node.deficit = i32::try_from(reach.bytes).unwrap_or(i32::MIN);
+        node.pooled_to = reach.pooled_to;
         self.book_run(now, at, priority, &run);
         self.end_turn(at, priority, leaf, &run);
         served
@@ -232,7 +238,7 @@ impl<B: Buf> Switch<B> {
         let priority = priority_of(priority);
         let first = self.slots.get(*head);
         let (input, home) = (first.input, first.home);
-        let mut ends = Ends { input, home, frames: 0, bytes: 0, sent_bytes: 0 };
+        let mut ends = Ends { input, home, frames: 0, bytes: 0, sent_bytes: 0, pooled_to: false };
         let mut left = reach.bytes;
         let input = &mut self.inputs[usize::from(input)];
         while *head != NIL {
@@ -256,6 +262,7 @@ impl<B: Buf> Switch<B> {
             ends.sent_bytes += u64::from(size);
             left -= i64::from(size);
             if home == Home::Pool {
+                ends.pooled_to |= index == reach.pooled_to;
                 self.slots.stack_push(&mut self.pool_ended, index);
             } else {
                 self.slots.end(index, &mut input.ended, &mut input.ended_slots);
@@ -284,8 +291,7 @@ impl<B: Buf> Switch<B> {
         sent.bytes += run.sent_bytes;
         if run.frames > 0 && !self.is_alone(at) {
             let size = u32::try_from(run.sent_bytes).expect("one frame");
-            self.ports[at].shaper.charge(now, size);
-            self.charge_class(at, priority, size);
+            self.charge_port(now, at, priority, size);
         }
         let lane = &mut self.lanes[self.ports[at].lane as usize];
         lane.frames -= run.frames;

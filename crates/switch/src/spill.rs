@@ -45,15 +45,21 @@ impl Share {
         Self { frames: u32::try_from(frames).unwrap_or(u32::MAX).max(1), bytes }
     }
 
+    /// The least that can be said.
+    pub(crate) const LEAST: Self = Self { frames: 1, bytes: 0 };
+
     /// What no queue of these inputs is beyond its share without having passed.
-    pub(crate) fn least<B>(inputs: &[Input<B>], part: u16) -> Self {
-        if inputs.iter().any(|i| matches!(i.full, Full::Pause(_))) {
-            return Self { frames: 1, bytes: 0 };
+    pub(crate) fn least<'a, B: 'a>(
+        inputs: impl Iterator<Item = &'a Input<B>> + Clone,
+        part: u16,
+    ) -> Self {
+        if inputs.clone().any(|i| matches!(i.full, Full::Pause(_))) {
+            return Self::LEAST;
         }
-        let shares = inputs.iter().map(|i| Self::of(i.limit, part));
+        let shares = inputs.map(|i| Self::of(i.limit, part));
         let least =
             |a: Self, b: Self| Self { frames: a.frames.min(b.frames), bytes: a.bytes.min(b.bytes) };
-        shares.reduce(least).unwrap_or(Self { frames: 1, bytes: 0 })
+        shares.reduce(least).unwrap_or(Self::LEAST)
     }
 
     #[inline]
@@ -89,30 +95,50 @@ impl<B: Buf> Switch<B> {
         leaf: u32,
         copy: &mut impl FnMut(B) -> Result<B, B>,
     ) -> bool {
-        let mut at = self.queues.get(leaf).list.head;
+        let node = self.queues.get(leaf);
+        let mut at = match node.pooled_to {
+            NIL => node.list.head,
+            last => self.slots.get(last).next,
+        };
+        let mut all_pooled = true;
         while at != NIL && self.is_over(input, leaf) {
-            if !self.pool_takes(input) {
+            let slot = self.slots.get(at);
+            let next = slot.next;
+            let is_own = slot.home == Home::Ring && usize::from(slot.input) == input;
+            if is_own && !self.move_to_pool(at, leaf, copy) {
                 return false;
             }
-            let slot = self.slots.get_mut(at);
-            let (next, bytes) = (slot.next, slot.bytes);
-            if slot.home == Home::Ring && usize::from(slot.input) == input {
-                let buf = slot.buf.take().expect("a waiting frame has its handle");
-                match copy(buf) {
-                    Err(buf) => {
-                        self.slots.get_mut(at).buf = Some(buf);
-                        return false;
-                    }
-                    Ok(buf) => {
-                        self.slots.get_mut(at).buf = Some(buf);
-                        self.pooled(at);
-                        self.queues.get_mut(leaf).ring_sub(1, bytes.into());
-                    }
-                }
+            // A frame of another input may stay in between; that one's walk must find it.
+            all_pooled &= self.slots.get(at).home == Home::Pool;
+            if all_pooled {
+                self.queues.get_mut(leaf).pooled_to = at;
             }
             at = next;
         }
         true
+    }
+
+    /// Moves a frame of a queue from its input's memory into the pool. False if that has no room.
+    pub(crate) fn move_to_pool(
+        &mut self,
+        at: u32,
+        leaf: u32,
+        copy: &mut impl FnMut(B) -> Result<B, B>,
+    ) -> bool {
+        let slot = self.slots.get(at);
+        let (input, bytes) = (usize::from(slot.input), slot.bytes);
+        if !self.pool_takes(input) {
+            return false;
+        }
+        let slot = self.slots.get_mut(at);
+        let copied = copy(slot.buf.take().expect("a waiting frame has its handle"));
+        let moved = copied.is_ok();
+        slot.buf = Some(copied.unwrap_or_else(|same| same));
+        if moved {
+            self.pooled(at);
+            self.queues.get_mut(leaf).ring_sub(1, bytes.into());
+        }
+        moved
     }
 
     /// The frame of a slot now lies in the pool.

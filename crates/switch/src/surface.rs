@@ -1,6 +1,8 @@
 //! What goes in and comes out: the words that a driver, a simulator and a control plane share with
 //! the switch.
 
+use core::net::IpAddr;
+
 use sluice_base::{ByteCount, InputId, LaneId, Mac, PortId, Priority, TunnelId, VnetId};
 
 /// What the switch promises to take from an input now.
@@ -74,6 +76,14 @@ pub enum Destination {
     Tunnel(TunnelId),
 }
 
+/// How many machines may be bound to a port.
+pub const BOUND_MACS_MAX: usize = 8;
+/// How many addresses a bound machine may have.
+pub const BOUND_IPS_MAX: usize = 4;
+
+/// The IP addresses of a bound machine; none at all: it may have any.
+pub type BoundIps = [Option<IpAddr>; BOUND_IPS_MAX];
+
 /// What the control plane asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -108,6 +118,36 @@ pub enum Command {
         /// The MAC of the next hop.
         mac: Option<Mac>,
     },
+    /// From now on a control plane reads [`Notice::Punt`] and [`Notice::Decap`], or none does any
+    /// more: then what waits is thrown away, and the switch floods ARP like any broadcast. A switch
+    /// begins without one.
+    Control {
+        /// Whether one does.
+        attached: bool,
+    },
+    /// Binds a machine to a port of [`crate::Sources::Bound`], or gives it other addresses.
+    Bind {
+        /// The port.
+        port: PortId,
+        /// The machine.
+        mac: Mac,
+        /// What it may say of itself.
+        ips: BoundIps,
+    },
+    /// Unbinds a machine from a port: its frames end under `spoofed_mac`.
+    Unbind {
+        /// The port.
+        port: PortId,
+        /// The machine.
+        mac: Mac,
+    },
+    /// Ends a decap flow. The next frame makes it again.
+    ForgetDecap {
+        /// The network.
+        vnet: VnetId,
+        /// The peer.
+        tunnel: TunnelId,
+    },
 }
 
 /// A command that cannot be carried out.
@@ -124,8 +164,48 @@ pub enum CommandError {
     NotAMember(PortId),
     /// The tunnel is not one of the network's.
     NotInNetwork(TunnelId),
-    /// A group address cannot be installed.
+    /// A group address cannot be installed or bound.
     GroupAddress(Mac),
+    /// The port takes frames of any source.
+    NotBound(PortId),
+    /// [`BOUND_MACS_MAX`] machines are bound to the port.
+    TooManyBound(PortId),
+}
+
+/// Why a frame is punted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum PuntCause {
+    /// The chip does not know its source.
+    NewSource,
+    /// The chip knows its source at another place.
+    Moved,
+    /// It is ARP (RFC 826).
+    Arp,
+    /// It is Neighbor Discovery (RFC 4861 section 4).
+    Nd,
+}
+
+impl PuntCause {
+    /// All of them, in the order of their indices.
+    pub const ALL: [Self; 4] = [Self::NewSource, Self::Moved, Self::Arp, Self::Nd];
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The cause as an index below [`Self::COUNT`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Where a punted frame came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PuntFrom {
+    /// At a port.
+    Input(InputId),
+    /// Out of a tunnel.
+    Tunnel(TunnelId),
 }
 
 /// What the switch has to tell.
@@ -138,10 +218,31 @@ pub enum Notice {
         vnet: VnetId,
         /// The destination.
         mac: Mac,
-        /// The input that the first waiting frame came from.
-        input: InputId,
+        /// Where the first waiting frame came in.
+        from: PuntFrom,
         /// A copy of the first bytes of that frame.
         head: Head,
+    },
+    /// A frame that the control plane should see. If it came in at a port, is ARP or Neighbor
+    /// Discovery, and is for a group, it ended there: whom else it should reach is for the control
+    /// plane to say. Any other went on.
+    Punt {
+        /// Why.
+        cause: PuntCause,
+        /// The network.
+        vnet: VnetId,
+        /// Where it came in.
+        from: PuntFrom,
+        /// A copy of its first bytes, from the tenant's Ethernet header on.
+        head: Head,
+    },
+    /// The first frame that a peer sent to a network since the switch began, or since
+    /// [`Command::ForgetDecap`].
+    Decap {
+        /// The network.
+        vnet: VnetId,
+        /// The peer.
+        tunnel: TunnelId,
     },
 }
 
@@ -195,6 +296,8 @@ pub enum Target {
     Port(PortId),
     /// To one address of a network.
     Address(VnetId, Mac),
+    /// Through one tunnel of a network, whatever its destination address is.
+    Tunnel(VnetId, TunnelId),
 }
 
 /// A lane, told apart by what it leads to.

@@ -6,12 +6,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use sluice_base::{
-    Batch, Buf, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, VnetId,
+    Buf, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, VnetId,
 };
 
+use crate::attach::{Bay, make_bays};
 use crate::build::{
-    buffer_count, common_max, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets,
-    make_vnis, make_vteps, mask_of, node_count, slot_count,
+    buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
+    make_vteps, mask_of, node_count, slot_count,
 };
 use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
@@ -19,9 +20,11 @@ use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
 use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
+use crate::punt::Control;
 use crate::queues::{LANES_MAX, NODES_MAX, Queues};
 use crate::receive::NO_PORT;
 use crate::slots::{Home, NIL, Slots};
+use crate::sources::{Watch, make_watches};
 use crate::spill::Share;
 use crate::surface::{Command, CommandError, Destination, Notice, Target, Window};
 use crate::transmit::weight_of;
@@ -36,58 +39,65 @@ pub(crate) const CONTROL_FRAMES: u32 = 64;
 /// The counters of one (input, priority): frames that ended, by reason.
 pub(crate) type Drops = [Counter; DropReason::COUNT];
 
-/// A virtual or physical switch. See the crate's documentation.
+/// A virtual or physical switch. See the crate's documentation. Its fields stand in this order so
+/// that what every frame touches lies together.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Switch<B> {
-    pub(crate) slots: Slots<B>,
-    pub(crate) queues: Queues,
     pub(crate) inputs: Vec<Input<B>>,
     /// The books, by (input, priority).
     pub(crate) rows: Vec<Row>,
-    pub(crate) rare_rows: Vec<RareRow>,
-    pub(crate) drops: Vec<Drops>,
     pub(crate) ports: Vec<Port>,
     /// By priority and port: what is used together lies together.
     pub(crate) classes: Vec<Class<B>>,
     /// A bit per port that may have something to send.
     pub(crate) busy: Vec<u64>,
     pub(crate) lanes: Vec<Lane>,
-    pub(crate) vnets: Vec<Vnet>,
     pub(crate) tunnels: Vec<Tunnel>,
+    pub(crate) vnets: Vec<Vnet>,
     /// VTEP addresses with their tunnels.
     vteps: Numbers,
     /// Network numbers with their networks.
     vnis: Numbers,
     pub(crate) chip: MacTable,
-    /// Destinations that are not resolved, with their lanes.
-    pub(crate) pending: MacTable,
-    pub(crate) free_lanes: Vec<u32>,
-    pub(crate) waiting_lanes: Vec<u32>,
-    pub(crate) timed: Vec<u32>,
-    /// Lanes of tunnels without a next hop.
-    pub(crate) closed: Vec<u32>,
-    pub(crate) notices: VecDeque<Notice>,
-    pub(crate) pool: [Partition; 2],
-    pub(crate) pool_marks: [Marks; 2],
-    pub(crate) pool_ended: u32,
-    pub(crate) bodies: u32,
-    pub(crate) unresolved_buffered: u32,
+    pub(crate) slots: Slots<B>,
+    pub(crate) queues: Queues,
+    pub(crate) lossless: PriorityMask,
+    pub(crate) strict: PriorityMask,
+    /// How many frames may wait in a common queue: few against what any input may hold.
+    pub(crate) common_max: u32,
     /// Slots that inputs use beyond their own, and slots that are not for lossy frames in buffers.
     pub(crate) excess: u32,
     pub(crate) slots_reserved: u32,
-    pub(crate) lossless: PriorityMask,
-    pub(crate) strict: PriorityMask,
+    pub(crate) pool_ended: u32,
+    pub(crate) priority_to_dscp: [u8; Priority::COUNT],
     pub(crate) weights: [u8; Priority::COUNT],
     pub(crate) dscp_to_priority: [Priority; 64],
-    pub(crate) priority_to_dscp: [u8; Priority::COUNT],
+    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) timed: Vec<u32>,
+    pub(crate) waiting_lanes: Vec<u32>,
+    /// Lanes of tunnels without a next hop.
+    pub(crate) closed: Vec<u32>,
+    pub(crate) rare_rows: Vec<RareRow>,
+    pub(crate) drops: Vec<Drops>,
+    /// Destinations that are not resolved, with their lanes.
+    pub(crate) pending: MacTable,
+    pub(crate) free_lanes: Vec<u32>,
+    pub(crate) pool: [Partition; 2],
+    pub(crate) pool_marks: [Marks; 2],
+    pub(crate) bodies: u32,
+    pub(crate) unresolved_buffered: u32,
     pub(crate) unresolved: UnresolvedConfig,
     pub(crate) replicated_frames: u32,
     pub(crate) copies_per_lane: u32,
     pub(crate) pair_share: u16,
-    /// How many frames may wait in a common queue: few against what any input may hold.
-    pub(crate) common_max: u32,
     /// No input has a smaller share than this.
     pub(crate) share_min: Share,
+    pub(crate) control: Control,
+    /// By port: whose frames it takes.
+    pub(crate) watch: Vec<Watch>,
+    /// By port: what may be attached in its place.
+    pub(crate) bays: Vec<Bay>,
 }
 
 impl<B: Buf> Switch<B> {
@@ -97,40 +107,49 @@ impl<B: Buf> Switch<B> {
     /// The first thing in the configuration that cannot work.
     pub fn new(config: &SwitchConfig, seed: u64, now: Nanos) -> Result<Self, ConfigError> {
         validate::check(config)?;
+        let whole = config.with_spare();
+        let config = whole.as_ref();
         let lossless = mask_of(|p| config.classes[p].lossless);
-        let ports = make_ports(config);
+        // What every frame touches is made first and without anything large between, so that it
+        // lies on few pages.
         let inputs: Vec<Input<B>> = make_inputs(config);
+        let ports = make_ports(config);
+        // The last ones are for ports that are gone.
+        let row_count = (inputs.len() + 1) * Priority::COUNT;
+        let rows = vec![Row::default(); row_count];
+        let busy = vec![0; ports.len().div_ceil(64)];
+        let vnets = make_vnets(config, inputs.len());
+        let vnis = make_vnis(config);
+        let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
+        let vteps = make_vteps(config);
         let lanes = make_lanes(config);
         let first_unresolved = config.ports.len() + config.tunnels.len();
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
         let nodes = node_count(config, slots, inputs.len());
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
-        let rows = inputs.len() * Priority::COUNT;
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
             queues: Queues::new(nodes),
-            rows: vec![Row::default(); rows],
-            rare_rows: vec![RareRow::default(); rows],
-            drops: vec![[Counter::default(); DropReason::COUNT]; rows],
-            busy: vec![0; ports.len().div_ceil(64)],
-            classes: (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect(),
-            vnets: make_vnets(config),
+            rows,
+            rare_rows: vec![RareRow::default(); row_count],
+            drops: vec![[Counter::default(); DropReason::COUNT]; row_count],
+            busy,
+            classes,
+            vnets,
             tunnels: make_tunnels(config, inputs.len()),
-            vteps: make_vteps(config),
-            vnis: make_vnis(config),
-            chip: MacTable::new(config.chip.macs, seed),
-            pending: MacTable::new(u32::from(config.unresolved.destinations), seed ^ 1),
+            vteps,
+            vnis,
+            chip: MacTable::new(config.chip.macs, config.chip.flows, seed),
+            pending: MacTable::new(u32::from(config.unresolved.destinations), 0, seed ^ 1),
+            control: Control::new(config.control.punts, ports.len()),
+            watch: make_watches(config),
             free_lanes: (first_unresolved..lanes.len()).rev().map(index_of).collect(),
             waiting_lanes: Vec::with_capacity(lanes.len()),
             timed: Vec::with_capacity(lanes.len()),
             closed: Vec::with_capacity(config.tunnels.len()),
             notices: VecDeque::with_capacity(usize::from(config.unresolved.destinations)),
-            pool: [config.pool.from_local, config.pool.from_underlay].map(|limit| Partition {
-                limit,
-                frames: 0,
-                bytes: 0,
-            }),
+            pool: [config.pool.from_local, config.pool.from_underlay].map(Partition::new),
             pool_marks: [Marks::default(); 2],
             pool_ended: NIL,
             bodies: 0,
@@ -146,16 +165,24 @@ impl<B: Buf> Switch<B> {
             replicated_frames: config.pool.replicated_frames,
             copies_per_lane: config.pool.copies_per_lane,
             pair_share: config.pool.pair_share,
-            common_max: common_max(config, &inputs),
-            share_min: Share::least(&inputs, config.pool.pair_share),
+            common_max: 0,
+            share_min: Share::LEAST,
+            bays: make_bays(config, now),
             inputs,
             ports,
             lanes,
         };
-        for (at, tunnel) in config.tunnels.iter().enumerate() {
-            switch.set_next_hop(now, at, tunnel.next_hop);
-        }
+        switch.begin(now, config);
         Ok(switch)
+    }
+
+    /// What follows from what was made.
+    fn begin(&mut self, now: Nanos, config: &SwitchConfig) {
+        self.leave_free(config.spare.as_ref());
+        self.sources_changed();
+        for (at, tunnel) in config.tunnels.iter().enumerate() {
+            self.set_next_hop(now, at, tunnel.next_hop);
+        }
     }
 
     /// The input of a port's queue.
@@ -166,10 +193,10 @@ impl<B: Buf> Switch<B> {
         InputId(port.first_input + u16::from(queue))
     }
 
-    /// The port that an input belongs to; `None` for the control input.
+    /// The port that an input belongs to; `None` for the control input, and the pool's number.
     #[must_use]
     pub fn port_of(&self, input: InputId) -> Option<PortId> {
-        let port = self.inputs[input.index()].port;
+        let port = self.inputs.get(input.index())?.port;
         (port != NO_PORT).then_some(PortId(port))
     }
 
@@ -179,7 +206,8 @@ impl<B: Buf> Switch<B> {
         InputId::from_index(self.inputs.len() - 1)
     }
 
-    /// The number under which handles of the host pool are reclaimed.
+    /// The number under which handles of the host pool are reclaimed. Frames of ports that are gone
+    /// are counted under it, once their number is another port's.
     #[must_use]
     pub fn pool_input(&self) -> InputId {
         InputId::from_index(self.inputs.len())
@@ -197,7 +225,9 @@ impl<B: Buf> Switch<B> {
     pub fn window(&self, input: InputId) -> Window {
         let at = input.index();
         let i = &self.inputs[at];
-        let spill = !i.awaiting.is_empty() || (!i.over.is_empty() && self.pool_takes(at));
+        // What is beyond its share, or waits to be replicated, is held.
+        let spill = i.held.frames > 0
+            && (!i.awaiting.is_empty() || (!i.over.is_empty() && self.pool_takes(at)));
         let closed =
             !i.deferred.is_empty() || i.port == NO_PORT || self.ports[usize::from(i.port)].detached;
         if closed {
@@ -209,14 +239,19 @@ impl<B: Buf> Switch<B> {
                 let frames = i.limit.frames.saturating_sub(i.held.frames);
                 (frames, i.limit.bytes.0.saturating_sub(i.held.bytes))
             }
+            Full::Pause(priorities) if i.holding.and(priorities).is_empty() => {
+                (i.limit.frames, i.limit.bytes.0)
+            }
             Full::Pause(priorities) => self.pause_window(at, priorities),
         };
         let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed) };
         Window { frames, bytes: ByteCount(bytes), spill }
     }
 
-    /// Each paused priority has the whole buffer to itself, so that one that is held back does not
+    /// What an input that pauses takes while it holds something. Each paused priority has the whole
+    /// buffer to itself, so that one that is held back does not
     /// close the window for the others; a promise must hold whatever comes next.
+    #[inline(never)]
     fn pause_window(&self, input: usize, priorities: PriorityMask) -> (u32, u64) {
         let i = &self.inputs[input];
         let mut held = Held::default();
@@ -232,67 +267,13 @@ impl<B: Buf> Switch<B> {
         let bytes = i.limit.bytes.0.saturating_sub(held.bytes);
         let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
         let below = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
-        if held.frames == 0 || below == 0 || !self.pool_takes(input) {
+        if below == 0 || !self.pool_takes(input) {
             return (frames, bytes);
         }
         // Reading much at a time shall not cause XOFF for what can still be spilled. The last frame
         // may exceed the bytes.
         let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
         (frames, bytes.min(below.saturating_sub(last).max(1)))
-    }
-
-    /// Whether [`Self::reclaim`] has something for this input.
-    #[inline]
-    #[must_use]
-    pub fn has_ended(&self, input: InputId) -> bool {
-        match self.inputs.get(input.index()) {
-            Some(i) => i.unreclaimed > 0,
-            None => self.pool_ended != NIL,
-        }
-    }
-
-    /// Hands back handles of frames that have ended, sent or dropped, as many as fit into `out`,
-    /// in no particular order.
-    pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
-        if input == self.pool_input() {
-            let mut ended = self.pool_ended;
-            let count = self.reclaim_slots(&mut ended, out, Self::leave_pool);
-            self.pool_ended = ended;
-            self.slots.leave(count);
-            return;
-        }
-        let i = &mut self.inputs[input.index()];
-        let moved = out.refill(&mut i.ended, usize::MAX);
-        let mut count = u32::try_from(moved).expect("not above `unreclaimed`");
-        let mut slots = i.ended_slots;
-        if slots != NIL {
-            count += self.reclaim_slots(&mut slots, out, |_, _| {});
-        }
-        let i = &mut self.inputs[input.index()];
-        i.ended_slots = slots;
-        i.unreclaimed -= count;
-        self.slots.leave(count);
-        self.note_excess(input.0);
-    }
-
-    /// Hands back the handles of a stack of slots, and says of each slot that it is left.
-    fn reclaim_slots(
-        &mut self,
-        stack: &mut u32,
-        out: &mut Batch<B>,
-        leave: impl Fn(&mut Self, u32),
-    ) -> u32 {
-        let mut count = 0;
-        while out.room() > 0 {
-            let Some(index) = self.slots.stack_pop(stack) else { break };
-            let buf = self.slots.get_mut(index).buf.take().expect("an ended frame has its handle");
-            leave(self, index);
-            self.slots.give_back(index);
-            let pushed = out.push(buf);
-            debug_assert!(pushed.is_ok(), "there was room");
-            count += 1;
-        }
-        count
     }
 
     /// Takes a frame that control made. It is counted under the control input.
@@ -309,11 +290,15 @@ impl<B: Buf> Switch<B> {
         let priority = Priority::from_low_bits(7);
         match to {
             Target::Port(port) if port.index() < self.ports.len() => {
-                let slot = self.injected_slot(0, priority, buf);
-                self.slots.get_mut(slot).home = Home::Ring;
-                self.charge_input(slot);
                 let lane = self.ports[port.index()].lane;
-                self.admit(slot, lane);
+                self.inject_to_lane(0, priority, buf, lane);
+                Ok(())
+            }
+            Target::Tunnel(vnet, tunnel) if vnet.index() < self.vnets.len() => {
+                let Ok(lane) = self.lane_of(vnet, Destination::Tunnel(tunnel)) else {
+                    return Err(buf);
+                };
+                self.inject_to_lane(vnet.0, priority, buf, lane);
                 Ok(())
             }
             Target::Address(vnet, mac) if vnet.index() < self.vnets.len() => {
@@ -333,6 +318,13 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    fn inject_to_lane(&mut self, vnet: u16, priority: Priority, buf: B, lane: u32) {
+        let slot = self.injected_slot(vnet, priority, buf);
+        self.slots.get_mut(slot).home = Home::Ring;
+        self.charge_input(slot);
+        self.admit(slot, lane);
+    }
+
     /// Carries out a command of the control plane.
     ///
     /// # Errors
@@ -345,12 +337,12 @@ impl<B: Buf> Switch<B> {
                     return Err(CommandError::GroupAddress(mac));
                 }
                 let lane = self.lane_of(vnet, to)?;
-                self.chip.insert(mac_table::key(vnet.0, mac), lane);
+                self.install(mac_table::key(vnet.0, mac), lane);
                 self.resolve(now, vnet, mac, lane);
             }
             Command::Remove { vnet, mac } => {
                 self.check_vnet(vnet)?;
-                self.chip.remove(mac_table::key(vnet.0, mac));
+                self.uninstall(mac_table::key(vnet.0, mac));
             }
             Command::Reject { vnet, mac } => {
                 self.check_vnet(vnet)?;
@@ -361,6 +353,13 @@ impl<B: Buf> Switch<B> {
                     return Err(CommandError::NoSuchTunnel(tunnel));
                 }
                 self.set_next_hop(now, tunnel.index(), mac);
+            }
+            Command::Control { attached } => self.attach_control(attached),
+            Command::Bind { port, mac, ips } => self.bind(port, mac, ips)?,
+            Command::Unbind { port, mac } => self.unbind(port, mac)?,
+            Command::ForgetDecap { vnet, tunnel } => {
+                self.check_vnet(vnet)?;
+                self.forget_decap(vnet, tunnel)?;
             }
         }
         Ok(())
@@ -484,11 +483,32 @@ impl<B: Buf> Switch<B> {
     /// The switch cannot tell a driver without room from one that was not asked yet, so whoever
     /// sleeps until this moment sleeps for a shortest time besides, or waits for the driver. A
     /// frame without a rate has no moment: it may go at any time ([`Self::has_work`]).
+    #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        let ports = self.ports.iter().filter_map(Port::deadline);
-        let timed = self.timed.iter().map(|&l| self.lanes[l as usize].shaper.ready_at());
-        ports.chain(timed).chain(self.unresolved_deadline()).min()
+        let timed = self.ports.iter().position(|port| !port.is_timeless());
+        let waits = !self.timed.is_empty() || !self.waiting_lanes.is_empty();
+        if timed.is_none() && !waits && self.closed.is_empty() {
+            return None;
+        }
+        self.deadline_from(timed.unwrap_or(self.ports.len()))
+    }
+
+    /// As [`Self::deadline`]; no port before `from` has one.
+    #[inline(never)]
+    fn deadline_from(&self, from: usize) -> Option<Nanos> {
+        let mut first = None;
+        let mut note = |at: Option<Nanos>| first = first.into_iter().chain(at).min();
+        for port in self.ports[from..].iter().filter(|port| !port.is_timeless()) {
+            note(port.deadline());
+        }
+        for &lane in &self.timed {
+            note(Some(self.lanes[lane as usize].shaper.ready_at()));
+        }
+        if !self.waiting_lanes.is_empty() || !self.closed.is_empty() {
+            note(self.unresolved_deadline());
+        }
+        first
     }
 
     /// The first port from `from` on that may have something to send. A worker walks these instead
@@ -504,15 +524,33 @@ impl<B: Buf> Switch<B> {
         Some(PortId::from_index(word * 64 + bits.trailing_zeros() as usize))
     }
 
-    /// The next thing that the switch has to tell.
+    /// Whether a port may have something to send: as [`Self::busy_port`], for who asks of one.
+    #[inline]
+    #[must_use]
+    pub fn is_busy(&self, port: PortId) -> bool {
+        self.busy.get(port.index() / 64).is_some_and(|bits| bits >> (port.index() % 64) & 1 == 1)
+    }
+
+    /// The next thing that the switch has to tell; misses first.
+    #[inline]
     pub fn notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+        // Asked in every turn, and mostly in vain.
+        if !self.notices.is_empty() {
+            return self.notices.pop_front();
+        }
+        if self.control.is_silent() { None } else { self.next_punt() }
     }
 
     #[inline]
     pub(crate) fn tunnel_from(&self, remote: u32, port: u16) -> Option<u16> {
-        let tunnel = self.vteps.find(remote)?;
+        let tunnel = self.vtep(remote)?;
         (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
+    }
+
+    /// The tunnel whose far end has this address, through whichever port.
+    #[inline]
+    pub(crate) fn vtep(&self, remote: u32) -> Option<u16> {
+        self.vteps.find(remote)
     }
 
     #[inline]

@@ -27,6 +27,8 @@ fn access() -> PortConfig {
         obey_pause: true,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
+        sources: Sources::Any,
+        tags: Tags::Kept,
     }
 }
 
@@ -50,6 +52,7 @@ fn config() -> SwitchConfig {
             port: PortId(1),
             remote: Ipv4Addr::new(10, 0, 0, 2),
             next_hop: None,
+            foreign: false,
         }],
         classes: [ClassConfig { service: Service::Strict, lossless: true }; 8],
         dscp_to_priority: [Priority::ZERO; 64],
@@ -61,13 +64,15 @@ fn config() -> SwitchConfig {
             replicated_frames: 4,
             copies_per_lane: 4,
         },
-        chip: ChipConfig { macs: 16 },
+        chip: ChipConfig { macs: 16, flows: 16 },
         unresolved: UnresolvedConfig {
             destinations: 4,
             frames: 4,
             timeout: Nanos::from_millis(1),
             punt_gap: Nanos::from_micros(100),
         },
+        control: ControlConfig::default(),
+        spare: None,
     }
 }
 
@@ -152,4 +157,23 @@ fn every_configuration_error_is_found() {
     for (at, (change, expected)) in table.into_iter().enumerate() {
         assert_eq!(error(change), Some(expected), "row {at}");
     }
+}
+
+#[test]
+fn bindings_are_to_bound_ports_and_not_too_many() {
+    let binding = |n: u8| Binding { port: PortId(0), mac: Mac([2, 0, 0, 0, 0, n]), ips: [None; 4] };
+    let no_port = |index| Some(ConfigError::NoSuch { what: "bound port", index, by: "a binding" });
+    assert_eq!(error(|c| c.control.bindings = vec![binding(1)]), no_port(0));
+    let bound = |c: &mut SwitchConfig, bindings: Vec<Binding>| {
+        c.ports[0].sources = Sources::Bound;
+        c.control.bindings = bindings;
+    };
+    assert_eq!(error(|c| bound(c, vec![binding(1)])), None);
+    assert_eq!(error(|c| bound(c, vec![Binding { port: PortId(9), ..binding(1) }])), no_port(9));
+    let group = Binding { mac: Mac::BROADCAST, ..binding(1) };
+    assert_eq!(error(|c| bound(c, vec![group])), no_port(0));
+    let limit = BOUND_MACS_MAX;
+    let many = ConfigError::TooMany { what: "bindings of a port", limit };
+    assert_eq!(error(|c| bound(c, (0..8).map(binding).collect())), None);
+    assert_eq!(error(|c| bound(c, (0..9).map(binding).collect())), Some(many));
 }

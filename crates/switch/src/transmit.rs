@@ -175,6 +175,7 @@ impl<B: Buf> Switch<B> {
             || p.pause_in.deadline(paused).is_some_and(|until| until <= now && p.active != 0)
     }
 
+    #[inline(never)]
     fn transmit_pause(&mut self, now: Nanos, at: usize, sink: &mut impl Sink<B>) -> bool {
         let control = row(self.control_input().0, 7);
         let port = &mut self.ports[at];
@@ -223,6 +224,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Deficit round robin over the weighted priorities of a port.
+    #[inline(never)]
     fn next_weighted(&mut self, at: usize, eligible: u8) -> usize {
         loop {
             let turn = usize::from(self.ports[at].class_turn);
@@ -237,6 +239,13 @@ impl<B: Buf> Switch<B> {
             }
             self.ports[at].class_turn = (self.ports[at].class_turn + 1) & 7;
         }
+    }
+
+    /// Charges a frame to the rate of its port and to its priority's share.
+    #[inline(never)]
+    pub(crate) fn charge_port(&mut self, now: Nanos, at: usize, priority: usize, size: u32) {
+        self.ports[at].shaper.charge(now, size);
+        self.charge_class(at, priority, size);
     }
 
     /// Charges a frame to its priority's share. Without another weighted priority that could have
@@ -389,6 +398,9 @@ impl<B: Buf> Switch<B> {
         let (bytes, home) = (s.bytes, s.home);
         let leaf = self.queues.get_mut(turn.leaf);
         leaf.list = list;
+        if leaf.pooled_to == slot {
+            leaf.pooled_to = NIL;
+        }
         leaf.frames -= 1;
         leaf.bytes -= u64::from(bytes);
         if home == Home::Ring {

@@ -110,6 +110,12 @@ fn ecn_of(inner_head: &[u8]) -> u8 {
     {
         return head[15] & 3;
     }
+    ecn_of_other(inner_head)
+}
+
+/// As [`ecn_of`], for what is not IPv4 without a tag.
+#[inline(never)]
+fn ecn_of_other(inner_head: &[u8]) -> u8 {
     ethernet::Frame::new_checked(inner_head)
         .ok()
         .and_then(|frame| classify::tenant_ecn(&frame))

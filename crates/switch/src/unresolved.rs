@@ -11,13 +11,13 @@
 //! When every such lane is taken, a lossless frame is *deferred*: its input gives no window until
 //! a lane is free, and what was promised before waits in order behind it.
 
-use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, VnetId};
+use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, SourceId, VnetId};
 
 use crate::mac_table;
 use crate::place::Gate;
 use crate::queues::Key;
 use crate::slots::{Home, List, NIL};
-use crate::surface::{Head, LaneKind, Notice};
+use crate::surface::{Head, LaneKind, Notice, PuntFrom};
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
@@ -36,7 +36,7 @@ impl<B: Buf> Switch<B> {
             Some(lane) => lane,
             None => match self.free_lanes.pop() {
                 Some(lane) => {
-                    self.pending.insert(key, lane);
+                    self.pending.insert(key, lane, false);
                     self.start_waiting(now, lane, VnetId(vnet), dst, slot);
                     lane
                 }
@@ -73,10 +73,14 @@ impl<B: Buf> Switch<B> {
         }
         let s = self.slots.get(slot);
         let input = InputId(s.input);
+        let from = match self.source_tunnel(SourceId(s.source)) {
+            Some(tunnel) => PuntFrom::Tunnel(tunnel),
+            None => PuntFrom::Input(input),
+        };
         let Some(buf) = &s.buf else { return };
         let head = Head::copy_of(&buf.head()[usize::from(s.strip)..]);
         self.lanes[lane as usize].punt_at = now.after(self.unresolved.punt_gap);
-        self.notices.push_back(Notice::Miss { vnet, mac, input, head });
+        self.notices.push_back(Notice::Miss { vnet, mac, from, head });
     }
 
     /// The destination of a waiting lane is known: its queues become the destination's.

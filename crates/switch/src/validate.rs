@@ -5,19 +5,25 @@ use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
 use crate::build;
 use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SwitchConfig};
 use crate::queues::{LANES_MAX, NODES_MAX};
-use crate::tunnel;
+use crate::{sources, tunnel};
 
 /// The first thing that cannot work.
 pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
-    counts(config)?;
+    if let Some(spare) = &config.spare
+        && !matches!(spare.like.role, PortRole::Access { .. })
+    {
+        return Err(ConfigError::SpareUnderlay);
+    }
+    let whole = config.with_spare();
+    counts(&whole)?;
     for (at, class) in config.classes.iter().enumerate() {
         if class.service == Service::Weighted(0) {
             let priority = Priority::all().nth(at).expect("eight classes");
             return Err(ConfigError::ZeroWeight { priority });
         }
     }
-    for (at, port) in config.ports.iter().enumerate() {
-        check_port(config, PortId::from_index(at), port)?;
+    for (at, port) in whole.ports.iter().enumerate() {
+        check_port(config.vnets.len(), PortId::from_index(at), port)?;
     }
     if config.unresolved.destinations == 0 {
         // A lossless frame for an unknown address would wait for ever and nobody be asked.
@@ -25,6 +31,7 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
         return Err(ConfigError::LimitTooSmall { what: "unresolved", port: None, bytes_min });
     }
     tunnels(config)?;
+    sources::check_bindings(config)?;
     vnets(config)
 }
 
@@ -47,9 +54,10 @@ fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     }
 }
 
-fn check_port(config: &SwitchConfig, id: PortId, port: &PortConfig) -> Result<(), ConfigError> {
+/// Whether there can be such a port in a switch of so many networks.
+pub(crate) fn check_port(vnets: usize, id: PortId, port: &PortConfig) -> Result<(), ConfigError> {
     if let PortRole::Access { vnet } = port.role
-        && vnet.index() >= config.vnets.len()
+        && vnet.index() >= vnets
     {
         return Err(ConfigError::NoSuch { what: "network", index: vnet.index(), by: "a port" });
     }

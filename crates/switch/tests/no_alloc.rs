@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 
 use allocation_counter::measure;
 use sluice_base::{Batch, Buf, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId};
-use sluice_switch::{Command, Destination, Egress, Switch, Taken, Target};
+use sluice_switch::{Command, Destination, Egress, Switch, SwitchConfig, Taken, Target};
 
 mod harness;
 
-use harness::config::random;
-use harness::frames::{Outer, Tenant, in_vxlan, pause, pfc};
+use harness::config::{fitted, random, random_access};
+use harness::frames::{Outer, Tenant, arp, in_vxlan, pause, pfc};
 use harness::ops::address;
 
 /// A handle that owns nothing.
@@ -67,6 +67,9 @@ fn corpus(rng: &mut Prng) -> Vec<Handle> {
         [pause(9), pause(0), pfc(0xff, [100; 8]), pfc(0xff, [0; 8])].map(|b| Handle::new(&b)),
     );
     frames.extend([Handle::new(&[]), Handle::new(&[1, 2, 3])]);
+    let src = Mac([2, 1, 0, 0, 0, 1]);
+    let neighbors = [Mac::BROADCAST, address(0, 1)].map(|dst| arp(dst, src, [10, 1, 0, 1].into()));
+    frames.extend(neighbors.map(|bytes| Handle::new(&bytes)));
     frames
 }
 
@@ -74,22 +77,25 @@ struct Counts {
     received: u64,
     sent: u64,
     spilled: u64,
+    attached: u64,
 }
 
 /// Steps of every kind.
 fn drive(
     switch: &mut Switch<Handle>,
+    config: &SwitchConfig,
     frames: &[Handle],
     seed: u64,
     batch: &mut Batch<Handle>,
 ) -> Counts {
     let mut rng = Prng::new(seed);
-    let mut counts = Counts { received: 0, sent: 0, spilled: 0 };
+    let mut counts = Counts { received: 0, sent: 0, spilled: 0, attached: 0 };
     let mut now = Nanos::from_millis(1);
     let control = switch.control_input();
     let inputs = u64::from(control.0);
+    let vnets = config.vnets.len() as u64;
     let ports = u64::from(switch.port_of(InputId(control.0 - 1)).unwrap().0) + 1;
-    for step in 0..4_000 {
+    for step in 0..5_000 {
         let port = PortId(u16::try_from(rng.below(ports)).unwrap());
         let input = InputId(u16::try_from(rng.below(inputs)).unwrap());
         match rng.below(16) {
@@ -137,21 +143,26 @@ fn drive(
                 let hop = rng.chance(1, 2).then_some(mac);
                 let _ = switch.command(
                     now,
-                    match rng.below(6) {
+                    match rng.below(10) {
                         0 => Command::Remove { vnet, mac },
                         1 => Command::Reject { vnet, mac },
                         2 => Command::NextHop { tunnel, mac: hop },
                         3 => Command::Install { vnet, mac, to: Destination::Tunnel(tunnel) },
+                        6 => Command::Control { attached: rng.chance(3, 4) },
+                        7 => Command::Bind { port, mac, ips: [None; 4] },
+                        8 => Command::Unbind { port, mac },
+                        9 => Command::ForgetDecap { vnet, tunnel },
                         _ => Command::Install { vnet, mac, to: Destination::Port(port) },
                     },
                 );
             }
             13 => {
-                let to = if rng.chance(1, 2) {
-                    Target::Port(port)
-                } else {
-                    Target::Address(VnetId(0), address(0, 1))
+                let to = match rng.below(3) {
+                    0 => Target::Port(port),
+                    1 => Target::Address(VnetId(0), address(0, 1)),
+                    _ => Target::Tunnel(VnetId(0), TunnelId(0)),
                 };
+                switch.used_since(50, |_, _, _| {});
                 let _ = switch.inject(now, frames[1], to);
                 while switch.notice().is_some() {}
             }
@@ -160,8 +171,13 @@ fn drive(
                 switch.advance(now);
                 let _ = (switch.deadline(), switch.has_work(now, port), switch.busy_port(port));
             }
-            _ if step > 3_900 => {
+            15 if step > 4_900 || (step > 4_000 && rng.chance(1, 8)) => {
                 let _ = switch.detach(now, port);
+            }
+            15 if step > 4_000 => {
+                let bay = config.spare.as_ref().map_or(&config.ports[0], |spare| &spare.like);
+                let port = fitted(random_access(&mut rng, vnets), bay);
+                counts.attached += u64::from(switch.attach(now, &port).is_ok());
             }
             _ => {
                 let _ = switch.pause_state(now, port, Priority::ZERO);
@@ -173,7 +189,7 @@ fn drive(
 
 #[test]
 fn nothing_is_allocated_after_the_start() {
-    let (mut received, mut sent, mut spilled, mut dropped) = (0, 0, 0, 0);
+    let (mut received, mut sent, mut spilled, mut dropped, mut attached) = (0, 0, 0, 0, 0);
     for seed in 0..60 {
         let mut rng = Prng::new(seed);
         let config = random(&mut rng);
@@ -181,7 +197,8 @@ fn nothing_is_allocated_after_the_start() {
         let mut switch: Switch<Handle> = Switch::new(&config, seed, Nanos::ZERO).unwrap();
         let mut batch = Batch::with_limit(64);
         let mut counts = None;
-        let memory = measure(|| counts = Some(drive(&mut switch, &frames, seed, &mut batch)));
+        let memory =
+            measure(|| counts = Some(drive(&mut switch, &config, &frames, seed, &mut batch)));
         let counts = counts.unwrap();
         assert_eq!(memory.count_total, 0, "seed {seed}: {memory:?}");
         let audit = switch.audit();
@@ -189,11 +206,13 @@ fn nothing_is_allocated_after_the_start() {
         received += counts.received;
         sent += counts.sent;
         spilled += counts.spilled;
+        attached += counts.attached;
         dropped += audit.total(|row| row.frames.dropped);
     }
     // The steps reach what they are meant to.
     assert!(received > 50_000 && sent > 10_000, "{received} {sent}");
     assert!(spilled > 1_000 && dropped > 5_000, "{spilled} {dropped}");
+    assert!(attached > 100, "{attached}");
 }
 
 #[test]

@@ -606,11 +606,9 @@ fn every_reason_that_is_not_in_the_frame() {
             give(w, 0, frame(mac(1), 0, 1_515), 1);
             w.transmit(PortId(1), || true);
         }),
-        (R::Stopped, wait, false, 3, |w, give| {
+        (R::Stopped, wait, false, 2, |w, give| {
             give(w, 0, frame(mac(1), 0, 60), 2);
-            w.switch.detach(w.now, PortId(1));
-            w.detached[1] = true;
-            give(w, 0, frame(mac(1), 0, 60), 1);
+            w.unplug(PortId(1));
         }),
     ];
     for (at, (reason, input_full, is_lossy, count, step)) in table.into_iter().enumerate() {

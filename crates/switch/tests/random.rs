@@ -36,6 +36,7 @@ proptest! {
 /// Long runs: what needs many steps to build up.
 #[test]
 fn every_promise_holds_in_long_runs() {
+    let mut came = 0;
     let runs = 30 * u64::from(Config::default().cases) / 256;
     for seed in 0..runs.max(1) {
         let mut rng = Prng::new(seed);
@@ -44,13 +45,19 @@ fn every_promise_holds_in_long_runs() {
                 (u8::try_from(rng.below(32)).unwrap(), u32::try_from(rng.below(1 << 32)).unwrap())
             })
             .collect();
-        let run = std::panic::catch_unwind(|| drop(run(seed, &ops)));
-        if let Err(panic) = run {
-            println!("caught after {} cases", seed + 1);
-            println!("seed {seed}; to repeat: cargo test -p sluice-switch --test random long_runs");
-            std::panic::resume_unwind(panic);
+        match std::panic::catch_unwind(|| run(seed, &ops).came) {
+            Ok(ports) => came += ports,
+            Err(panic) => {
+                println!("caught after {} cases", seed + 1);
+                println!(
+                    "seed {seed}; to repeat: cargo test -p sluice-switch --test random long_runs"
+                );
+                std::panic::resume_unwind(panic);
+            }
         }
     }
+    // The steps reach what they are meant to.
+    assert!(came > 3 * runs, "{came} ports came");
 }
 
 /// A failing case goes in here, as it was printed.

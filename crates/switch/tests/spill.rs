@@ -123,3 +123,88 @@ fn frames_that_cannot_be_spilled_do_not_fill_an_input() {
     assert!(world.switch.window(InputId(0)).frames > 0, "a stuck output stops the others");
     world.drain(|_| {});
 }
+
+#[test]
+fn the_next_frames_are_spilled_when_the_last_spilled_one_has_left() {
+    // Two senders take turns at a tunnel, so that each frame leaves by itself.
+    let mut ports = vec![access(0), access(0), underlay(1)];
+    for port in &mut ports[..WIRE] {
+        port.input = limit(16, 60_000);
+    }
+    let mut config = with_tunnels(config(ports), u16::try_from(WIRE).unwrap(), &[7]);
+    config.pool.from_local = limit(4_096, 4_000_000);
+    let mut world = World::new(&config, 1);
+    world.at_tunnel(address(0, 9), 0);
+    let mut waiting = 0;
+    for stay in (1..8).cycle().take(40) {
+        for sender in [0, 1] {
+            let input = InputId(sender);
+            let tenant = |world: &mut World| world.tenant(sender.into(), &to(9, 100));
+            waiting += world.fill(sender.into(), tenant);
+            world.spill(input, usize::MAX);
+            world.reclaim_all();
+            assert!(
+                world.switch.window(input).frames > 0,
+                "port {sender}: a stuck output stops the others"
+            );
+        }
+        // All that was spilled leaves, and a few of those behind stay.
+        world.transmit(PortId(2), || {
+            waiting -= 1;
+            waiting >= stay
+        });
+        waiting += 1;
+        world.reclaim_all();
+        world.check();
+    }
+    world.drain(|_| {});
+}
+
+#[test]
+fn the_memory_of_an_input_goes_away_and_its_frames_stay() {
+    // Ten frames wait in the common queue of a port, the rest in a queue of their source; those of
+    // another sender stand between them.
+    for frames in [10, 40] {
+        let mut ports = vec![access(0), access(0), access(0)];
+        for port in &mut ports {
+            port.input = limit(64, 60_000);
+        }
+        let mut config = config(ports);
+        config.pool.from_local = limit(256, 1_000_000);
+        let mut world = World::new(&config, 1);
+        world.at_port(address(0, 1), 1);
+        world.log();
+        for _ in 0..frames / 2 {
+            for sender in [0, 2] {
+                let pair = [to(1, 100), to(1, 200)].map(|t| world.tenant(sender, &t));
+                world.receive(InputId(u16::try_from(sender).unwrap()), pair.into());
+            }
+        }
+        assert_eq!(world.evacuate(InputId(0), usize::MAX), 0, "the pool has room for all");
+        assert_eq!(world.pooled, frames);
+        world.check();
+        // More come, and go behind them.
+        let more = world.tenant(0, &to(1, 300));
+        world.receive(InputId(0), vec![more]);
+        world.transmit(PortId(1), || true);
+        assert_eq!(world.log().len(), 2 * frames + 1);
+        world.drain(|_| {});
+    }
+}
+
+#[test]
+fn what_the_pool_has_no_room_for_ends_as_stopped() {
+    let mut world = World::new(&config(vec![access(0), access(0)]), 1);
+    world.at_port(address(0, 1), 1);
+    world.log();
+    for frames in 1..12 {
+        let bufs = (0..frames).map(|_| world.tenant(0, &to(1, 100))).collect();
+        world.receive(InputId(0), bufs);
+        let ended = world.evacuate(InputId(0), 4);
+        assert_eq!(ended, u32::saturating_sub(frames, 4));
+        world.transmit(PortId(1), || true);
+        world.reclaim_all();
+        assert_eq!(world.log().len(), frames.min(4) as usize, "those that were spilled");
+        world.check();
+    }
+}

@@ -132,6 +132,55 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// "Does anybody use `ip`?", which `mac` asks before it does (RFC 5227 section 2.1.1).
+    #[inline]
+    #[must_use]
+    pub const fn probe(mac: Mac, ip: Ipv4Addr) -> Self {
+        Self {
+            operation: Operation::REQUEST,
+            sender_mac: mac,
+            sender_ip: Ipv4Addr::UNSPECIFIED,
+            target_mac: Mac([0; 6]),
+            target_ip: ip,
+        }
+    }
+
+    /// "`ip` is at `mac` from now on", for everybody to hear (RFC 5227 section 2.3).
+    #[inline]
+    #[must_use]
+    pub const fn announcement(mac: Mac, ip: Ipv4Addr) -> Self {
+        Self { sender_ip: ip, ..Self::probe(mac, ip) }
+    }
+
+    /// The answer to this request: its target is at `mac` (RFC 826, packet reception).
+    #[inline]
+    #[must_use]
+    pub const fn reply(&self, mac: Mac) -> Self {
+        Self {
+            operation: Operation::REPLY,
+            sender_mac: mac,
+            sender_ip: self.target_ip,
+            target_mac: self.sender_mac,
+            target_ip: self.sender_ip,
+        }
+    }
+
+    /// Whether its sender asks for an address that it does not use yet (RFC 5227 section 1.1).
+    #[inline]
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        self.operation == Operation::REQUEST && self.sender_ip.is_unspecified()
+    }
+
+    /// Whether it asks nothing and tells where its sender is: a request of the sender for itself,
+    /// which is an announcement (RFC 5227 section 1.1), or a reply that nobody asked for (RFC 5944
+    /// section 4.6).
+    #[inline]
+    #[must_use]
+    pub fn is_gratuitous(&self) -> bool {
+        self.sender_ip == self.target_ip && !self.sender_ip.is_unspecified()
+    }
+
     /// Reads `packet`; `None` unless it is well formed.
     #[inline]
     #[must_use]

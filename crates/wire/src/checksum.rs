@@ -1,5 +1,7 @@
 //! The Internet checksum (RFC 1071) and its update in place (RFC 1624).
 
+use core::net::Ipv6Addr;
+
 /// The checksum of `bytes`: the one's complement of their one's complement sum, in 16-bit words,
 /// an odd last byte padded with zero (RFC 1071 section 1). It is what goes into a checksum field
 /// that was zero while summing; over bytes whose checksum field is filled in it is zero if they
@@ -9,11 +11,28 @@
 #[inline]
 #[must_use]
 pub fn internet(bytes: &[u8]) -> u16 {
+    !fold(sum(bytes))
+}
+
+/// The checksum of `message`, the whole payload of an IPv6 packet, and of the pseudo-header in
+/// front of it: both addresses, its size and its protocol (RFC 8200 section 8.1, RFC 4443 clause
+/// 2.3). Zero if the message carries the right one.
+#[inline]
+#[must_use]
+pub fn over_ipv6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, message: &[u8]) -> u16 {
+    let size = u64::try_from(message.len()).expect("a size has at most 64 bits");
+    let addresses = sum(&src.octets()) + sum(&dst.octets());
+    !fold(addresses + size + u64::from(protocol) + sum(message))
+}
+
+/// The sum of `bytes` with all its carries, to be folded.
+#[inline]
+fn sum(bytes: &[u8]) -> u64 {
     let (pairs, rest) = bytes.as_chunks::<4>();
     let sum: u64 = pairs.iter().map(|&pair| u64::from(u32::from_be_bytes(pair))).sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    !fold(sum + u64::from(u32::from_be_bytes(last)))
+    sum + u64::from(u32::from_be_bytes(last))
 }
 
 /// The checksum that `checksum` becomes when one word of what it covers changes from `old` to

@@ -12,6 +12,7 @@
 
 use core::net::Ipv6Addr;
 
+use sluice_base::Mac;
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -203,6 +204,15 @@ pub fn set_ecn(header: &mut [u8], ecn: u8) {
     let first = header.version_class_label.get();
     let cleared = first & !(ECN_MASK << ECN_SHIFT);
     header.version_class_label = U32::new(cleared | (u32::from(ecn) & ECN_MASK) << ECN_SHIFT);
+}
+
+/// The MAC to which packets for `group` go: 33:33 and its last 32 bits (RFC 2464 section 7).
+/// Without meaning for an address that is no group.
+#[inline]
+#[must_use]
+pub const fn group_mac(group: Ipv6Addr) -> Mac {
+    let group = group.octets();
+    Mac([0x33, 0x33, group[12], group[13], group[14], group[15]])
 }
 
 #[cfg(test)]

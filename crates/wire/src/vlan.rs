@@ -28,6 +28,28 @@ const VID_MASK: u16 = 0x0fff;
 const DEI_BIT: u16 = 0x1000;
 const PCP_SHIFT: u16 = 13;
 
+/// The priority code point of tag control information.
+#[inline]
+#[must_use]
+pub const fn priority_of(tci: u16) -> Priority {
+    Priority::from_low_bits((tci >> PCP_SHIFT) as u8)
+}
+
+/// Tag control information of a priority and a VLAN, not drop eligible. The low 12 bits of `vid`
+/// are taken.
+#[inline]
+#[must_use]
+pub const fn tci_of(priority: Priority, vid: u16) -> u16 {
+    (priority.get() as u16) << PCP_SHIFT | vid & VID_MASK
+}
+
+/// The VLAN identifier of tag control information, 12 bits.
+#[inline]
+#[must_use]
+pub const fn vid_of(tci: u16) -> u16 {
+    tci & VID_MASK
+}
+
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
 struct Header {
@@ -59,7 +81,7 @@ impl<'a> Tag<'a> {
     #[inline]
     #[must_use]
     pub fn priority(&self) -> Priority {
-        Priority::from_low_bits((self.header.tci.get() >> PCP_SHIFT) as u8)
+        priority_of(self.header.tci.get())
     }
 
     /// The drop eligible indicator.
@@ -73,7 +95,7 @@ impl<'a> Tag<'a> {
     #[inline]
     #[must_use]
     pub fn vid(&self) -> u16 {
-        self.header.tci.get() & VID_MASK
+        vid_of(self.header.tci.get())
     }
 
     /// What follows the tag; another tag if it is stacked.

@@ -5,15 +5,19 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::fault::{Target, Test};
 use crate::workspace;
 
-/// How long one command may take. A fault that makes a test hang is not caught by it.
-const TIME_MAX: Duration = Duration::from_secs(600);
+/// How long a test may take, with the build of what its fault touches. A fault that makes a test
+/// hang is not caught by it.
+pub(super) const TIME_MAX: Duration = Duration::from_secs(600);
+/// The same of a test without a fault. The first one builds everything that the package needs.
+pub(super) const TIME_MAX_FIRST: Duration = Duration::from_secs(1_800);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A copy of the work tree with a build folder and logs of its own.
@@ -31,12 +35,13 @@ pub(super) struct Ended {
     pub(super) timed_out: bool,
     /// Everything it printed.
     pub(super) output: String,
+    /// From its start to its end.
+    pub(super) time: Duration,
 }
 
 impl Scratch {
-    /// Lies in `planted` of the target folder. There is one at a time.
-    pub(super) fn new(target: &Path) -> Result<Self> {
-        let home = target.join("planted");
+    /// Lies in `home`, and has it alone.
+    pub(super) fn new(home: &Path) -> Result<Self> {
         let (tree, build, logs) = (home.join("tree"), home.join("target"), home.join("logs"));
         fs::create_dir_all(&tree)?;
         fs::create_dir_all(&logs)?;
@@ -62,51 +67,59 @@ impl Scratch {
         workspace::output(&mut git).map(|_| ())
     }
 
-    /// Compiles what `test` would run.
-    pub(super) fn compile(&self, test: &[String], log: &str) -> Result<Ended> {
-        let own = test.iter().position(|word| word == "--").unwrap_or(test.len());
-        let mut words = test[..own].to_vec();
-        words.insert(2, "--no-run".to_owned());
-        self.run(&words, log)
-    }
-
-    /// Runs `test`.
-    pub(super) fn test(&self, test: &[String], log: &str) -> Result<Ended> {
-        self.run(test, log)
+    /// Builds and runs `test`, for `time_max` at most.
+    ///
+    /// A fault changes a line or two, so the build is incremental, whatever the caller's
+    /// environment says, and without debug information. Unit tests are not optimized: they have
+    /// little to do, and building those of a whole crate takes far longer than running one.
+    /// Integration tests play thousands of cases and keep the level of the workspace.
+    pub(super) fn test(&self, test: &Test, log: &str, time_max: Duration) -> Result<Ended> {
+        let mut command = workspace::cargo();
+        command.current_dir(&self.tree).arg("test");
+        if test.target == Target::Lib {
+            let level = format!("profile.dev.package.{}.opt-level=0", test.package);
+            command.args(["--config", &level]);
+        }
+        command.args(test.arguments()).env("CARGO_TARGET_DIR", &self.build);
+        command.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
+        // The same cases in each run: whether a fault is caught is no matter of luck.
+        command.env("PROPTEST_RNG_SEED", "1");
+        // The output is read: see `verdict`.
+        command.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_QUIET", "false");
+        run(command, &self.log(log), time_max)
     }
 
     /// Where the output of the command called `name` is kept.
     pub(super) fn log(&self, name: &str) -> PathBuf {
         self.logs.join(format!("{name}.log"))
     }
+}
 
-    fn run(&self, words: &[String], log: &str) -> Result<Ended> {
-        let log = self.log(log);
-        let file = File::create(&log).with_context(|| format!("cannot write {log:?}"))?;
-        let mut command = workspace::cargo();
-        command.current_dir(&self.tree).args(&words[1..]).env("CARGO_TARGET_DIR", &self.build);
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-                command.env_remove(&*name);
-            }
+fn run(mut command: Command, log: &Path, time_max: Duration) -> Result<Ended> {
+    let begin = Instant::now();
+    let file = File::create(log).with_context(|| format!("cannot write {log:?}"))?;
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&*name);
         }
-        command.stdin(std::process::Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let mut child = command.process_group(0).spawn().context("cannot start cargo")?;
-        let status = wait(&mut child)?;
-        let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        Ok(Ended {
-            success: status.is_some_and(|status| status.success()),
-            timed_out: status.is_none(),
-            output,
-        })
     }
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let mut child = command.process_group(0).spawn().context("cannot start cargo")?;
+    let status = wait(&mut child, time_max)?;
+    let output = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+    Ok(Ended {
+        success: status.is_some_and(|status| status.success()),
+        timed_out: status.is_none(),
+        output,
+        time: begin.elapsed(),
+    })
 }
 
 /// Waits for the child; ends it and all it started when the time is over.
-fn wait(child: &mut Child) -> Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, time_max: Duration) -> Result<Option<ExitStatus>> {
     let begin = Instant::now();
-    while begin.elapsed() < TIME_MAX {
+    while begin.elapsed() < time_max {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

@@ -1,6 +1,7 @@
 //! Whether a test caught a fault, read from what `cargo test` printed.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::scratch::Ended;
 
@@ -19,6 +20,8 @@ pub(super) enum Verdict {
     Crashed,
     DoesNotCompile,
     DoesNotApply,
+    /// The test proves nothing: without any fault it fails, too, or it is not there.
+    TestIsNoGood,
 }
 
 impl Verdict {
@@ -37,6 +40,7 @@ impl fmt::Display for Verdict {
             Self::Crashed => write!(f, "NOT CAUGHT (the test program crashes: let it assert)"),
             Self::DoesNotCompile => write!(f, "NOT CAUGHT (it does not compile: mend the patch)"),
             Self::DoesNotApply => write!(f, "NOT CAUGHT (it does not apply: make the patch anew)"),
+            Self::TestIsNoGood => write!(f, "NOT CAUGHT (the test is no good: see above)"),
         }
     }
 }
@@ -47,11 +51,31 @@ pub(super) fn of(ended: &Ended) -> Verdict {
         Verdict::Passed
     } else if ended.timed_out {
         Verdict::TimedOut
+    } else if !compiled(&ended.output) {
+        Verdict::DoesNotCompile
     } else if ended.output.contains("test result: FAILED") {
         Verdict::Caught { cases: cases(&ended.output) }
     } else {
         Verdict::Crashed
     }
+}
+
+/// Whether cargo came as far as to run tests. A compiler's message that quotes such a line has a
+/// line number before it.
+fn compiled(output: &str) -> bool {
+    output.lines().any(|line| line.trim_start().starts_with("Running "))
+}
+
+/// How long the tests themselves took, as they say: `finished in 1.23s`. Zero if they did not end.
+pub(super) fn test_time(output: &str) -> Duration {
+    let results = output.lines().filter(|line| line.starts_with("test result: "));
+    let times = results.filter_map(|line| {
+        let (seconds, hundredths) =
+            line.rsplit_once("finished in ")?.1.strip_suffix('s')?.split_once('.')?;
+        let hundredths = hundredths.parse::<u64>().ok()?;
+        Some(Duration::from_millis(seconds.parse::<u64>().ok()? * 1_000 + hundredths * 10))
+    });
+    times.sum()
 }
 
 /// How many tests passed.

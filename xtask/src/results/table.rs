@@ -49,6 +49,7 @@ const PATH: &[&str] = &["frame_bytes", "direction", "touch", "lost"];
 const LOAD: &[&str] = &["frame_bytes", "lost", "offered"];
 const FABRIC_TIME: &[&str] = &["percentile", "hosts", "entries"];
 const FABRIC_RATE: &[&str] = &["peers", "entries"];
+const TABLE: &[&str] = &["entries", "hosts", "vnets"];
 const CELL: &[&str] = &["variant", "policy", "size_packets"];
 const CELL_COUNTER: &[&str] = &["variant", "policy", "size_packets", "counter"];
 const VS_EXTEND: &[&str] = &["frame_bytes", "mode", "vms", "vm", "core", "published"];
@@ -100,6 +101,11 @@ const MEASURES: &[Measure] = &[
 
 /// Rows beside the table's.
 const BESIDE: &[Measure] = &[
+    // fabric.json
+    measure("table.insert", "1/s", &["entries", "hosts", "vnets", "of"]),
+    measure("table.find", "1/s", &["entries", "hosts", "vnets", "by"]),
+    measure("table.bytes", "bytes", TABLE),
+    measure("table.stop", "ns", TABLE),
     // sim.json
     measure("hops_rate.ratio", "ratio", &["workload", "pfc", "overlay", "hosts", "over", "bound"]),
     measure("hops_rate.memory", "bytes", &["workload", "pfc", "overlay", "hosts", "bound"]),
@@ -117,6 +123,7 @@ const BESIDE: &[Measure] = &[
     measure("lab.pause", "frames", &["variant", "policy", "size_packets", "port", "paused_ns"]),
     measure("lab.high_water", "frames", &["variant", "policy", "place", "port"]),
     measure("lab.ping", "ns", &["from", "to", "policy", "sent"]),
+    measure("lab.tables", "count", &["says"]),
     measure("lab.audit", "count", &[]),
     // result.json of a simulation
     measure("sim.settings", "count", &["variant", "seed"]),

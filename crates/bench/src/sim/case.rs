@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use rustix::time::{ClockId, clock_gettime};
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
 use sluice_sim::events::Ties;
 use sluice_sim::net::{Buffering, NetConfig};
@@ -89,14 +88,6 @@ pub(super) fn rate(hops: u64, seconds: f64) -> f64 {
 
 /// What a run is timed by, in seconds.
 pub(super) type Clock = fn() -> f64;
-
-/// Processor time of this thread in seconds: other programs on the same core do not count.
-pub(super) fn processor_time() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
-    seconds
-}
 
 /// Passes everything on, and notes when each wave begins.
 #[derive(Debug)]

@@ -3,20 +3,23 @@
 //! pauses or drops (second letter).
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role, UnderlayKind};
 use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
-use sluice_ports::l2::{L2Config, RingPlan};
+use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
-    ChipConfig, ClassConfig, Destination, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
-    PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, Destination, InputFull, Limit,
+    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
+    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 use super::Devices;
 use super::check::OVERHEAD;
+use super::fabric::Bound;
 use super::headroom::{
     DELAY_DEFAULT, Headroom, RATE_DEFAULT, RING_MEMORY_BYTES_MAX, STALL_DEFAULT,
 };
@@ -29,6 +32,8 @@ const CATCH_UP_DEFAULT: Nanos = Nanos::from_micros(200);
 const WIRE_OVERHEAD: u16 = 24;
 /// Ethernet header and one 802.1Q tag.
 const ETHERNET_SIZE_MAX: u16 = 18;
+/// An 802.1Q tag.
+const TAG_SIZE: u16 = 4;
 /// The smallest frame on a wire without check sequence, rounded down: as many as fit into an input
 /// must be counted, or the number of frames would bind before XOFF is sent.
 const FRAME_SIZE_MIN: u64 = 60;
@@ -61,6 +66,21 @@ pub(super) fn headroom(config: &HostConfig, link: &Link, mtu: u16) -> Headroom {
     }
 }
 
+/// The ports of the device of an `l2` port, itself included.
+pub(super) fn sharing<'a>(
+    config: &'a HostConfig,
+    port: &api::Port,
+) -> impl Iterator<Item = &'a api::Port> {
+    let device = port.device.clone();
+    let l2 = config.ports.iter().filter(|port| port.kind == PortKind::L2);
+    l2.filter(move |other| other.device == device)
+}
+
+/// The cable of an `l2` port.
+pub(super) fn link_of(config: &HostConfig, port: &api::Port) -> Link {
+    sharing(config, port).find_map(|port| port.link.clone()).unwrap_or_default()
+}
+
 /// Turns a configuration that passed every check into a plan.
 pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Plan {
     let builder = Builder { config: &config, devices, paused: paused_priorities(&config) };
@@ -76,12 +96,23 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
         mtu_max: switch.ports.iter().map(|port| port.mtu).max().unwrap_or(MTU_DEFAULT),
         addresses: builder.addresses(),
         notes: builder.notes(),
+        fabric: super::fabric::plan(&config),
         ports,
         switch,
         config,
     };
     assert_eq!(plan.ports.len(), plan.switch.ports.len());
     plan
+}
+
+/// A port that is not in the file, as if it were.
+pub(super) fn one_port(
+    config: &HostConfig,
+    port: &api::Port,
+    devices: &dyn Devices,
+) -> (PortPlan, PortConfig) {
+    let builder = Builder { config, devices, paused: paused_priorities(config) };
+    (builder.port_plan(port), builder.port(port))
 }
 
 fn run_dir(host: &api::Host) -> PathBuf {
@@ -146,6 +177,7 @@ impl Builder<'_> {
             remote: peer.vtep,
             // The kernel finds the way of a UDP underlay.
             next_hop: config.underlay.as_ref().and_then(|underlay| resolved(underlay.kind)),
+            foreign: config.fabric.is_some() && peer.id.is_none(),
         });
         SwitchConfig {
             ports,
@@ -161,14 +193,23 @@ impl Builder<'_> {
                 replicated_frames: buffers.replicated_frames,
                 copies_per_lane: buffers.copies_per_output,
             },
-            chip: ChipConfig { macs: config.host.chip_macs },
+            chip: ChipConfig { macs: config.host.chip_macs, flows: config.host.chip_flows },
             unresolved: UnresolvedConfig {
                 destinations: UNRESOLVED_DESTINATIONS,
                 frames: UNRESOLVED_FRAMES,
                 timeout: Nanos::from_millis(config.host.unresolved_timeout_ms.into()),
                 punt_gap: PUNT_GAP,
             },
+            control: self.control(),
+            spare: self.spare(),
         }
+    }
+
+    /// Room for ports that come while it runs. All of them are TAPs.
+    fn spare(&self) -> Option<SpareConfig> {
+        let (vnet, ports) = (self.config.vnets.first()?, self.config.spare_ports());
+        let like = api::Port::new("", PortKind::Tap, &vnet.name, "");
+        (ports > 0).then(|| SpareConfig { ports, like: self.port(&like) })
     }
 
     fn vnet(&self, vnet: &api::Vnet) -> VnetConfig {
@@ -215,7 +256,7 @@ impl Builder<'_> {
         let buffers = &self.config.buffers;
         let vnet = self.vnet_of(port);
         let mtu = self.vnet_mtu(vnet);
-        let link = port.link.clone().unwrap_or_default();
+        let link = self.link(port);
         let common = PortConfig {
             role: PortRole::Access { vnet: self.vnet_id(&port.vnet) },
             queues: 1,
@@ -228,10 +269,12 @@ impl Builder<'_> {
             obey_pause: false,
             trust: if port.trust { Trust::PcpThenDscp } else { Trust::Nothing },
             default_priority: Priority::from_low_bits(port.priority),
+            sources: self.sources(port),
+            tags: self.tags(port),
         };
         match port.kind {
             // The service rate is what the machine behind the card takes: frames, no wire.
-            PortKind::Tap => PortConfig {
+            PortKind::Tap | PortKind::VhostUser => PortConfig {
                 rate: port.service_mbps.map(|mbps| rate(mbps, None, mtu, 0)),
                 ..common
             },
@@ -257,6 +300,8 @@ impl Builder<'_> {
             obey_pause: false,
             trust: Trust::PcpThenDscp,
             default_priority: Priority::ZERO,
+            sources: Sources::Any,
+            tags: Tags::Kept,
         };
         self.wire(&underlay.link, mac, (buffers.underlay_in, buffers.underlay_out), common)
     }
@@ -274,6 +319,8 @@ impl Builder<'_> {
         let output = link.output.unwrap_or(sizes.1);
         let pauses = self.policy().physical_lossless();
         let mtu = port.mtu;
+        // The driver puts the tag on, so the switch does not see its bytes.
+        let overhead = WIRE_OVERHEAD + if port.tags == Tags::Trunk { TAG_SIZE } else { 0 };
         let mut held = limit(input);
         let input_full = if pauses {
             let (xoff, xon) = thresholds(link, input);
@@ -293,34 +340,71 @@ impl Builder<'_> {
             input: held,
             input_full,
             output: limit(output),
-            rate: link.rate_mbps.map(|mbps| rate(mbps, link.catch_up_us, mtu, WIRE_OVERHEAD)),
+            rate: link.rate_mbps.map(|mbps| rate(mbps, link.catch_up_us, mtu, overhead)),
             obey_pause: pauses,
             ..port
         }
     }
 
+    /// What the driver of a port does about tags. A cable of a physical switch passes them on.
+    fn tags(&self, port: &api::Port) -> Tags {
+        match (self.config.host.role, port.kind, port.vlan) {
+            (_, PortKind::L2, Some(_)) => Tags::Trunk,
+            (Role::Host, PortKind::L2, None) => Tags::Access,
+            (_, PortKind::Tap | PortKind::VhostUser, _) | (Role::Switch, PortKind::L2, None) => {
+                Tags::Kept
+            }
+        }
+    }
+
+    /// The cable of a port. Ports of one device have one, and one of them says what it is like.
+    fn link(&self, port: &api::Port) -> Link {
+        link_of(self.config, port)
+    }
+
+    /// The largest MTU of the ports of an `l2` port's device.
+    fn device_mtu(&self, port: &api::Port) -> u16 {
+        let mtus = sharing(self.config, port).map(|port| self.vnet_mtu(self.vnet_of(port)));
+        mtus.max().unwrap_or(MTU_DEFAULT)
+    }
+
+    /// How an `l2` port is opened.
+    fn l2(&self, port: &api::Port) -> Attachment {
+        let mtu = self.device_mtu(port);
+        let ring_bytes = self.ring_bytes(&self.link(port), mtu);
+        let device = port.device.clone();
+        let vlan = match (self.tags(port), port.vlan) {
+            (Tags::Kept, _) => return Attachment::L2 { device, ring_bytes, mtu, vtep: None },
+            (_, None) => Vlan::Access,
+            (_, Some(vid)) if port.native => Vlan::Native(vid),
+            (_, Some(vid)) => Vlan::Tagged(vid),
+        };
+        let pauses = self.policy().physical_lossless();
+        let pausable = if pauses { self.paused } else { PriorityMask::NONE };
+        Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable }
+    }
+
     fn port_plan(&self, port: &api::Port) -> PortPlan {
         let mtu = self.vnet_mtu(self.vnet_of(port));
+        let virtual_lacks = (!self.policy().virtual_lossless()).then_some("policy ZL or ZZ");
         let (attachment, policy_lacks) = match port.kind {
             PortKind::Tap => {
                 let attachment = Attachment::Tap {
                     device: port.device.clone(),
                     netns: port.netns.clone().map(PathBuf::from),
                     mac: port.mac.as_ref().and_then(|mac| mac.parse().ok()),
+                    addresses: Vec::new(),
                     ring_frames: port.ring_frames,
                     mtu,
                 };
-                (attachment, (!self.policy().virtual_lossless()).then_some("policy ZL or ZZ"))
+                (attachment, virtual_lacks)
+            }
+            PortKind::VhostUser => {
+                let socket = port.socket.clone().map(PathBuf::from).unwrap_or_default();
+                (Attachment::VhostUser { socket, client: port.client, mtu }, virtual_lacks)
             }
             PortKind::L2 => {
-                let link = port.link.clone().unwrap_or_default();
-                let attachment = Attachment::L2 {
-                    device: port.device.clone(),
-                    ring_bytes: self.ring_bytes(&link, mtu),
-                    mtu,
-                    vtep: None,
-                };
-                (attachment, (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))
+                (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))
             }
         };
         PortPlan { name: port.name.clone(), vnet: port.vnet.clone(), attachment, policy_lacks }
@@ -351,6 +435,31 @@ impl Builder<'_> {
 
     fn ring_bytes(&self, link: &Link, mtu: u16) -> u64 {
         link.ring_bytes.unwrap_or_else(|| headroom(self.config, link, mtu).bytes().0)
+    }
+
+    /// Without a fabric nobody learns, and nobody is shown anything.
+    fn control(&self) -> ControlConfig {
+        let Some(fabric) = super::fabric::plan(self.config) else {
+            return ControlConfig { punts: 0, bindings: Vec::new() };
+        };
+        // An endpoint that the file names at a port that learns is known from the start, and the
+        // port takes others, too.
+        let is_bound = |bound: &Bound| fabric.ports[&bound.port].is_bound;
+        let bindings = fabric.bound.iter().filter(|bound| is_bound(bound)).map(|bound| Binding {
+            port: bound.port,
+            mac: bound.mac,
+            ips: bound_ips(&bound.ips),
+        });
+        ControlConfig { bindings: bindings.collect(), ..ControlConfig::default() }
+    }
+
+    /// Whose MAC is named is bound; who else is there is learned.
+    fn sources(&self, port: &api::Port) -> Sources {
+        match (&self.config.fabric, &port.mac) {
+            (None, _) => Sources::Any,
+            (Some(_), Some(_)) => Sources::Bound,
+            (Some(_), None) => Sources::Learn,
+        }
     }
 
     fn addresses(&self) -> Vec<(VnetId, Mac, Destination)> {
@@ -409,13 +518,28 @@ impl Builder<'_> {
         })
     }
 
+    /// That the largest frames of a VLAN do not fit into its device with a tag of their own.
+    fn tag_note(&self, port: &api::Port) -> Option<String> {
+        let (vlan, facts) = (port.vlan?, self.devices.facts(&port.device)?);
+        let needed = self.vnet_mtu(self.vnet_of(port)).saturating_add(TAG_SIZE);
+        (needed > facts.mtu).then(|| {
+            format!(
+                "port {}: frames of full size with a tag of their own do not fit behind the tag of \
+                 VLAN {vlan}; for them, `ip link set {} mtu {needed}`",
+                port.name, port.device
+            )
+        })
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.dscp_note().into_iter().collect();
+        let is_first = |port: &&api::Port| {
+            sharing(self.config, port).next().is_some_and(|first| first.name == port.name)
+        };
         let cables = self.config.ports.iter().filter(|port| port.kind == PortKind::L2);
-        let cables = cables.map(|port| {
-            let mtu = self.vnet_mtu(self.vnet_of(port));
-            (port.name.as_str(), port.link.clone().unwrap_or_default(), mtu)
-        });
+        let cables = cables
+            .filter(is_first)
+            .map(|port| (port.name.as_str(), self.link(port), self.device_mtu(port)));
         let underlay = self.config.underlay.as_ref().map(|underlay| {
             ("underlay", underlay.link.clone(), self.outer_mtu().unwrap_or(MTU_DEFAULT))
         });
@@ -434,8 +558,18 @@ impl Builder<'_> {
             ));
             notes.extend(self.ring_note(name, &link, ring, mtu));
         }
+        notes.extend(self.config.ports.iter().filter_map(|port| self.tag_note(port)));
         notes
     }
+}
+
+/// The addresses of a bound endpoint, as the switch holds them.
+pub(super) fn bound_ips(ips: &[IpAddr]) -> BoundIps {
+    let mut places = BoundIps::default();
+    for (place, ip) in places.iter_mut().zip(ips) {
+        *place = Some(*ip);
+    }
+    places
 }
 
 /// What is to be done about a ring that may not be as large as it must.

@@ -1,8 +1,11 @@
 //! What a configuration means, checked: names that exist, numbers that fit, and combinations that
 //! can keep what the policy promises. Every check says what is wrong and what to do.
 
+mod fabric;
 mod links;
 mod members;
+mod sockets;
+mod vlans;
 
 use std::collections::BTreeMap;
 
@@ -21,9 +24,11 @@ pub(super) const OVERHEAD: u16 = 50;
 /// The smallest MTU that carries IPv4 without excuses (RFC 791: 68; RFC 1122 wants 576).
 const MTU_MIN: u16 = 576;
 /// The longest name of a network device.
-const DEVICE_NAME_SIZE_MAX: usize = 15;
+pub(super) const DEVICE_NAME_SIZE_MAX: usize = 15;
+/// Ports that may be added while it runs, at most.
+const SPARE_PORTS_MAX: u16 = 4096;
 /// Names that mean something else in answers.
-const RESERVED: [&str; 3] = ["control", "pool", "underlay"];
+pub(super) const RESERVED: [&str; 3] = ["control", "pool", "underlay"];
 
 /// A configuration under examination.
 pub(super) struct Check<'a> {
@@ -53,6 +58,7 @@ impl<'a> Check<'a> {
         self.vnets();
         self.ports();
         self.peers();
+        self.fabric();
         self.vports();
     }
 
@@ -86,11 +92,25 @@ impl<'a> Check<'a> {
                 "Leave the key out for the default of 294912 entries.",
             );
         }
+        if host.chip_flows == 0 {
+            self.problem(
+                &[Key("host"), Key("chip_flows")],
+                "a chip without flows sends nothing to other hosts",
+                "Leave the key out for the default of 57344 flows.",
+            );
+        }
         if host.pace_us > 10_000 {
             self.problem(
                 &[Key("host"), Key("pace_us")],
                 "a busy worker would sleep for more than 10 ms at a time",
                 "Use 50 to 200; the default is 100.",
+            );
+        }
+        if host.spare_ports.is_some_and(|ports| ports > SPARE_PORTS_MAX) {
+            self.problem(
+                &[Key("host"), Key("spare_ports")],
+                format!("memory would be taken for more than {SPARE_PORTS_MAX} ports"),
+                "Use as many as this host may have containers at a time; the default is 64.",
             );
         }
         if host.unresolved_timeout_ms == 0 {
@@ -321,8 +341,7 @@ impl<'a> Check<'a> {
     }
 
     fn device_name(&mut self, path: &[Step<'_>], name: &str) {
-        let bad = |c: char| c == '/' || c.is_whitespace();
-        if name.is_empty() || name.len() > DEVICE_NAME_SIZE_MAX || name.contains(bad) {
+        if !is_device_name(name) {
             self.problem(
                 path,
                 format!("`{name}` cannot be the name of a network device"),
@@ -330,6 +349,12 @@ impl<'a> Check<'a> {
             );
         }
     }
+}
+
+/// Whether Linux takes it as the name of a device.
+pub(super) fn is_device_name(name: &str) -> bool {
+    let bad = |c: char| c == '/' || c.is_whitespace();
+    !name.is_empty() && name.len() <= DEVICE_NAME_SIZE_MAX && !name.contains(bad)
 }
 
 fn capitalised(error: &impl ToString) -> String {

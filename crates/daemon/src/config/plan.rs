@@ -1,12 +1,15 @@
 //! What a checked configuration comes to.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use sluice_api::config::HostConfig;
-use sluice_base::{Mac, VnetId};
+use sluice_base::{Mac, PriorityMask, VnetId};
+use sluice_ports::l2::Vlan;
 use sluice_switch::{Destination, SwitchConfig};
+
+use super::fabric::FabricPlan;
 
 /// Everything that the two processes need to know.
 #[derive(Clone, Debug)]
@@ -23,8 +26,10 @@ pub struct Plan {
     pub switch: SwitchConfig,
     /// Its seed.
     pub seed: u64,
-    /// The ports to open; a position is a `PortId`.
+    /// The ports to open; a position is a `PortId`. Those that come later have the numbers behind.
     pub ports: Vec<PortPlan>,
+    /// The fabric, if the host is a member of one.
+    pub fabric: Option<FabricPlan>,
     /// The largest layer-3 packet of any port.
     pub mtu_max: u16,
     /// The addresses that are known.
@@ -57,8 +62,19 @@ pub enum Attachment {
         netns: Option<PathBuf>,
         /// The MAC of the endpoint.
         mac: Option<Mac>,
+        /// The IP addresses that the device gets, with the lengths of their prefixes.
+        addresses: Vec<(IpAddr, u8)>,
         /// The ring, if the default is not wanted.
         ring_frames: Option<u32>,
+        /// The layer-3 MTU.
+        mtu: u16,
+    },
+    /// A virtual machine's network card.
+    VhostUser {
+        /// Where it meets the front end.
+        socket: PathBuf,
+        /// Whether it connects there instead of listening.
+        client: bool,
         /// The layer-3 MTU.
         mtu: u16,
     },
@@ -72,6 +88,19 @@ pub enum Attachment {
         mtu: u16,
         /// The VTEP whose VXLAN the kernel must not answer; `None` for a cable.
         vtep: Option<Ipv4Addr>,
+    },
+    /// Plain machines behind a device, which several ports may share.
+    BareMetal {
+        /// The device.
+        device: String,
+        /// Which of its frames.
+        vlan: Vlan,
+        /// What the kernel's receive ring must hold; the same for all ports of the device.
+        ring_bytes: u64,
+        /// The largest layer-3 MTU of its ports.
+        mtu: u16,
+        /// The priorities that its neighbour may be told to pause.
+        pausable: PriorityMask,
     },
     /// The kernel's UDP sockets.
     Udp {

@@ -307,6 +307,24 @@ fn the_places_of_a_host() {
 }
 
 #[test]
+fn endpoints_of_a_learning_port_are_claimed_and_bind_nobody() {
+    let fabric = "[fabric]\nname = \"f\"\nid = 1\ncertificates = \"/tls\"\n";
+    let at_port = |ip| {
+        let mac = "02:00:00:00:00:07";
+        format!("[[vport]]\nvnet = \"blue\"\nmac = \"{mac}\"\nport = \"c1\"\nip = \"{ip}\"\n")
+    };
+    let text = format!("{HOST}{fabric}{}", at_port("10.0.0.7"));
+    let learns = planned(&text.replace("mac = \"02:00:00:00:00:01\"\n", ""));
+    let bound = learns.fabric.unwrap().bound;
+    assert_eq!((bound.len(), bound[0].mac.0[5]), (1, 7));
+    assert_eq!(learns.switch.control.bindings, []);
+    // A port with a MAC of its own has both.
+    let binds = planned(&text);
+    assert_eq!(binds.fabric.unwrap().bound.len(), 2);
+    assert_eq!(binds.switch.control.bindings.len(), 2);
+}
+
+#[test]
 fn a_ring_that_may_not_hold_its_headroom_is_told_of() {
     let notes = |text: &str| planned(text).notes[1..].to_vec();
     let small = "port underlay: not lossless: the ring may take 256 MiB, which hold 14417920 bytes \
@@ -352,4 +370,246 @@ fn comments_do_not_change_the_fingerprint_and_values_do() {
 fn the_example_of_the_documentation_is_fine() {
     let text = include_str!("../../../../docs/host.toml");
     plan("docs/host.toml", text, &Fake).unwrap_or_else(|report| panic!("{report}"));
+}
+
+const TRUNK: &str = r#"
+[[vnet]]
+name = "red"
+vni = 43
+
+[[port]]
+name = "rack-blue"
+kind = "l2"
+vnet = "blue"
+device = "eth1"
+vlan = 10
+link = { rate_mbps = 1000 }
+
+[[port]]
+name = "rack-red"
+kind = "l2"
+vnet = "red"
+device = "eth1"
+vlan = 20
+native = true
+"#;
+
+#[test]
+fn vlans_of_one_device_are_ports_of_their_own() {
+    use sluice_ports::l2::Vlan;
+    use sluice_switch::Tags;
+
+    let plan = planned(&format!("{HOST}{TRUNK}"));
+    let bare = |at: usize| match &plan.ports[at].attachment {
+        Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable } => {
+            assert_eq!((&**device, *mtu, *pausable), ("eth1", 1450, PriorityMask::ALL));
+            (*vlan, *ring_bytes)
+        }
+        other => panic!("{other:?}"),
+    };
+    let ring = bare(1).1;
+    assert_eq!((bare(1), bare(2)), ((Vlan::Tagged(10), ring), (Vlan::Native(20), ring)));
+    let ports = &plan.switch.ports;
+    let role = |vnet| PortRole::Access { vnet: VnetId(vnet) };
+    assert_eq!((ports[1].role, ports[2].role), (role(0), role(1)));
+    for port in &ports[1..3] {
+        assert_eq!(port.tags, Tags::Trunk);
+        let rate = port.rate.expect("the cable's");
+        assert_eq!((rate.rate.0, rate.overhead), (1_000_000_000, 28), "the tag's bytes too");
+        assert!(matches!(port.input_full, InputFull::Pause(_)));
+    }
+    assert_eq!((ports[0].tags, ports[3].tags), (Tags::Kept, Tags::Kept), "TAP and underlay");
+    let rings = plan.notes.iter().filter(|note| note.contains("receive ring of")).count();
+    assert_eq!(rings, 2, "a device has one: {:?}", plan.notes);
+    assert!(!plan.notes.iter().any(|note| note.contains("tag of their own")), "1454 fit into 1500");
+}
+
+#[test]
+fn a_device_without_vlans_is_an_access_port_of_a_host_and_a_cable_of_a_switch() {
+    use sluice_ports::l2::Vlan;
+    use sluice_switch::Tags;
+
+    let desk = "[[port]]\nname = \"desk\"\nkind = \"l2\"\nvnet = \"blue\"\ndevice = \"eth1\"\n";
+    let host = planned(&format!("{HOST}{desk}").replace("\"ZZ\"", "\"ZL\""));
+    assert_eq!(host.switch.ports[1].tags, Tags::Access);
+    let Attachment::BareMetal { vlan, pausable, .. } = &host.ports[1].attachment else {
+        panic!("{:?}", host.ports[1])
+    };
+    assert_eq!((*vlan, *pausable), (Vlan::Access, PriorityMask::NONE), "ZL pauses no wire");
+    let switch = planned(SWITCH);
+    assert_eq!(switch.switch.ports[0].tags, Tags::Kept);
+    assert!(matches!(switch.ports[0].attachment, Attachment::L2 { .. }));
+}
+
+#[test]
+fn full_frames_with_a_tag_of_their_own_are_spoken_of() {
+    let text = format!("{HOST}{TRUNK}").replace("vni = 43", "vni = 43\nmtu = 1500");
+    let text = text.replace(
+        "link = { rate_mbps = 1000 }\n\n[[vnet]]\nname = \"blue\"",
+        "mtu = 1550\nlink = { rate_mbps = 1000 }\n\n[[vnet]]\nname = \"blue\"",
+    );
+    struct Large;
+    impl Devices for Large {
+        fn facts(&self, device: &str) -> Option<DeviceFacts> {
+            let mtu = if device == "eth0" { 1600 } else { 1500 };
+            Some(DeviceFacts { mac: Mac::default(), mtu })
+        }
+    }
+    let plan = plan("host.toml", &text, &Large).unwrap_or_else(|report| panic!("{report}"));
+    let notes: Vec<_> = plan.notes.iter().filter(|n| n.contains("of their own")).collect();
+    assert_eq!(notes.len(), 2, "{:?}", plan.notes);
+    assert!(notes[0].ends_with("`ip link set eth1 mtu 1504`"), "{notes:?}");
+}
+
+/// What is said about a host with a trunk after each change.
+fn trunk_said(changes: &[(&str, &str)]) -> String {
+    said(&format!("{HOST}{TRUNK}"), changes)
+}
+
+/// What is wrong, by which changes, and what is said.
+type Wrong<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
+#[test]
+fn wrong_vlans() {
+    let table: [Wrong<'_>; 12] = [
+        (
+            "none",
+            &[("vlan = 10", "vlan = 0")],
+            "
+host.toml:43: port[2].vlan: VLAN 0 is none: its tag says a priority only
+    Use 1 to 4094.",
+        ),
+        (
+            "the reserved one",
+            &[("vlan = 10", "vlan = 4095")],
+            "
+host.toml:43: port[2].vlan: VLAN 4095 is reserved (802.1Q table 9-2)
+    Use 1 to 4094.",
+        ),
+        (
+            "too large",
+            &[("vlan = 10", "vlan = 4096")],
+            "
+host.toml:43: port[2].vlan: 4096 does not fit into the 12 bits of a VLAN
+    Use 1 to 4094.",
+        ),
+        (
+            "one twice",
+            &[("vlan = 20", "vlan = 10")],
+            "
+host.toml:51: port[3].vlan: VLAN 10 of device `eth1` is there twice, first on line 38
+    Take one of the two out.",
+        ),
+        (
+            "a network twice",
+            &[("vnet = \"red\"", "vnet = \"blue\"")],
+            "
+host.toml:49: port[3].vnet: network `blue` behind device `eth1` is there twice, first on line 38
+    Take one of the two out.",
+        ),
+        (
+            "two native",
+            &[("vlan = 10", "vlan = 10\nnative = true")],
+            "
+host.toml:53: port[3].native: native VLAN of `eth1` is there twice, first on line 38
+    Take one of the two out.",
+        ),
+        (
+            "an unknown network",
+            &[("vnet = \"red\"", "vnet = \"rad\"")],
+            "
+host.toml:49: port[3].vnet: there is no vnet `rad`
+    There is: blue, red.",
+        ),
+        (
+            "the underlay's device",
+            &[("\"eth1\"", "\"eth0\"")],
+            "
+host.toml:42: port[2].device: `eth0` is the device of the underlay
+    Use another one: what comes from there is VXLAN, and no machine's frames.
+host.toml:50: port[3].device: `eth0` is the device of the underlay
+    Use another one: what comes from there is VXLAN, and no machine's frames.",
+        ),
+        (
+            "one without",
+            &[("vlan = 20\nnative = true\n", "")],
+            "
+host.toml:50: port[3].device: ports share device `eth1`, and `rack-red` has no VLAN
+    Give it a `vlan`, with `native = true` if its frames are untagged.",
+        ),
+        (
+            "native without",
+            &[("vlan = 20\n", ""), ("\"eth1\"\nnative", "\"eth2\"\nnative")],
+            "
+host.toml:51: port[3].native: there is no VLAN that the untagged frames could be of
+    Add `vlan = …`, or take it out: without a VLAN all frames are untagged.",
+        ),
+        (
+            "two cables",
+            &[("vlan = 20", "vlan = 20\nlink = { rate_mbps = 10 }")],
+            "
+host.toml:52: port[3].link: the ports of device `eth1` have one cable, and this is another
+    Say it at one of them.",
+        ),
+        (
+            "of a TAP",
+            &[("netns = \"/run/netns/c1\"", "vlan = 5")],
+            "
+host.toml:20: port[1].vlan: a TAP has no VLANs: its container's frames are those of its network
+    Take it out; `kind = \"l2\"` is for a device with tagged frames.",
+        ),
+    ];
+    for (name, changes, expected) in table {
+        let said = trunk_said(changes);
+        assert!(said == expected.trim_start_matches('\n'), "{name}, said:\n{said}\n");
+    }
+}
+
+const MACHINES: &str = r#"
+[[port]]
+name = "vm1"
+kind = "vhost-user"
+vnet = "blue"
+socket = "/run/sluice/vm1.sock"
+
+[[port]]
+name = "vm2"
+kind = "vhost-user"
+vnet = "blue"
+socket = "/run/sluice/vm2.sock"
+client = true
+"#;
+
+#[test]
+fn a_virtual_machine_has_a_socket() {
+    let plan = planned(&format!("{HOST}{MACHINES}"));
+    let of = |at: usize| match &plan.ports[at].attachment {
+        Attachment::VhostUser { socket, client, mtu } => (socket.to_str().unwrap(), *client, *mtu),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(1), ("/run/sluice/vm1.sock", false, 1450));
+    assert_eq!(of(2), ("/run/sluice/vm2.sock", true, 1450));
+}
+
+#[test]
+fn a_wrong_socket_is_explained() {
+    let table: [(&[(&str, &str)], &str); 5] = [
+        (&[("socket = \"/run/sluice/vm1.sock\"\n", "")], "port[2].socket: a port for a virtual"),
+        (&[("/run/sluice/vm1.sock", "vm1.sock")], "port[2].socket: `vm1.sock` is not a path"),
+        (&[("vm1.sock", "vm2.sock")], "socket `/run/sluice/vm2.sock` is there twice"),
+        (
+            &[("client = true", "device = \"x\"")],
+            "port[3].device: a port for a virtual machine has",
+        ),
+        (&[("netns = \"/run/netns/c1\"", "socket = \"/x\"")], "port[1].socket: only a port for a"),
+    ];
+    for (changes, expected) in table {
+        let mut text = format!("{HOST}{MACHINES}");
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        let report = plan("host.toml", &text, &Fake).expect_err(expected).to_string();
+        assert!(report.contains(expected), "{expected}, said:\n{report}");
+    }
 }

@@ -1,28 +1,41 @@
-//! `show.sock`: questions are handed on to the data process, answers come back as they are.
+//! `show.sock`: questions about the switch are handed on to the data process, and answers come back
+//! as they are; those about the fabric are answered here.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use sluice_api::fabric::Question;
 
+use super::ports::AddedPorts;
 use super::{connect, spawn};
+use crate::fabric::Fabric;
 use crate::protocol::{self, Failure, Request};
 use crate::serve;
 
 /// How long a client may think.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How often one that watches is looked after while nothing happens.
+const WATCH_BEAT: Duration = Duration::from_secs(1);
 /// How long data may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
 
 /// Answers in a thread of its own for as long as the process lives.
-pub(super) fn serve(listener: UnixListener, run_dir: &Path) -> anyhow::Result<()> {
+pub(super) fn serve(
+    listener: UnixListener,
+    run_dir: &Path,
+    fabric: Option<Fabric>,
+    ports: Arc<AddedPorts>,
+) -> anyhow::Result<()> {
     let run_dir = run_dir.to_owned();
     spawn("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
             while let Ok(Some(request)) = protocol::read_request(reader) {
-                if answer(&run_dir, stream, request).is_err() {
+                if answer(&run_dir, fabric.as_ref(), &ports, stream, request).is_err() {
                     break;
                 }
             }
@@ -30,14 +43,47 @@ pub(super) fn serve(listener: UnixListener, run_dir: &Path) -> anyhow::Result<()
     })
 }
 
-fn answer(run_dir: &Path, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Request::Show(_) = request else {
-        let error = "only `show` is answered here".to_owned();
-        return protocol::write(stream, &Failure { error });
-    };
+fn answer(
+    run_dir: &Path,
+    fabric: Option<&Fabric>,
+    ports: &AddedPorts,
+    stream: &UnixStream,
+    request: Request,
+) -> io::Result<()> {
+    let fail = |error: String| protocol::write(stream, &Failure { error });
+    match (request, fabric) {
+        (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
+        (Request::Fabric(Question::Watch), Some(fabric)) => {
+            let lines = fabric.watch();
+            loop {
+                match lines.recv_timeout(WATCH_BEAT) {
+                    Ok(line) => protocol::write(stream, &line)?,
+                    // An empty line finds out whether anybody still listens.
+                    Err(RecvTimeoutError::Timeout) => protocol::write_empty(stream)?,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                }
+            }
+        }
+        (Request::Fabric(question), Some(fabric)) => {
+            protocol::reply(stream, fabric.answer(question))
+        }
+        (Request::Fabric(_), None) => fail(
+            "this host is in no fabric; add a `[fabric]` with `name`, `id` and `certificates` to \
+             its configuration"
+                .to_owned(),
+        ),
+        (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
+        (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
+        (Request::Hello | Request::Attach | Request::Look(_), _) => {
+            fail("only questions are answered here".to_owned())
+        }
+    }
+}
+
+fn hand_on(run_dir: &Path, stream: &UnixStream, request: &Request) -> io::Result<()> {
     let reply = connect(run_dir).and_then(|data| {
         data.set_read_timeout(Some(ANSWER_MAX))?;
-        protocol::ask(data, &request)
+        protocol::ask(data, request)
     });
     match reply.map(RawValue::from_string) {
         Ok(Ok(line)) => protocol::write(stream, &line),

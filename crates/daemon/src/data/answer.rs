@@ -1,21 +1,24 @@
 //! Snapshots in words: numbers of ports, networks and tunnels become the names of the
 //! configuration.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard};
 
 use sluice_api::config::Policy;
 use sluice_api::show::{
     Answer, Audit, AuditRow, Balance, Body, DropRow, MacRow, PauseRow, PortRow, QueueRow,
     TunnelRow, VERSION,
 };
-use sluice_base::{Nanos, PortId, TunnelId, VnetId};
+use sluice_api::trace::{Looked, PortLook, TunnelLook, Way};
+use sluice_base::{Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
-use sluice_ports::Lossless;
-use sluice_switch::{Destination, LaneKind};
+use sluice_switch::{Destination, LaneKind, PauseState, TunnelCounters};
 
+use super::look;
 use super::next_hops::NextHops;
 use super::snapshot::{self, PortShot, Snapshot};
-use crate::config::Plan;
+use crate::config::{Plan, PortPlan};
 
 /// The names of a host.
 #[derive(Debug)]
@@ -23,34 +26,48 @@ pub(super) struct Names {
     host: String,
     policy: Policy,
     started: Nanos,
-    ports: Vec<PortNames>,
+    /// By the number of the port. That of one that went stays until another one gets the number,
+    /// for its counters can be read until then.
+    ports: Mutex<BTreeMap<PortId, PortNames>>,
     vnets: Vec<String>,
     peers: Vec<(String, Ipv4Addr)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PortNames {
     name: String,
     vnet: String,
     policy_lacks: Option<&'static str>,
 }
 
+impl PortNames {
+    fn of(port: &PortPlan) -> Self {
+        Self { name: port.name.clone(), vnet: port.vnet.clone(), policy_lacks: port.policy_lacks }
+    }
+}
+
 impl Names {
     pub(super) fn new(plan: &Plan, started: Nanos) -> Self {
-        let ports = plan.ports.iter().map(|port| PortNames {
-            name: port.name.clone(),
-            vnet: port.vnet.clone(),
-            policy_lacks: port.policy_lacks,
-        });
+        let ports = plan.ports.iter().enumerate();
+        let ports = ports.map(|(index, port)| (PortId::from_index(index), PortNames::of(port)));
         let config = &plan.config;
         Self {
             host: config.host.name.clone(),
             policy: config.host.policy,
             started,
-            ports: ports.collect(),
+            ports: Mutex::new(ports.collect()),
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
         }
+    }
+
+    /// A port came.
+    pub(super) fn add(&self, id: PortId, port: &PortPlan) {
+        self.ports().insert(id, PortNames::of(port));
+    }
+
+    fn ports(&self) -> MutexGuard<'_, BTreeMap<PortId, PortNames>> {
+        self.ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The answer to the question that a snapshot was taken for.
@@ -58,8 +75,12 @@ impl Names {
         let at_ns = shot.at.since(self.started).0;
         let body = match shot.body {
             snapshot::Body::Ports(rows) => {
-                let rows = rows.into_iter().zip(&self.ports);
-                Body::Ports(rows.map(|(row, names)| port_row(row, names)).collect())
+                let ports = self.ports();
+                let rows = rows.into_iter().filter_map(|row| {
+                    let names = ports.get(&row.id)?;
+                    Some(port_row(row, names))
+                });
+                Body::Ports(rows.collect())
             }
             snapshot::Body::Queues(rows) => {
                 Body::Queues(rows.iter().map(|row| self.queue_row(row)).collect())
@@ -68,30 +89,15 @@ impl Names {
                 Body::Drops(rows.iter().map(|row| self.drop_row(row)).collect())
             }
             snapshot::Body::Audit(audit) => Body::Audit(self.audit(&audit)),
-            snapshot::Body::Pauses(rows) => Body::Pauses(
-                rows.iter()
-                    .map(|(port, priority, state)| PauseRow {
-                        port: self.port(*port),
-                        priority: priority.get(),
-                        xoff_sent: state.xoff_sent,
-                        xon_sent: state.xon_sent,
-                        received: state.received,
-                        paused_ns: state.paused_time.0,
-                        paused: state.paused,
-                        pausing: state.pausing,
-                    })
-                    .collect(),
-            ),
+            snapshot::Body::Pauses(rows) => {
+                Body::Pauses(rows.iter().map(|row| self.pause_row(row)).collect())
+            }
             snapshot::Body::Tunnels(rows) => {
                 let rows = rows.into_iter().zip(&self.peers).enumerate();
                 Body::Tunnels(
-                    rows.map(|(index, (row, (peer, vtep)))| TunnelRow {
-                        peer: peer.clone(),
-                        vtep: *vtep,
-                        next_hop: next_hops.text(TunnelId::from_index(index)),
-                        tx_frames: row.sent.frames,
-                        rx_frames: row.received.frames,
-                        queued_frames: row.queued_frames,
+                    rows.map(|(index, (row, (peer, vtep)))| {
+                        let next_hop = next_hops.text(TunnelId::from_index(index));
+                        tunnel_row(&row, peer, *vtep, next_hop)
                     })
                     .collect(),
                 )
@@ -113,7 +119,7 @@ impl Names {
     }
 
     fn port(&self, port: PortId) -> String {
-        self.ports.get(port.index()).map_or_else(|| port.to_string(), |names| names.name.clone())
+        self.ports().get(&port).map_or_else(|| port.to_string(), |names| names.name.clone())
     }
 
     fn peer(&self, tunnel: TunnelId) -> String {
@@ -143,6 +149,52 @@ impl Names {
         }
     }
 
+    /// What was seen of one frame's way.
+    pub(super) fn looked(&self, seen: look::Seen, next_hops: &NextHops) -> Looked {
+        let known = self.ports().clone();
+        let ports = seen.ports.into_iter().filter_map(|port| {
+            let names = known.get(&port.id)?;
+            Some(PortLook {
+                index: port.id.0,
+                gone: port.shot.gone.clone(),
+                row: port_row(port.shot, names),
+                up: port.up,
+                window_frames: port.window_frames,
+                blocked: port.blocked,
+                pauses: port.pauses.iter().map(|row| self.pause_row(row)).collect(),
+                drops: port.drops.iter().map(|row| self.drop_row(row)).collect(),
+            })
+        });
+        let tunnels = seen.tunnels.into_iter().filter_map(|(tunnel, row, decap)| {
+            let (peer, vtep) = self.peers.get(tunnel.index())?;
+            let row = tunnel_row(&row, peer, *vtep, next_hops.text(tunnel));
+            Some(TunnelLook { index: tunnel.0, row, decap_frames: decap })
+        });
+        let way = |to: &Destination| match to {
+            Destination::Port(port) => Way::Port(port.0),
+            Destination::Tunnel(tunnel) => Way::Tunnel(tunnel.0),
+        };
+        Looked {
+            at_ns: seen.at.since(self.started).0,
+            chip: seen.chip.iter().map(|to| to.as_ref().map(way)).collect(),
+            ports: ports.collect(),
+            tunnels: tunnels.collect(),
+        }
+    }
+
+    fn pause_row(&self, (port, priority, state): &(PortId, Priority, PauseState)) -> PauseRow {
+        PauseRow {
+            port: self.port(*port),
+            priority: priority.get(),
+            xoff_sent: state.xoff_sent,
+            xon_sent: state.xon_sent,
+            received: state.received,
+            paused_ns: state.paused_time.0,
+            paused: state.paused,
+            pausing: state.pausing,
+        }
+    }
+
     fn drop_row(&self, row: &inspect::Dropped) -> DropRow {
         DropRow {
             port: row.port.map_or_else(|| "control".to_owned(), |port| self.port(port)),
@@ -165,6 +217,17 @@ impl Names {
     }
 }
 
+fn tunnel_row(row: &TunnelCounters, peer: &str, vtep: Ipv4Addr, next_hop: String) -> TunnelRow {
+    TunnelRow {
+        peer: peer.to_owned(),
+        vtep,
+        next_hop,
+        tx_frames: row.sent.frames,
+        rx_frames: row.received.frames,
+        queued_frames: row.queued_frames,
+    }
+}
+
 fn balance(sum: sluice_switch::Balance) -> Balance {
     Balance {
         received: sum.received,
@@ -181,6 +244,7 @@ fn balance(sum: sluice_switch::Balance) -> Balance {
 fn port_row(shot: PortShot, names: &PortNames) -> PortRow {
     let frames = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let state = shot.state;
+    let lossless = lossless(&shot, names.policy_lacks);
     // A counter that cannot be read is not zero: it is told as an unknown loss.
     let kernel = match shot.kernel {
         Ok(counters) => counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
@@ -190,7 +254,7 @@ fn port_row(shot: PortShot, names: &PortNames) -> PortRow {
         port: names.name.clone(),
         kind: shot.kind.to_owned(),
         vnet: names.vnet.clone(),
-        lossless: lossless(shot.gone.as_deref(), names.policy_lacks, shot.lossless),
+        lossless,
         rx_frames: state.received.frames,
         rx_bytes: state.received.bytes,
         tx_frames: state.sent.frames,
@@ -210,10 +274,11 @@ fn port_row(shot: PortShot, names: &PortNames) -> PortRow {
 }
 
 /// `yes`, or what it needs: the device, the policy, and then what the kind of port itself needs.
-fn lossless(gone: Option<&str>, policy: Option<&str>, port: Lossless) -> String {
-    match (gone, policy) {
-        (Some(error), _) => format!("no, needs its device back ({error}) and a restart"),
-        (None, Some(policy)) => format!("no, needs {policy}"),
-        (None, None) => port.to_string(),
+fn lossless(shot: &PortShot, policy: Option<&str>) -> String {
+    match (&shot.gone, policy, &shot.problem) {
+        (Some(error), ..) => format!("no, needs its device back ({error}) and a restart"),
+        (None, Some(policy), _) => format!("no, needs {policy}"),
+        (None, None, Some(problem)) => format!("no, {problem}"),
+        (None, None, None) => shot.lossless.to_string(),
     }
 }

@@ -1,8 +1,12 @@
 //! Opening the ports of a plan.
 
-use sluice_ports::l2::{KernelShare, L2Config, L2Port};
+use std::collections::BTreeMap;
+
+use sluice_base::PriorityMask;
+use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{OpenError, Port};
 
 use crate::config::{Attachment, PortPlan, RING_MEMORY_BYTES_MAX};
@@ -15,15 +19,38 @@ pub(super) struct AttachError {
     source: OpenError,
 }
 
-/// Opens one port.
-pub(super) fn open(plan: &PortPlan) -> Result<Box<dyn Port>, AttachError> {
+/// The devices that several ports may share, by name.
+pub(super) type Trunks = BTreeMap<String, Trunk>;
+
+/// The device of a port, opened if this is its first one.
+fn trunk(
+    trunks: &mut Trunks,
+    config: &L2Config,
+    pausable: PriorityMask,
+) -> Result<Trunk, OpenError> {
+    if let Some(trunk) = trunks.get(&config.device) {
+        return Ok(trunk.clone());
+    }
+    let trunk = Trunk::open(config, pausable)?;
+    trunks.insert(config.device.clone(), trunk.clone());
+    Ok(trunk)
+}
+
+/// Opens one port. `trunks` are the devices whose other ports are open.
+pub(super) fn open(trunks: &mut Trunks, plan: &PortPlan) -> Result<Box<dyn Port>, AttachError> {
     let opened: Result<Box<dyn Port>, OpenError> = match &plan.attachment {
-        Attachment::Tap { device, netns, mac, ring_frames, mtu } => {
+        Attachment::Tap { device, netns, mac, addresses, ring_frames, mtu } => {
             let mut config = TapConfig::new(device, *mtu);
             config.netns.clone_from(netns);
             config.mac = *mac;
+            config.addresses.clone_from(addresses);
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
             TapPort::open(&config).map(|port| Box::new(port) as _)
+        }
+        Attachment::VhostUser { socket, client, mtu } => {
+            let role = if *client { Role::Client } else { Role::Server };
+            let config = VhostUserConfig { socket: socket.clone(), role, mtu: *mtu };
+            VhostUserPort::open(&config).map(|port| Box::new(port) as _)
         }
         Attachment::L2 { device, ring_bytes, mtu, vtep } => {
             let mut config = L2Config::new(device);
@@ -32,6 +59,16 @@ pub(super) fn open(plan: &PortPlan) -> Result<Box<dyn Port>, AttachError> {
             config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
             config.kernel = vtep.map_or(KernelShare::Nothing, KernelShare::NoVxlan);
             L2Port::open(&config).map(|port| Box::new(port) as _)
+        }
+        Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable } => {
+            let mut config = L2Config::new(device);
+            config.mtu = Some(*mtu);
+            config.ring_bytes = *ring_bytes;
+            config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
+            config.kernel = KernelShare::Nothing;
+            trunk(trunks, &config, *pausable)
+                .and_then(|trunk| trunk.port(*vlan))
+                .map(|port| Box::new(port) as _)
         }
         Attachment::Udp { local, mac, receive_bytes, mtu } => {
             let mut config = UdpConfig::new(*local, *mac, *mtu);

@@ -3,25 +3,23 @@
 use std::io::BufReader;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use sluice_api::show::{Answer, Question};
+use sluice_api::trace::{Look, Looked};
 
 use super::answer::Names;
+use super::look::Wanted;
 use super::next_hops::NextHops;
+use super::ports::Ports;
 use super::worker::Ask;
 use super::{Asker, spawn};
-use crate::config::Fingerprint;
+use crate::config::{Fingerprint, Plan};
 use crate::protocol::{self, Failure, Hello, Request};
 use crate::serve;
 
-/// How long the worker may take for an answer. It looks up once per turn; if it does not, it is
-/// stuck or the machine is.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
-
 struct Server {
     names: Names,
+    ports: Ports,
     next_hops: NextHops,
     fingerprint: Fingerprint,
     asker: Asker,
@@ -30,12 +28,14 @@ struct Server {
 /// Answers in a thread of its own for as long as the process lives.
 pub(super) fn serve(
     listener: UnixListener,
+    plan: Plan,
     names: Names,
     next_hops: NextHops,
-    fingerprint: Fingerprint,
     asker: Asker,
 ) -> anyhow::Result<()> {
-    let server = Arc::new(Server { names, next_hops, fingerprint, asker });
+    let fingerprint = plan.fingerprint;
+    let ports = Ports::new(plan);
+    let server = Arc::new(Server { names, ports, next_hops, fingerprint, asker });
     spawn("server", move || {
         // Control keeps a connection open to see this process end, so there is no time limit.
         serve::connections(&listener, None, move |stream, reader| {
@@ -50,10 +50,24 @@ impl Server {
             let written = match protocol::read_request(reader) {
                 Ok(None) => return,
                 Ok(Some(Request::Hello)) => protocol::write(stream, &self.hello()),
-                Ok(Some(Request::Show(question))) => match self.show(question) {
-                    Ok(answer) => protocol::write(stream, &answer),
-                    Err(failure) => protocol::write(stream, &failure),
-                },
+                Ok(Some(Request::Attach)) => {
+                    self.attach(stream);
+                    return;
+                }
+                Ok(Some(Request::Fabric(_))) => {
+                    let error = "the control process knows the fabric".to_owned();
+                    protocol::write(stream, &Failure { error })
+                }
+                Ok(Some(Request::Show(question))) => protocol::reply(stream, self.show(question)),
+                Ok(Some(Request::Add(new))) => {
+                    let added = self.ports.add(&self.names, &self.asker, &new);
+                    protocol::reply(stream, added)
+                }
+                Ok(Some(Request::Del(name))) => {
+                    let deleted = self.ports.delete(&self.asker, &name);
+                    protocol::reply(stream, deleted)
+                }
+                Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {
                     _ = protocol::write(stream, &Failure { error: error.to_string() });
                     return;
@@ -65,6 +79,15 @@ impl Server {
         }
     }
 
+    /// The connection is the worker's from now on, after the answer.
+    fn attach(&self, stream: &UnixStream) {
+        if protocol::write(stream, &self.hello()).is_ok()
+            && let Ok(stream) = stream.try_clone()
+        {
+            self.asker.ask(Ask::Attach(stream));
+        }
+    }
+
     fn hello(&self) -> Hello {
         Hello {
             pid: std::process::id(),
@@ -73,12 +96,14 @@ impl Server {
         }
     }
 
-    fn show(&self, question: Question) -> Result<Answer, Failure> {
-        let (reply, answer) = sync_channel(1);
-        self.asker.ask(Ask::Show(question, reply));
-        let shot = answer.recv_timeout(ANSWER_WAIT).map_err(|_| Failure {
-            error: format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs()),
-        })?;
+    fn show(&self, question: Question) -> Result<Answer, String> {
+        let shot = self.asker.answer(|reply| Ask::Show(question, reply))?;
         Ok(self.names.answer(shot, &self.next_hops))
+    }
+
+    fn look(&self, question: &Look) -> Result<Looked, String> {
+        let wanted = Wanted::read(question).ok_or("it asks for no addresses")?;
+        let shot = self.asker.answer(|reply| Ask::Look(wanted, reply))?;
+        Ok(self.names.looked(shot, &self.next_hops))
     }
 }

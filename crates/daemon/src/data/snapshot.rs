@@ -6,7 +6,7 @@ use std::io;
 use sluice_api::show::Question;
 use sluice_base::{Mac, Nanos, PortId, Priority, VnetId};
 use sluice_host::{Host, inspect};
-use sluice_ports::{Amount, Counters, Lossless, PoolBuf, Ring};
+use sluice_ports::{Amount, Counters, FrameBuf, Lossless, Ring};
 use sluice_switch::{Destination, PauseState, TunnelCounters};
 
 use super::worker::Attached;
@@ -32,6 +32,7 @@ pub(super) enum Body {
 /// A port.
 #[derive(Debug)]
 pub(super) struct PortShot {
+    pub(super) id: PortId,
     pub(super) kind: &'static str,
     pub(super) state: inspect::PortState,
     pub(super) pending: Amount,
@@ -39,12 +40,14 @@ pub(super) struct PortShot {
     pub(super) ring: Ring,
     pub(super) lossless: Lossless,
     pub(super) kernel: io::Result<Counters>,
+    /// Why nothing passes, if the port knows.
+    pub(super) problem: Option<String>,
     pub(super) gone: Option<String>,
 }
 
 /// Takes it.
 pub(super) fn take(
-    host: &Host<PoolBuf>,
+    host: &Host<FrameBuf>,
     ports: &[Attached],
     tunnels: usize,
     question: Question,
@@ -56,16 +59,20 @@ pub(super) fn take(
         Question::Queues => Body::Queues(inspect::queues(switch)),
         Question::Drops => Body::Drops(inspect::drops(switch)),
         Question::Audit => Body::Audit(inspect::audit(switch)),
-        Question::Pauses => Body::Pauses(inspect::pauses(switch, now, ports.len())),
+        Question::Pauses => {
+            let ids = ports.iter().map(|attached| attached.id);
+            Body::Pauses(inspect::pauses(switch, now, ids))
+        }
         Question::Tunnels => Body::Tunnels(inspect::tunnels(switch, tunnels)),
         Question::Mac => Body::Macs(inspect::macs(switch)),
     };
     Snapshot { at: now, body }
 }
 
-fn port_shot(host: &Host<PoolBuf>, attached: &Attached) -> PortShot {
+pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &Attached) -> PortShot {
     let port = &attached.port;
     PortShot {
+        id: attached.id,
         kind: port.kind(),
         state: inspect::port(host.switch(), attached.id, 1),
         pending: port.pending(),
@@ -73,6 +80,7 @@ fn port_shot(host: &Host<PoolBuf>, attached: &Attached) -> PortShot {
         ring: port.ring(),
         lossless: port.lossless(),
         kernel: port.kernel_counters(),
+        problem: port.problem(),
         gone: attached.gone.as_ref().map(ToString::to_string),
     }
 }

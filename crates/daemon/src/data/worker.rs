@@ -20,17 +20,21 @@
 //! channel first and makes the edge afterwards.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
-use sluice_ports::{Pool, PoolBuf, Port};
-use sluice_switch::Command;
+use sluice_ports::{FrameBuf, Pool, Port, Wanted};
+use sluice_switch::{Command, Switch};
 
-use super::poller::{Event, Poller};
+use super::look;
+use super::orders::{CONTROL, Orders};
+use super::ports::{Come, Coming};
 use super::snapshot::{self, Snapshot};
 use crate::clock;
 use crate::log::say;
+use crate::poller::{Event, Poller};
 use sluice_api::show::Question;
 
 /// The largest batch that the switch takes.
@@ -44,12 +48,21 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(50);
 const DRAIN_MAX: Nanos = Nanos::from_millis(1000);
 
 /// What other threads want of the worker.
-#[derive(Debug)]
 pub(super) enum Ask {
     /// A snapshot.
     Show(Question, SyncSender<Snapshot>),
+    /// A look at what one frame would use.
+    Look(look::Wanted, SyncSender<look::Seen>),
     /// The next hop of a tunnel became known, or is not known any more.
     NextHop(TunnelId, Option<sluice_base::Mac>),
+    /// A port comes.
+    Add(Box<Coming>, SyncSender<Come>),
+    /// A port goes. The answer is how many frames ended with it.
+    Del(PortId, SyncSender<u64>),
+    /// Whether a port is there, and its device too.
+    IsOpen(PortId, SyncSender<bool>),
+    /// Control attaches by this connection.
+    Attach(UnixStream),
     /// Read nothing more, send what is held, and end.
     Drain,
 }
@@ -65,15 +78,17 @@ pub(super) struct Pacing {
 
 /// A port and what the worker remembers of it.
 pub(super) struct Attached {
-    name: String,
+    pub(super) name: String,
     pub(super) port: Box<dyn Port>,
     pub(super) id: PortId,
-    input: InputId,
+    pub(super) input: InputId,
     batch: usize,
     /// Whether the kernel may have frames.
     readable: bool,
+    /// Whether a descriptor told of something since [`Port::attend`].
+    told: bool,
     /// The driver had no room; until it is told otherwise, or this moment.
-    blocked: Option<Nanos>,
+    pub(super) blocked: Option<Nanos>,
     /// Whether the poller tells of room.
     watched: bool,
     /// Why the port is closed, if the device went away.
@@ -111,13 +126,17 @@ pub(super) struct Left {
 
 /// The worker.
 pub(super) struct Worker {
-    host: Host<PoolBuf>,
+    host: Host<FrameBuf>,
     ports: Vec<Attached>,
+    /// By number of port, its position in `ports`. Positions change when a port goes, numbers do
+    /// not; the poller tells numbers.
+    positions: Vec<Option<usize>>,
     tunnels: usize,
     pool: Pool,
-    batch: Batch<PoolBuf>,
+    batch: Batch<FrameBuf>,
     poller: Poller,
     asks: Receiver<Ask>,
+    orders: Orders,
     pacing: Pacing,
     /// The port that is served first in this turn. It rotates, or the first one would starve the
     /// others of a full output.
@@ -138,7 +157,7 @@ struct Turn {
 
 impl Worker {
     pub(super) fn new(
-        host: Host<PoolBuf>,
+        host: Host<FrameBuf>,
         ports: Vec<(String, Box<dyn Port>)>,
         tunnels: usize,
         pool: Pool,
@@ -146,40 +165,26 @@ impl Worker {
         asks: Receiver<Ask>,
         pacing: Pacing,
     ) -> io::Result<Self> {
-        let attach = |(index, (name, port)): (usize, (String, Box<dyn Port>))| {
-            for poll in port.poll_fds() {
-                poller.add(index, poll.fd, poll.read)?;
-            }
-            let id = PortId::from_index(index);
-            let input = host.switch().input(id, 0);
-            let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
-            Ok(Attached {
-                name,
-                port,
-                id,
-                input,
-                batch,
-                readable: true,
-                blocked: None,
-                watched: false,
-                gone: None,
-            })
-        };
-        let ports: io::Result<Vec<Attached>> = ports.into_iter().enumerate().map(attach).collect();
-        Ok(Self {
-            ports: ports?,
+        let mut worker = Self {
+            ports: Vec::with_capacity(ports.len()),
+            positions: Vec::new(),
             host,
             tunnels,
             pool,
             batch: Batch::with_limit(BATCH),
             poller,
             asks,
+            orders: Orders::default(),
             pacing,
             first: 0,
             asked: false,
             drain_until: None,
             last_work: Nanos::ZERO,
-        })
+        };
+        for (index, (name, port)) in ports.into_iter().enumerate() {
+            worker.take_up(name, port, PortId::from_index(index))?;
+        }
+        Ok(worker)
     }
 
     /// Runs until it is told to drain. The clock is read once per turn.
@@ -189,9 +194,12 @@ impl Worker {
             let mut turn = Turn::default();
             let count = self.ports.len();
             for index in (self.first..count).chain(0..self.first) {
+                if self.ports[index].told {
+                    self.attend(index);
+                }
                 self.take_in(now, index, &mut turn);
             }
-            turn.worked |= self.host.resolve(now) > 0;
+            turn.worked |= self.orders.serve(now, &mut self.host, &mut self.pool) > 0;
             for index in (self.first..count).chain(0..self.first) {
                 turn.worked |= self.send_out(now, index);
             }
@@ -218,10 +226,10 @@ impl Worker {
     fn take_in(&mut self, now: Nanos, index: usize, turn: &mut Turn) {
         let attached = &mut self.ports[index];
         let (switch, input) = (self.host.switch_mut(), attached.input);
+        let (port, pool) = (&mut attached.port, &mut self.pool);
         let mut window = switch.window(input);
         if window.spill {
-            // Every port reads into one pool, so a handle moves without a copy.
-            switch.spill(input, Ok);
+            switch.spill(input, |buf| port.spill(buf, pool));
             window = switch.window(input);
         }
         if !attached.readable || window.frames == 0 || self.drain_until.is_some() {
@@ -240,8 +248,23 @@ impl Worker {
         if !self.batch.is_empty() {
             switch.receive(now, input, &mut self.batch);
             if switch.window(input).spill {
-                switch.spill(input, Ok);
+                let (port, pool) = (&mut self.ports[index].port, &mut self.pool);
+                switch.spill(input, |buf| port.spill(buf, pool));
             }
+        }
+    }
+
+    /// Sees to what a port was told of. If memory goes away in which frames lie, they move into the
+    /// pool, and the port gets all its handles.
+    #[cold]
+    fn attend(&mut self, index: usize) {
+        let attached = &mut self.ports[index];
+        attached.told = false;
+        while attached.port.attend() == Wanted::Handles {
+            let (switch, input) = (self.host.switch_mut(), attached.input);
+            let (port, pool) = (&mut attached.port, &mut self.pool);
+            switch.evacuate(input, |buf| port.spill(buf, pool));
+            hand_back(switch, input, port, pool, &mut self.batch);
         }
     }
 
@@ -285,7 +308,7 @@ impl Worker {
         if attached.watched != wanted {
             attached.watched = wanted;
             for poll in attached.port.poll_fds().into_iter().filter(|poll| poll.write) {
-                self.poller.set(index, poll.fd, poll.read, wanted)?;
+                self.poller.set(attached.id.index(), poll.fd, poll.read, wanted)?;
             }
         }
         Ok(())
@@ -295,14 +318,15 @@ impl Worker {
     fn give_back(&mut self) -> bool {
         let mut any = false;
         let switch = self.host.switch_mut();
-        let inputs = self.ports.iter().map(|attached| attached.input);
-        for input in inputs.chain([switch.pool_input()]) {
-            loop {
-                switch.reclaim(input, &mut self.batch);
-                if self.batch.is_empty() {
-                    break;
-                }
+        for attached in &mut self.ports {
+            any |= switch.has_ended(attached.input);
+            let (port, pool) = (&mut attached.port, &mut self.pool);
+            hand_back(switch, attached.input, port, pool, &mut self.batch);
+        }
+        for input in [switch.control_input(), switch.pool_input()] {
+            while switch.has_ended(input) {
                 any = true;
+                switch.reclaim(input, &mut self.batch);
                 for buf in self.batch.drain() {
                     self.pool.give_back(buf);
                 }
@@ -323,14 +347,21 @@ impl Worker {
         } else {
             self.next(now).since(now).max(SLEEP_MIN)
         };
-        let (ports, asked) = (&mut self.ports, &mut self.asked);
+        let Self { ports, positions, asked, orders, .. } = self;
         self.poller.wait(timeout, |event| {
             let (Event::Readable(index) | Event::Writable(index)) = event else {
                 *asked = true;
                 return;
             };
-            let attached = &mut ports[index];
+            if index == CONTROL {
+                orders.wake();
+                return;
+            }
+            // An edge of a port that has just gone is nobody's.
+            let Some(position) = positions.get(index).copied().flatten() else { return };
+            let attached = &mut ports[position];
             attached.readable |= event == Event::Readable(index);
+            attached.told = true;
             // Some ports have one descriptor for both; trying once too often does no harm.
             if attached.blocked.is_some() {
                 attached.blocked = Some(Nanos::ZERO);
@@ -343,7 +374,8 @@ impl Worker {
         let switch = self.host.switch().deadline();
         let retries = self.ports.iter().filter_map(|attached| attached.blocked);
         let drain = self.drain_until.map(|until| until.min(now.after(self.pacing.pace)));
-        switch.into_iter().chain(retries).chain(drain).min().unwrap_or(Nanos::MAX)
+        let control = self.orders.deadline();
+        switch.into_iter().chain(retries).chain(drain).chain(control).min().unwrap_or(Nanos::MAX)
     }
 
     /// The device of a port went away: what waits for it or came from it ends under `stopped`.
@@ -371,10 +403,23 @@ impl Worker {
                     // Whoever asked may have gone away.
                     _ = reply.send(shot);
                 }
+                Ask::Look(wanted, reply) => {
+                    _ = reply.send(look::take(&self.host, &self.ports, self.tunnels, &wanted, now));
+                }
                 Ask::NextHop(tunnel, mac) => {
                     let command = Command::NextHop { tunnel, mac };
                     if let Err(error) = self.host.switch_mut().command(now, command) {
                         say!("tunnel {tunnel}: {error:?}");
+                    }
+                }
+                Ask::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
+                Ask::Del(port, reply) => _ = reply.send(self.delete(now, port)),
+                Ask::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),
+                Ask::Attach(stream) => {
+                    if let Err(error) =
+                        self.orders.attach(now, stream, &mut self.host, &self.poller)
+                    {
+                        say!("control cannot attach: {error}");
                     }
                 }
                 Ask::Drain => {
@@ -400,6 +445,22 @@ impl Worker {
         }
     }
 }
+
+/// Gives a port the handles of frames that ended.
+fn hand_back(
+    switch: &mut Switch<FrameBuf>,
+    input: InputId,
+    port: &mut Box<dyn Port>,
+    pool: &mut Pool,
+    batch: &mut Batch<FrameBuf>,
+) {
+    while switch.has_ended(input) {
+        switch.reclaim(input, batch);
+        port.give_back(batch, pool);
+    }
+}
+
+mod attach;
 
 #[cfg(test)]
 mod tests;

@@ -16,8 +16,11 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 pub(crate) mod iperf;
+pub(crate) mod pair;
 pub(crate) mod ping;
 pub(crate) mod raw;
+pub(crate) mod tagger;
+pub(crate) mod vm;
 pub(crate) mod wire;
 
 /// How long something that must happen may take.
@@ -122,6 +125,16 @@ impl Net {
         self.dir.join(name)
     }
 
+    /// Makes certificates for hosts of a fabric; each host's folder has its name.
+    pub(crate) fn certificates(&self, hosts: &[&str]) -> PathBuf {
+        let folder = self.file("certificates");
+        let mut command = Command::new(program());
+        let made = command.args(["fabric", "cert", "--out"]).arg(&folder).args(hosts).output();
+        let made = made.unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        folder
+    }
+
     /// Starts a daemon in a namespace and waits until it answers. `rest` is its configuration
     /// behind name and directory, which come first in `[host]`.
     pub(crate) fn daemon(&self, netns: &Netns, name: &str, rest: &str) -> Daemon {
@@ -134,22 +147,22 @@ impl Net {
         );
         let config = dir.join("host.toml");
         fs::write(&config, text).unwrap();
-        let log = File::create(dir.join("log")).unwrap();
-        let mut command = netns.command(program().to_str().unwrap());
-        command.args(["daemon", "--config"]).arg(config).stdin(Stdio::null());
-        command.stdout(log.try_clone().unwrap()).stderr(log);
-        let mut daemon = Daemon { control: command.spawn().unwrap(), dir };
-        let until = Instant::now() + PATIENCE;
-        while daemon.try_show("ports").is_none() {
-            let ended = daemon.control.try_wait().unwrap().is_some();
-            let late = Instant::now() > until;
-            assert!(!ended && !late, "{name} does not answer:\n{}", daemon.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        File::create(dir.join("log")).unwrap();
+        let control = start_control(netns, &dir);
+        let mut daemon = Daemon { control, netns: netns.clone(), dir };
+        daemon.wait_until_it_answers(name);
         daemon
     }
 }
 
+/// Starts the daemon whose configuration lies in a directory.
+fn start_control(netns: &Netns, dir: &Path) -> Child {
+    let log = File::options().append(true).open(dir.join("log")).unwrap();
+    let mut command = netns.command(program().to_str().unwrap());
+    command.args(["daemon", "--config"]).arg(dir.join("host.toml")).stdin(Stdio::null());
+    command.stdout(log.try_clone().unwrap()).stderr(log);
+    command.spawn().unwrap()
+}
 impl Drop for Net {
     fn drop(&mut self) {
         for netns in &self.namespaces {
@@ -244,15 +257,80 @@ pub(crate) fn cable(left: (&Netns, &str, &str), right: (&Netns, &str, &str)) {
 /// A running daemon.
 pub(crate) struct Daemon {
     control: Child,
+    netns: Netns,
     dir: PathBuf,
 }
 
 impl Daemon {
+    fn wait_until_it_answers(&mut self, name: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.try_show("ports").is_none() {
+            let ended = self.control.try_wait().unwrap().is_some();
+            let late = Instant::now() > until;
+            assert!(!ended && !late, "{name} does not answer:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Kills the control process, without a word.
+    pub(crate) fn kill_control(&mut self) {
+        self.control.kill().unwrap();
+        self.control.wait().unwrap();
+    }
+
+    /// Kills both processes, without a word.
+    pub(crate) fn kill_both(&mut self) {
+        let pid = self.data_pid().parse().ok().and_then(Pid::from_raw);
+        _ = kill_process(pid.expect("data has a number"), Signal::KILL);
+        self.kill_control();
+    }
+
+    /// Makes the control process hang, or go on.
+    pub(crate) fn hang_control(&self, hang: bool) {
+        let signal = if hang { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.control), signal).unwrap();
+    }
+
+    /// Makes the data process hang, or go on.
+    pub(crate) fn hang_data(&self, hang: bool) {
+        let signal = if hang { Signal::STOP } else { Signal::CONT };
+        let pid = self.data_pid().parse().ok().and_then(Pid::from_raw);
+        kill_process(pid.unwrap(), signal).unwrap();
+    }
+
+    /// Starts it again.
+    pub(crate) fn restart_control(&mut self) {
+        self.control = start_control(&self.netns, &self.dir);
+        self.wait_until_it_answers("a control process that was started again");
+    }
+
     fn try_show(&self, question: &str) -> Option<Value> {
         let mut command = Command::new(program());
         command.args(["show", question, "--json", "--run-dir"]).arg(&self.dir);
         let output = command.output().unwrap();
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// What `sluice WORDS` prints.
+    pub(crate) fn print(&self, words: &[&str]) -> String {
+        let mut command = Command::new(program());
+        let output = command.args(words).arg("--run-dir").arg(&self.dir).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// `sluice WORDS --json`, whether it fails or not.
+    pub(crate) fn attempt(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(program());
+        command.args(words).args(["--json", "--run-dir"]).arg(&self.dir);
+        command.output().unwrap()
+    }
+
+    /// An answer to `sluice WORDS --json`.
+    pub(crate) fn ask(&self, words: &[&str]) -> Value {
+        let output = self.attempt(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {said}; log:\n{}", self.log());
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// The rows of an answer of `sluice show QUESTION --json`.
@@ -316,8 +394,11 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let drops = self.try_show("drops").unwrap_or_default();
-            say(&format!("{}: {drops}\n{}", self.dir.display(), self.log()));
+            say(&format!("{}:", self.dir.display()));
+            for question in ["drops", "ports", "audit"] {
+                say(&self.try_show(question).unwrap_or_default().to_string());
+            }
+            say(&self.log());
         }
         _ = kill_process(Pid::from_child(&self.control), Signal::TERM);
         let until = Instant::now() + Duration::from_secs(3);

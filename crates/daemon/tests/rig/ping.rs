@@ -21,15 +21,21 @@ pub(crate) struct Pinger {
     socket: UdpSocket,
     to: Ipv4Addr,
     sequence: u16,
+    patience: Duration,
 }
 
 impl Pinger {
     pub(crate) fn new(from: &Netns, to: Ipv4Addr) -> Self {
+        Self::with_patience(from, to, PATIENCE)
+    }
+
+    /// One that gives up earlier, or later.
+    pub(crate) fn with_patience(from: &Netns, to: Ipv4Addr, patience: Duration) -> Self {
         let icmp = Some(ipproto::ICMP);
         let socket =
             from.inside(|| rustix::net::socket(AddressFamily::INET, SocketType::RAW, icmp));
         // The type only says how the descriptor is read and written.
-        Self { socket: UdpSocket::from(socket.unwrap()), to, sequence: 0 }
+        Self { socket: UdpSocket::from(socket.unwrap()), to, sequence: 0, patience }
     }
 
     /// Sends a request in a packet of `size` bytes; whether its answer came.
@@ -43,7 +49,7 @@ impl Pinger {
         if self.socket.send_to(&message, (self.to, 0)).is_err() {
             return false;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         let mut bytes = [0; 2048];
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1)))).unwrap();

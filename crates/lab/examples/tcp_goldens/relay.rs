@@ -14,7 +14,7 @@ use anyhow::{bail, ensure};
 use rustix::event::{PollFlags, Timespec, poll};
 use sluice_base::{Batch, ByteCount, Priority};
 use sluice_ports::tap::TapPort;
-use sluice_ports::{Pool, PoolBuf, PoolConfig, Port as _};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port as _};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 
 use crate::scenarios::{DELAY_MS, Scenario};
@@ -183,7 +183,7 @@ fn wait(taps: &[TapPort; 2], queues: &[VecDeque<(Instant, Vec<u8>)>; 2]) -> anyh
     }
 }
 
-fn read(tap: &mut TapPort, pool: &mut Pool, batch: &mut Batch<PoolBuf>) -> anyhow::Result<()> {
+fn read(tap: &mut TapPort, pool: &mut Pool, batch: &mut Batch<FrameBuf>) -> anyhow::Result<()> {
     let frames = u32::try_from(BATCH_FRAMES)?;
     let window = Window { frames, bytes: ByteCount(u64::MAX), spill: false };
     tap.read(window, BATCH_FRAMES, pool, batch)?;

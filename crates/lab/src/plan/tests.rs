@@ -63,17 +63,20 @@ fn configurations_survive_their_text() {
 }
 
 #[test]
-fn every_host_knows_every_container() {
+fn every_host_tells_of_its_own_containers_and_is_a_member_of_its_own() {
     let (_, plan) = plan("demo");
-    for (index, host) in plan.hosts.iter().enumerate() {
+    let mut ids = std::collections::BTreeSet::new();
+    for index in 0..plan.hosts.len() {
         let config = plan.host_config(index, Policy::ZZ, &settings());
-        assert_eq!(config.vports.len(), 33);
+        let fabric = config.fabric.unwrap();
+        assert!(ids.insert(fabric.id));
         assert_eq!(config.peers.len(), 3);
-        for vport in &config.vports {
-            assert!(vport.peer.is_some() != vport.port.is_some());
-            assert_ne!(vport.peer.as_deref(), Some(host.name.as_str()));
+        assert!(config.peers.iter().all(|peer| peer.id.is_some_and(|id| id != fabric.id)));
+        let own = plan.containers_of(index).count();
+        assert_eq!((config.vports.len(), config.ports.len()), (own, own));
+        for (vport, port) in config.vports.iter().zip(&config.ports) {
+            assert_eq!((vport.port.as_ref(), vport.peer.as_ref()), (Some(&port.name), None));
         }
-        assert_eq!(config.ports.len(), plan.containers_of(index).count());
         assert!(config.ports.iter().all(|port| port.service_mbps == Some(500)));
     }
 }

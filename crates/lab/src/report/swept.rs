@@ -7,19 +7,26 @@ use super::page;
 use super::tables::{section, table};
 use crate::view::{self, Fct, Gain};
 
+/// So many cells are named in a chart; more are numbered.
+const SHORT_MAX: usize = 12;
+
 /// A cell of a sweep: what it differs in from the others, and its results.
 #[derive(Debug)]
 pub(crate) struct SweptCell {
     pub(crate) words: String,
+    /// The same in as few words as possible.
+    pub(crate) short: String,
     pub(crate) results: Results,
 }
 
 /// The page.
-pub(crate) fn html(name: &str, cells: &[SweptCell]) -> String {
+///
+/// `says` is a publication and what it says of the same cells.
+pub(crate) fn html(name: &str, says: Option<(&str, &[String])>, cells: &[SweptCell]) -> String {
     let title = format!("Sluice sweep: {}", escape(name));
     let mut body = format!(
         "<h1>{title}</h1>\n<p>A simulation: nothing of it was on a wire. Bars are means over the \
-         queries of a cell; the table below says what the cell of a number is.</p>\n"
+         queries of a cell; the table below has the figures.</p>\n"
     );
     if let Some(first) = cells.first() {
         let about = view::rows(&first.results, "sim.settings").next();
@@ -32,6 +39,13 @@ pub(crate) fn html(name: &str, cells: &[SweptCell]) -> String {
     body += &bars("Gain over LL", "mean of LL by mean", cells, |results| {
         view::gains(results).into_iter().map(|g| (g.series.policy, g.value)).collect()
     });
+    if let Some((source, statements)) = says {
+        body += &format!("<section><h2>What {} says</h2>\n<ul>\n", escape(source));
+        for statement in statements {
+            body += &format!("<li>{}</li>\n", escape(statement));
+        }
+        body += "</ul></section>\n";
+    }
     body += &figures(cells);
     page(&title, &body)
 }
@@ -48,7 +62,9 @@ fn bars(
             Bar { name: policy.clone(), parts: vec![(policy, value, title)] }
         };
         let bars: Vec<Bar> = of(&cell.results).into_iter().map(bar).collect();
-        Group { name: at.to_string(), bars }
+        // Many cells have room for their numbers only.
+        let name = if cells.len() <= SHORT_MAX { cell.short.clone() } else { at.to_string() };
+        Group { name, bars }
     };
     let groups: Vec<Group> =
         cells.iter().enumerate().map(group).filter(|g| !g.bars.is_empty()).collect();

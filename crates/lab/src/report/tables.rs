@@ -286,10 +286,26 @@ fn checks(content: &Content<'_>) -> String {
             (false, vec![kind.to_owned(), name("from"), name("to"), name("policy"), found])
         })
         .collect();
-    if lines.is_empty() {
-        return String::new();
+    let mut page = String::new();
+    if !lines.is_empty() {
+        let header = ["<check", "<from", "<to", "<policy", "<result"];
+        page += &section("Checks", "", &table(&header, &lines));
     }
-    section("Checks", "", &table(&["<check", "<from", "<to", "<policy", "<result"], &lines))
+    let steps: Vec<_> = rows(content.results, "lab.tables")
+        .map(|row| {
+            let kept = row.median == 0.0;
+            let found = if kept { "as it should be" } else { "differs" };
+            (!kept, vec![escape(&text(row, "says")), found.to_owned()])
+        })
+        .collect();
+    if !steps.is_empty() {
+        page += &section(
+            "Tables after each step",
+            "Vports, MAC table, tunnels, encap and decap flows of every host.",
+            &table(&["<step", "<tables"], &steps),
+        );
+    }
+    page
 }
 
 fn settings(content: &Content<'_>) -> String {

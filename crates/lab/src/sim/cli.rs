@@ -82,12 +82,17 @@ pub struct CompareArguments {
     pub out: Option<PathBuf>,
 }
 
-/// Does it. A run that broke a promise says so and is a failure.
+/// Does it. A run that broke a promise says so and is a failure. What simulates may begin the
+/// process again ([`sluice_sim::pages::use_large`]), so it is for a program whose arguments these
+/// are.
 ///
 /// # Errors
 ///
 /// What was asked for could not be done.
 pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
+    if let SimCommand::Run(_) | SimCommand::Sweep(_) = command {
+        sluice_sim::pages::use_large();
+    }
     match command {
         SimCommand::List => {
             for (name, about) in super::list()? {

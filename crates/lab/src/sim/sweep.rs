@@ -25,7 +25,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sluice_api::results::{Results, Row};
 
 use self::file::{Line, Lines};
-use self::grid::{Cell, Grid, words};
+use self::grid::{Cell, Grid, short, words};
 use super::experiment::{Experiment, Overrides};
 use super::rows;
 use super::scenario::Any;
@@ -55,7 +55,8 @@ pub struct Swept {
 /// The file or a scenario that it makes is wrong, or the results cannot be written.
 pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow::Result<Swept> {
     ensure!(threads > 0, "--threads: 1 at least");
-    let cells = Grid::load(path)?.cells()?;
+    let grid = Grid::load(path)?;
+    let cells = grid.cells()?;
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let mut lines = Lines::open(&folder.join("sweep.jsonl"), &cells)?;
     let missing: Vec<&Cell> = cells.iter().filter(|cell| !lines.has(cell)).collect();
@@ -69,18 +70,23 @@ pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow:
     let lines = lines.finish()?;
     let broken = lines.iter().flat_map(|line| line.broken.clone()).collect();
     let page = folder.join("report.html");
-    std::fs::write(&page, page_of(path, &lines))
+    std::fs::write(&page, page_of(path, &grid, &lines))
         .with_context(|| format!("writing {}", page.display()))?;
     Ok(Swept { path: folder.join("sweep.jsonl"), page, table: table(&lines), run, broken })
 }
 
-fn page_of(path: &Path, lines: &[Line]) -> String {
+fn page_of(path: &Path, grid: &Grid, lines: &[Line]) -> String {
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let cells: Vec<SweptCell> = lines
         .iter()
-        .map(|line| SweptCell { words: words(&line.parameters), results: results_of(&line.rows) })
+        .map(|line| SweptCell {
+            words: words(&line.parameters),
+            short: short(&line.parameters),
+            results: results_of(&line.rows),
+        })
         .collect();
-    swept::html(&name.unwrap_or_default(), &cells)
+    let says = grid.says.as_ref().map(|says| (says.source.as_str(), says.statements.as_slice()));
+    swept::html(&name.unwrap_or_default(), says, &cells)
 }
 
 /// Rows as results that nobody has signed.

@@ -2,18 +2,23 @@
 
 use std::cell::Cell;
 use std::io;
+use std::os::fd::OwnedFd;
 
-use sluice_base::{Batch, Nanos};
+use sluice_base::{Batch, Mac, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
+use sluice_wire::vlan;
+
 use super::offload::{Offloads, finish_checksum};
+use super::outgoing::Outgoing;
 use super::quiet::Quiet;
-use super::rings::{RingPlan, RxFrame, RxRing, TxSocket, WIRE_OVERHEAD};
+use super::rings::{RingPlan, RxFrame, RxRing, WIRE_OVERHEAD};
 use crate::device::{DeviceCounters, device, softnet_dropped};
 use crate::error::OpenError;
-use crate::pool::{Pool, PoolBuf};
+use crate::frame::FrameBuf;
+use crate::pool::{Pool, SlotMut};
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
-use crate::staging::{NotStaged, Staging, payload};
+use crate::staging::ADDRESSES_SIZE;
 
 /// What the kernel's own stack sees of the frames that this port receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,30 +74,25 @@ pub(super) fn frame_size_max(mtu: u16) -> usize {
     usize::from(mtu) + 14 + 8
 }
 
-/// When the kernel had no room and will not say when it has, the time after which to try again.
-const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
-/// When the device is down, the time after which to try again.
-const DOWN_RETRY: Nanos = Nanos::from_millis(10);
-
 /// A device.
 #[derive(Debug)]
 pub struct L2Port {
     open: Option<Open>,
+    device: String,
     plan: RingPlan,
     ring_bytes_asked: u64,
     mtu: u16,
-    staging: Staging,
-    waits: Waits,
+    mac: Mac,
+    out: Outgoing,
     waiting_max: usize,
     own: OwnCounters,
-    lost: Losses,
 }
 
 /// What is held while the port is open.
 #[derive(Debug)]
 struct Open {
     ring: RxRing,
-    sender: TxSocket,
+    index: u32,
     counters: DeviceCounters,
     softnet_dropped: u64,
     quiet: Quiet,
@@ -108,16 +108,6 @@ struct OwnCounters {
     truncated: u64,
     /// Frames whose checksum was left open and is not one that can be finished here.
     checksum_open: u64,
-    /// Times that the kernel threw a frame away and it was kept here and sent again.
-    refused: u64,
-}
-
-/// Why frames stay staged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    No,
-    ForWritable,
-    For(Nanos),
 }
 
 impl L2Port {
@@ -154,21 +144,21 @@ impl L2Port {
         let open = Open {
             counters: DeviceCounters::new(found.index).map_err(failed("read its counters"))?,
             softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
-            sender: TxSocket::open(found.index).map_err(failed("open a socket to send on it"))?,
+            index: found.index,
             ring: RxRing::open(found.index, &plan).map_err(|(what, error)| failed(what)(error))?,
             quiet,
             offloads,
         };
         Ok(Self {
             open: Some(open),
+            device: config.device.clone(),
             plan,
             ring_bytes_asked: config.ring_bytes,
             mtu,
-            staging: Staging::new(frame_size_max(mtu)),
-            waits: Waits::No,
+            mac: found.mac,
+            out: Outgoing::open(name, found.index, mtu)?,
             waiting_max: 0,
             own: OwnCounters::default(),
-            lost: Losses::default(),
         })
     }
 
@@ -176,6 +166,71 @@ impl L2Port {
     #[must_use]
     pub fn ring_plan(&self) -> RingPlan {
         self.plan
+    }
+
+    /// Another way out of the same device, with a socket and a staging area of its own.
+    pub(super) fn another_way_out(&self) -> Result<Outgoing, OpenError> {
+        let index = self.open.as_ref().map_or(0, |open| open.index);
+        Outgoing::open(&self.device, index, self.mtu)
+    }
+
+    /// The name of the device.
+    pub(super) fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The address of the device.
+    pub(super) fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    /// The descriptor of the ring once more: it can be waited on beside the first one.
+    pub(super) fn ring_fd(&self) -> io::Result<OwnedFd> {
+        let open = self.open.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        open.ring.fd().try_clone_to_owned()
+    }
+
+    /// How many frames wait in the ring.
+    pub(super) fn waiting(&mut self) -> usize {
+        let waiting = self.open.as_ref().map_or(0, |open| open.ring.waiting());
+        self.waiting_max = self.waiting_max.max(waiting);
+        waiting
+    }
+
+    /// The frame at the head of the ring.
+    pub(super) fn front(&self) -> Option<RxFrame<'_>> {
+        self.open.as_ref()?.ring.front()
+    }
+
+    /// Copies the frame at the head of the ring into a slot, whole or without a tag, and gives its
+    /// place back. The slot comes back if the frame does not fit into it.
+    pub(super) fn take_front(
+        &mut self,
+        mut slot: SlotMut,
+        tagless: bool,
+    ) -> Result<FrameBuf, SlotMut> {
+        let Some(open) = &mut self.open else { return Err(slot) };
+        let Some(frame) = open.ring.front() else { return Err(slot) };
+        // The kernel took it out already, unless it does not know the tag.
+        let in_bytes = tagless && frame.tag.is_none();
+        let frame = RxFrame { tag: frame.tag.filter(|_| !tagless), ..frame };
+        let copied = copy_out(&frame, slot.bytes_mut(), &mut self.own);
+        open.ring.release();
+        match copied {
+            None => Err(slot),
+            Some(size) if in_bytes => {
+                slot.bytes_mut().copy_within(..ADDRESSES_SIZE, vlan::TAG_SIZE);
+                Ok(slot.freeze(vlan::TAG_SIZE, size - vlan::TAG_SIZE))
+            }
+            Some(size) => Ok(slot.freeze(0, size)),
+        }
+    }
+
+    /// Gives the place of the frame at the head of the ring back, unread.
+    pub(super) fn skip_front(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.ring.release();
+        }
     }
 
     /// How the kernel is kept away: `off`, `tcx` or `socket`.
@@ -188,47 +243,13 @@ impl L2Port {
     /// time also shows in `qdisc.dropped` or `device.tx_dropped`, where it is no loss.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.own.refused
-    }
-
-    /// Hands staged frames over until none is left or the kernel takes no more.
-    fn send_staged(&mut self) -> io::Result<()> {
-        let Some(open) = &self.open else { return Ok(()) };
-        self.waits = Waits::No;
-        while !self.staging.is_empty() {
-            let error = match open.sender.send(&self.staging) {
-                Ok(sent) => {
-                    for _ in 0..sent {
-                        self.staging.pop();
-                    }
-                    continue;
-                }
-                Err(error) => error,
-            };
-            match error.raw_os_error().unwrap_or_default() {
-                libc::EINTR => continue,
-                libc::EAGAIN => self.waits = Waits::ForWritable,
-                libc::ENOBUFS | libc::ENOMEM => {
-                    self.own.refused += 1;
-                    self.waits = Waits::For(NO_ROOM_RETRY);
-                }
-                libc::ENETDOWN => self.waits = Waits::For(DOWN_RETRY),
-                libc::ENXIO | libc::ENODEV => return Err(error),
-                errno => {
-                    self.lost.count(errno, self.staging.pop());
-                    continue;
-                }
-            }
-            break;
-        }
-        Ok(())
+        self.out.refused()
     }
 }
 
 /// Copies a frame out of the ring, with its tag back in place and its checksum finished. `None`: it
 /// does not fit.
 fn copy_out(frame: &RxFrame<'_>, to: &mut [u8], own: &mut OwnCounters) -> Option<usize> {
-    const ADDRESSES: usize = 12;
     let tag: &[u8] = frame.tag.as_ref().map_or(&[], |tag| tag);
     let size = frame.bytes.len() + tag.len();
     if frame.size > frame.bytes.len() || size > to.len() {
@@ -236,7 +257,7 @@ fn copy_out(frame: &RxFrame<'_>, to: &mut [u8], own: &mut OwnCounters) -> Option
         return None;
     }
     let to = &mut to[..size];
-    let cut = if tag.is_empty() { 0 } else { ADDRESSES.min(frame.bytes.len()) };
+    let cut = if tag.is_empty() { 0 } else { ADDRESSES_SIZE.min(frame.bytes.len()) };
     to[..cut].copy_from_slice(&frame.bytes[..cut]);
     to[cut..cut + tag.len()].copy_from_slice(tag);
     to[cut + tag.len()..].copy_from_slice(&frame.bytes[cut..]);
@@ -246,25 +267,9 @@ fn copy_out(frame: &RxFrame<'_>, to: &mut [u8], own: &mut OwnCounters) -> Option
     Some(size)
 }
 
-impl Sink<PoolBuf> for L2Port {
-    fn offer(&mut self, frame: &Egress<'_, PoolBuf>) -> Taken {
-        if self.open.is_none() {
-            return Taken::No;
-        }
-        let mut staged = self.staging.push(frame, 0);
-        if staged == Err(NotStaged::Full) && self.waits == Waits::No {
-            // An error comes again from `flush`, whose caller can say what to do.
-            let _told_by_flush = self.send_staged();
-            staged = self.staging.push(frame, 0);
-        }
-        match staged {
-            Ok(()) => Taken::All,
-            Err(NotStaged::Full) => Taken::No,
-            Err(NotStaged::TooLarge) => {
-                self.lost.count(libc::EMSGSIZE, frame.header.len() + payload(frame).len());
-                Taken::All
-            }
-        }
+impl Sink<FrameBuf> for L2Port {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        self.out.offer(frame, None)
     }
 }
 
@@ -274,12 +279,9 @@ impl Port for L2Port {
     }
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
-        self.open.as_ref().map_or_else(Vec::new, |open| {
-            vec![
-                PollFd { fd: open.ring.fd(), read: true, write: false },
-                PollFd { fd: open.sender.fd(), read: false, write: true },
-            ]
-        })
+        let ring = self.open.as_ref().map(|open| open.ring.fd());
+        let ring = ring.map(|fd| PollFd { fd, read: true, write: false });
+        ring.into_iter().chain(self.out.poll_fd()).collect()
     }
 
     fn read(
@@ -287,7 +289,7 @@ impl Port for L2Port {
         window: Window,
         limit: usize,
         pool: &mut Pool,
-        batch: &mut Batch<PoolBuf>,
+        batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         let Some(open) = &mut self.open else { return Ok(Read { frames: 0, more: false }) };
         self.waiting_max = self.waiting_max.max(open.ring.waiting());
@@ -313,26 +315,23 @@ impl Port for L2Port {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.send_staged()
+        self.out.flush()
     }
 
     fn wants_write(&self) -> bool {
-        self.waits == Waits::ForWritable
+        self.out.wants_write()
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        match self.waits {
-            Waits::For(span) => Some(span),
-            Waits::No | Waits::ForWritable => None,
-        }
+        self.out.retry_after()
     }
 
     fn pending(&self) -> Amount {
-        self.staging.amount()
+        self.out.pending()
     }
 
     fn lost(&self) -> &Losses {
-        &self.lost
+        self.out.lost()
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {
@@ -346,6 +345,10 @@ impl Port for L2Port {
         open.counters.read(&mut rows)?;
         rows.insert("softnet.dropped", softnet_dropped()?.wrapping_sub(open.softnet_dropped));
         Ok(rows)
+    }
+
+    fn is_up(&self) -> Option<bool> {
+        self.open.as_ref()?.counters.is_up().ok()
     }
 
     fn ring(&self) -> Ring {
@@ -370,8 +373,7 @@ impl Port for L2Port {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        self.waits = Waits::No;
-        self.staging.clear();
+        self.out.close();
         self.open.take().map_or(Ok(()), |mut open| open.offloads.restore())
     }
 }

@@ -22,10 +22,13 @@
 
 mod driver;
 mod offload;
+mod outgoing;
 pub mod quiet;
 mod rings;
 #[cfg(test)]
 mod tests;
+mod trunk;
 
 pub use driver::{KernelShare, L2Config, L2Port};
 pub use rings::{RingPlan, WIRE_OVERHEAD};
+pub use trunk::{PARKED_FRAMES_MAX, Trunk, Vlan, VlanPort};

@@ -5,10 +5,11 @@ use std::io;
 use sluice_base::Batch;
 use sluice_switch::{Egress, Sink, Taken, Window};
 
-use super::rings::{Bell, Shared};
-use crate::pool::{Pool, PoolBuf};
+use super::rings::Shared;
+use crate::bell::Bell;
+use crate::frame::{FrameBuf, frame_size, gather};
+use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
-use crate::staging::payload;
 
 /// How a memory cable is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +100,9 @@ impl MemoryPort {
     }
 }
 
-impl Sink<PoolBuf> for MemoryPort {
-    fn offer(&mut self, frame: &Egress<'_, PoolBuf>) -> Taken {
-        let payload = payload(frame);
-        let size = frame.header.len() + payload.len();
+impl Sink<FrameBuf> for MemoryPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let size = frame_size(frame);
         if !self.open {
             return Taken::No;
         }
@@ -112,7 +112,7 @@ impl Sink<PoolBuf> for MemoryPort {
         }
         let mut ring = self.side.outgoing.lock();
         let was_empty = ring.is_empty();
-        self.full = !ring.push(frame.header, payload);
+        self.full = !ring.push(size, |into| gather(frame, 0, into));
         if self.full {
             return Taken::No;
         }
@@ -136,7 +136,7 @@ impl Port for MemoryPort {
         window: Window,
         limit: usize,
         pool: &mut Pool,
-        batch: &mut Batch<PoolBuf>,
+        batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         let mut ring = self.side.incoming.lock();
         let frames_max = limit.min(window.frames as usize).min(batch.room());
@@ -219,7 +219,7 @@ pub struct Probe {
 impl Probe {
     /// Sends a frame to the port; false if the ring is full.
     pub fn send(&self, frame: &[u8]) -> bool {
-        let sent = self.side.outgoing.lock().push(frame, &[]);
+        let sent = self.side.outgoing.lock().push(frame.len(), |into| into.copy_from_slice(frame));
         self.side.peers.ring();
         sent
     }

@@ -1,11 +1,7 @@
-//! The bounded ring between two sides, and the descriptors they wake each other with.
+//! The bounded ring between two sides.
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-use rustix::event::EventfdFlags;
 
 /// Frames in one direction.
 #[derive(Debug, Default)]
@@ -30,16 +26,15 @@ impl Ring {
         }
     }
 
-    /// Copies a frame in; false if the ring is full or closed.
-    pub(super) fn push(&mut self, header: &[u8], payload: &[u8]) -> bool {
+    /// Takes a frame that `write` writes; false if the ring is full or closed.
+    pub(super) fn push(&mut self, size: usize, write: impl FnOnce(&mut [u8])) -> bool {
         if self.frames.len() == self.limit || self.closed {
             self.starved = true;
             return false;
         }
         let mut frame = self.spare.pop().expect("a spare for each free place");
-        frame.clear();
-        frame.extend_from_slice(header);
-        frame.extend_from_slice(payload);
+        frame.resize(size, 0);
+        write(&mut frame);
         self.frames.push_back(frame);
         self.waiting_max = self.waiting_max.max(self.frames.len());
         true
@@ -87,26 +82,5 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Ring> {
         // A panic of the other side leaves a ring that is still whole.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-/// A descriptor that one side waits on and the other side kicks.
-#[derive(Clone, Debug)]
-pub(super) struct Bell(Arc<OwnedFd>);
-
-impl Bell {
-    pub(super) fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        Ok(Self(Arc::new(rustix::event::eventfd(0, flags)?)))
-    }
-
-    /// Wakes who waits on it.
-    pub(super) fn ring(&self) {
-        // It fails only when 2^64 - 2 kicks wait to be read, and then it is readable anyway.
-        let _full = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
-    }
-
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }

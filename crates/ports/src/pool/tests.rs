@@ -78,3 +78,23 @@ fn the_slot_size_follows_the_mtu() {
     assert_eq!(PoolConfig::for_mtu(1, 9000).slot_size, 9088);
     assert_eq!(PoolConfig::for_mtu(1, 65_535).slot_size, 0xffc0);
 }
+
+#[test]
+fn a_handle_says_what_became_of_its_tag() {
+    use sluice_base::VlanTag;
+    let mut pool = Pool::new(PoolConfig { slots: 1, slot_size: 64, populate: false }).unwrap();
+    let mut buf = pool.take().unwrap().freeze(0, 60);
+    assert_eq!(buf.vlan_tag(), VlanTag::AsIs);
+    for tci in (0..=u16::MAX).filter(|tci| tci & 0xfff != 0xfff) {
+        buf = buf.with_vlan_tag(VlanTag::TakenOff(tci));
+        assert_eq!(buf.vlan_tag(), VlanTag::TakenOff(tci));
+    }
+    buf = buf.with_vlan_tag(VlanTag::NotAllowed);
+    assert_eq!(buf.vlan_tag(), VlanTag::NotAllowed);
+    buf = buf.with_vlan_tag(VlanTag::AsIs);
+    assert_eq!(buf.vlan_tag(), VlanTag::AsIs);
+    pool.give_back(buf);
+    let again = pool.take().unwrap().freeze(0, 60);
+    assert_eq!(again.vlan_tag(), VlanTag::AsIs, "a slot forgets");
+    pool.give_back(again);
+}

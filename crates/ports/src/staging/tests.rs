@@ -3,7 +3,7 @@ use sluice_base::Priority;
 use super::*;
 use crate::pool::{Pool, PoolConfig};
 
-fn egress<'a>(header: &'a [u8], buf: Option<&'a PoolBuf>, strip: u16) -> Egress<'a, PoolBuf> {
+fn egress<'a>(header: &'a [u8], buf: Option<&'a FrameBuf>, strip: u16) -> Egress<'a, FrameBuf> {
     Egress { header, buf, strip, size: 0, priority: Priority::ZERO, tunnel: None }
 }
 
@@ -49,4 +49,26 @@ fn a_frame_too_large_is_refused() {
     let mut staging = Staging::new(4);
     assert_eq!(staging.push(&egress(b"12345", None, 0), 0), Err(NotStaged::TooLarge));
     assert!(staging.is_empty());
+}
+
+#[test]
+fn a_tag_comes_behind_the_addresses_wherever_the_header_ends() {
+    let mut pool = Pool::new(PoolConfig { slots: 1, slot_size: 2048, populate: false }).unwrap();
+    let whole: Vec<u8> = (0..60).collect();
+    let tag = [0x81, 0x00, 0xa0, 0x0a];
+    let expected = [&whole[..12], &tag, &whole[12..]].concat();
+    let mut staging = Staging::new(64);
+    for header_size in [0, 1, 11, 12, 13, 34, 59, 60] {
+        let mut slot = pool.take().unwrap();
+        let payload = &whole[header_size..];
+        slot.bytes_mut()[..payload.len()].copy_from_slice(payload);
+        let buf = slot.freeze(0, payload.len());
+        staging.push_tagged(&egress(&whole[..header_size], Some(&buf), 0), tag).unwrap();
+        assert_eq!(staging.get(0), expected, "a header of {header_size} bytes");
+        assert_eq!(staging.amount(), Amount { frames: 1, bytes: 64 });
+        staging.pop();
+        pool.give_back(buf);
+    }
+    let large = [0; 61];
+    assert_eq!(staging.push_tagged(&egress(&large, None, 0), tag), Err(NotStaged::TooLarge));
 }

@@ -2,16 +2,17 @@
 
 use std::cell::Cell;
 use std::io;
+use std::net::IpAddr;
 
 use sluice_base::{Batch, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::rings::{self, Tap, Written};
 use crate::error::OpenError;
+use crate::frame::{FrameBuf, frame_size};
 use crate::netns;
-use crate::pool::{Pool, PoolBuf};
+use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
-use crate::staging::payload;
 
 /// How a TAP is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct TapConfig {
     pub mtu: u16,
     /// The MAC that the device gets: the container's. `None`: it keeps its own.
     pub mac: Option<sluice_base::Mac>,
+    /// The IP addresses that the device gets, with the lengths of their prefixes.
+    pub addresses: Vec<(IpAddr, u8)>,
     /// The ring in frames (`txqueuelen`).
     pub ring_frames: u32,
     /// Whether the device is set up. Otherwise whoever owns the container does it.
@@ -44,6 +47,7 @@ impl TapConfig {
             netns: None,
             mtu,
             mac: None,
+            addresses: Vec::new(),
             ring_frames: Self::RING_FRAMES,
             up: true,
         }
@@ -93,16 +97,15 @@ impl TapPort {
     }
 }
 
-impl Sink<PoolBuf> for TapPort {
-    fn offer(&mut self, frame: &Egress<'_, PoolBuf>) -> Taken {
+impl Sink<FrameBuf> for TapPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(tap) = &self.tap else { return Taken::No };
-        let payload = payload(frame);
-        self.waits = match tap.write(frame.header, payload) {
+        self.waits = match tap.write(frame) {
             Written::All => None,
             Written::WouldBlock => Some(Waits::ForWritable),
             Written::NoMemory => Some(Waits::ForMemory),
             Written::Refused(errno) => {
-                self.lost.count(errno, frame.header.len() + payload.len());
+                self.lost.count(errno, frame_size(frame));
                 None
             }
         };
@@ -125,7 +128,7 @@ impl Port for TapPort {
         window: Window,
         limit: usize,
         pool: &mut Pool,
-        batch: &mut Batch<PoolBuf>,
+        batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         let Some(tap) = &self.tap else { return Ok(Read { frames: 0, more: false }) };
         let limit = limit.min(READ_FRAMES_MAX).min(window.frames as usize).min(batch.room());
@@ -187,6 +190,10 @@ impl Port for TapPort {
             rows.insert("ring.truncated", self.truncated.get());
         }
         Ok(rows)
+    }
+
+    fn is_up(&self) -> Option<bool> {
+        self.tap.as_ref()?.counters.is_up().ok()
     }
 
     fn ring(&self) -> Ring {

@@ -6,9 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::driver::TapConfig;
+use sluice_switch::Egress;
+
 use crate::device::{DeviceCounters, ioctl_socket};
 use crate::error::OpenError;
-use crate::sys::{DeviceRequest, tap_without_offloads};
+use crate::frame::FrameBuf;
+use crate::netlink::Netlink;
+use crate::sys::{DeviceRequest, tap_without_offloads, write_gathered};
 
 /// What opening a TAP gives.
 #[derive(Debug)]
@@ -44,6 +48,12 @@ pub(super) fn open(config: &TapConfig) -> Result<Tap, OpenError> {
         request.set_up(fd).map_err(device("set it up"))?;
     }
     let index = request.index(fd).map_err(device("find its index"))?;
+    if !config.addresses.is_empty() {
+        let mut netlink = Netlink::open().map_err(device("open a socket for its addresses"))?;
+        for &(ip, prefix) in &config.addresses {
+            netlink.add_address(index, ip, prefix).map_err(device("give it its IP address"))?;
+        }
+    }
     let counters = DeviceCounters::new(index).map_err(device("read its counters"))?;
     Ok(Tap { file, counters })
 }
@@ -78,17 +88,14 @@ impl Tap {
     }
 
     /// Writes one frame, gathered.
-    pub(super) fn write(&self, header: &[u8], payload: &[u8]) -> Written {
-        let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
+    pub(super) fn write(&self, frame: &Egress<'_, FrameBuf>) -> Written {
         loop {
-            match rustix::io::writev(&self.file, &parts) {
-                Ok(_all) => return Written::All,
-                Err(rustix::io::Errno::AGAIN) => return Written::WouldBlock,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM) => {
-                    return Written::NoMemory;
-                }
-                Err(errno) => return Written::Refused(errno.raw_os_error()),
+            match write_gathered(self.file.as_fd(), frame) {
+                Ok(()) => return Written::All,
+                Err(libc::EAGAIN) => return Written::WouldBlock,
+                Err(libc::EINTR) => {}
+                Err(libc::ENOBUFS | libc::ENOMEM) => return Written::NoMemory,
+                Err(errno) => return Written::Refused(errno),
             }
         }
     }

@@ -10,9 +10,10 @@ use sluice_wire::{EtherType, ethernet, ipv4, udp};
 use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target};
 use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
-use crate::pool::{Pool, PoolBuf, SlotMut};
+use crate::frame::{FrameBuf, frame_size};
+use crate::pool::{Pool, SlotMut};
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
-use crate::staging::{NotStaged, payload};
+use crate::staging::NotStaged;
 
 /// The UDP port of VXLAN (RFC 7348 section 5).
 pub const VXLAN_PORT: u16 = 4789;
@@ -129,7 +130,7 @@ impl UdpPort {
         &mut self,
         limit: usize,
         pool: &mut Pool,
-        batch: &mut Batch<PoolBuf>,
+        batch: &mut Batch<FrameBuf>,
     ) -> io::Result<(usize, u64, bool)> {
         let Some(open) = &self.open else { return Ok((0, 0, false)) };
         while self.slots.len() < limit.min(RECEIVE_FRAMES_MAX) {
@@ -261,10 +262,10 @@ pub(super) fn snmp_counter(text: &str, protocol: &str, name: &str) -> Option<u64
     lines.next()?.split_whitespace().nth(column)?.parse().ok()
 }
 
-impl Sink<PoolBuf> for UdpPort {
-    fn offer(&mut self, frame: &Egress<'_, PoolBuf>) -> Taken {
+impl Sink<FrameBuf> for UdpPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(open) = &mut self.open else { return Taken::No };
-        let size = frame.header.len() + payload(frame).len();
+        let size = frame_size(frame);
         let Some((target, skip, port)) = target(frame.header, self.config.port) else {
             // Such as a PFC frame: no socket can send it.
             self.lost.count(libc::EPROTONOSUPPORT, size);
@@ -305,7 +306,7 @@ impl Port for UdpPort {
         window: Window,
         limit: usize,
         pool: &mut Pool,
-        batch: &mut Batch<PoolBuf>,
+        batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false }) };
         self.waiting_max = self.waiting_max.max(open.receiver.memory()?.taken);

@@ -199,7 +199,7 @@ impl Sender {
     /// Stages a frame without its first `skip` bytes.
     pub(super) fn push(
         &mut self,
-        frame: &sluice_switch::Egress<'_, crate::PoolBuf>,
+        frame: &sluice_switch::Egress<'_, crate::FrameBuf>,
         skip: usize,
         target: Target,
     ) -> Result<(), NotStaged> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_base::{Batch, ByteCount, Priority};
-use sluice_ports::{Pool, PoolBuf, PoolConfig, Port};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port};
 use sluice_switch::{Egress, Window};
 
 /// Whether namespaces can be made here; says so aloud if not.
@@ -195,14 +195,14 @@ pub(crate) fn pool(slots: u32) -> Pool {
     Pool::new(PoolConfig { slots, slot_size: 2048, populate: false }).unwrap()
 }
 
-pub(crate) fn egress<'a>(header: &'a [u8], buf: Option<&'a PoolBuf>) -> Egress<'a, PoolBuf> {
+pub(crate) fn egress<'a>(header: &'a [u8], buf: Option<&'a FrameBuf>) -> Egress<'a, FrameBuf> {
     let payload = buf.map_or(0, |buf| buf.bytes().len());
     let size = u32::try_from(header.len() + payload).unwrap();
     Egress { header, buf, strip: 0, size, priority: Priority::ZERO, tunnel: None }
 }
 
 /// A frame in a slot.
-pub(crate) fn frame(pool: &mut Pool, bytes: &[u8]) -> PoolBuf {
+pub(crate) fn frame(pool: &mut Pool, bytes: &[u8]) -> FrameBuf {
     let mut slot = pool.take().unwrap();
     slot.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
     slot.freeze(0, bytes.len())

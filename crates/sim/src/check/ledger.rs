@@ -120,6 +120,7 @@ impl Ledger {
     }
 
     /// A packet begins its way.
+    #[cold]
     pub(crate) fn sent(&mut self, packet: &Packet) {
         self.sent += 1;
         let account = self.account(packet.connection());
@@ -129,6 +130,7 @@ impl Ledger {
     }
 
     /// A packet has reached its endpoint.
+    #[cold]
     pub(crate) fn delivered(&mut self, now: Nanos, packet: &Packet) {
         self.delivered += 1;
         let (to, number) = (packet.to.0, packet.number);
@@ -161,12 +163,14 @@ impl Ledger {
     }
 
     /// A physical switch had no room for a packet.
+    #[cold]
     pub(crate) fn dropped(&mut self, packet: &Packet) {
         self.dropped += 1;
         self.digest_of([u64::MAX, u64::from(packet.to.0), u64::from(packet.number)]);
     }
 
     /// A frame that takes `span` on the link has come in at a host.
+    #[cold]
     pub(crate) fn arrived(&mut self, now: Nanos, host: u32, span: Nanos) {
         let last = std::mem::replace(&mut self.arrivals[host as usize], now);
         if now.since(last).0 < span.0 {
@@ -178,11 +182,13 @@ impl Ledger {
     }
 
     /// A message of so many bytes begins its way to an endpoint.
+    #[cold]
     pub(crate) fn message_sent(&mut self, now: Nanos, to: (EndpointId, u32), bytes: u64) {
         self.account(to).messages.push_back((now, bytes));
     }
 
     /// The oldest message to an endpoint, which ends at byte `end` of its stream, has arrived.
+    #[cold]
     pub(crate) fn message_arrived(
         &mut self,
         now: Nanos,

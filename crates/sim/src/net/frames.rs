@@ -120,15 +120,20 @@ impl<P> Frames<P> {
         };
         let id = self.free;
         if id == FrameId::NIL {
-            self.hot.push(frame);
-            self.payloads.push(Some(payload));
-            return FrameId(u32::try_from(self.hot.len() - 1).expect("fewer than 2^32 frames"));
+            return self.grow(frame, payload);
         }
         let place = &mut self.hot[id.0 as usize];
         self.free = place.next;
         *place = frame;
         self.payloads[id.0 as usize] = Some(payload);
         id
+    }
+
+    #[cold]
+    fn grow(&mut self, frame: Frame, payload: P) -> FrameId {
+        self.hot.push(frame);
+        self.payloads.push(Some(payload));
+        FrameId(u32::try_from(self.hot.len() - 1).expect("fewer than 2^32 frames"))
     }
 
     pub(super) fn give_back(&mut self, id: FrameId) -> P {

@@ -36,6 +36,8 @@ pub(super) struct Link {
     pub(super) late: bool,
     /// The sender is asked for its frames.
     pub(super) asks: bool,
+    /// The sender has something, so that it is worth asking.
+    pub(super) is_wanted: bool,
     pub(super) sent_frames: u64,
 }
 
@@ -108,6 +110,7 @@ impl Link {
             pause_due: false,
             late,
             asks,
+            is_wanted: false,
             sent_frames: 0,
         }
     }

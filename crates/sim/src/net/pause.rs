@@ -33,6 +33,7 @@ impl<P: Payload> Net<P> {
         events.push_from(sluice_base::Nanos(effect), Event::Pause(at), id);
     }
 
+    #[inline(never)]
     pub(super) fn pause_arrives(&mut self, events: &mut Events, at: u32) -> Outcome<P> {
         let (on, message) = self.messages.remove(at);
         if let Node::Host(host) = self.links[on.index()].to
@@ -51,6 +52,7 @@ impl<P: Payload> Net<P> {
     }
 
     /// A pause has run out, unless it was renewed.
+    #[inline(never)]
     pub(super) fn pause_ends(&mut self, events: &mut Events, link: LinkId) {
         self.receivers[link.index()].expire(events.now());
         self.obey(events, link);
@@ -86,6 +88,7 @@ impl<P: Payload> Net<P> {
     }
 
     /// The time to renew pauses, if they still stand.
+    #[inline(never)]
     pub(super) fn pause_again(&mut self, events: &mut Events, on: LinkId) {
         let input = &mut self.inputs[on.reverse().index()];
         input.renewing = false;

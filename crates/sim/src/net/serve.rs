@@ -44,14 +44,16 @@ impl<P: Payload> Net<P> {
         self.ask(id)
     }
 
-    /// Whether the host at the beginning of an idle link is to be asked for a frame.
+    /// Whether the host at the beginning of an idle link is to be asked for a frame: it has said
+    /// that it has one ([`Self::want`]).
     #[inline]
-    fn ask(&self, id: LinkId) -> Outcome<P> {
-        let link = &self.links[id.index()];
-        if link.asks
+    fn ask(&mut self, id: LinkId) -> Outcome<P> {
+        let link = &mut self.links[id.index()];
+        if link.is_wanted
             && link.is_idle()
             && let Node::Host(host) = self.links[id.reverse().index()].to
         {
+            self.links[id.index()].is_wanted = false;
             return Outcome::Free { host };
         }
         Outcome::Nothing
@@ -59,16 +61,8 @@ impl<P: Payload> Net<P> {
 
     /// Starts the next frame of an idle link, or settles when it will.
     pub(super) fn start_next(&mut self, events: &mut Events, id: LinkId) {
-        if self.links[id.index()].pause_due {
-            self.links[id.index()].pause_due = false;
-            let input = &mut self.inputs[id.reverse().index()];
-            if input.sender.is_due(events.now()) {
-                let message = input.sender.message(events.now());
-                input.sender.sent(events.now());
-                self.renew_later(events, id);
-                self.begin_pause(events, id, message);
-                return;
-            }
+        if self.links[id.index()].pause_due && self.start_pause(events, id) {
+            return;
         }
         let Some((priority, frame)) = self.choose(id, events.now()) else { return };
         self.dequeue(id, priority, frame);
@@ -82,6 +76,21 @@ impl<P: Payload> Net<P> {
         link.start_at = ready.max(events.now());
         link.end_at = link.start_at.after(link.time_for(size));
         events.push(link.end_at, Event::LinkEnd(id));
+    }
+
+    /// Starts the pause frame that an idle link was told of, if it is still due.
+    #[cold]
+    fn start_pause(&mut self, events: &mut Events, id: LinkId) -> bool {
+        self.links[id.index()].pause_due = false;
+        let input = &mut self.inputs[id.reverse().index()];
+        if !input.sender.is_due(events.now()) {
+            return false;
+        }
+        let message = input.sender.message(events.now());
+        input.sender.sent(events.now());
+        self.renew_later(events, id);
+        self.begin_pause(events, id, message);
+        true
     }
 
     /// A frame may go on `id` that could not before. It may go before the one that was chosen: of
@@ -147,14 +156,18 @@ impl<P: Payload> Net<P> {
             match self.frames.get(head).state {
                 State::Settled => return Some(head),
                 State::Open => return None,
-                State::Dropped => {
-                    self.dequeue(link, priority, head);
-                    let path = self.frames.get(head).path;
-                    self.leave_path(path);
-                    self.frames.free_place(head);
-                }
+                State::Dropped => self.end_dropped(link, priority, head),
             }
         }
+    }
+
+    /// A frame that was dropped has come to its turn.
+    #[cold]
+    fn end_dropped(&mut self, link: LinkId, priority: Priority, head: FrameId) {
+        self.dequeue(link, priority, head);
+        let path = self.frames.get(head).path;
+        self.leave_path(path);
+        self.frames.free_place(head);
     }
 
     /// Takes the first frame out of its queue.

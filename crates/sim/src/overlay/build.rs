@@ -7,9 +7,9 @@ use sluice_base::{
 };
 use sluice_host::Host;
 use sluice_switch::{
-    ChipConfig, ClassConfig, ConfigError, Destination, InputFull, Limit, PauseConfig, PoolConfig,
-    PortConfig, PortRole, RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig,
-    VnetConfig,
+    ChipConfig, ClassConfig, ConfigError, ControlConfig, Destination, InputFull, Limit,
+    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SwitchConfig, Tags,
+    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 use sluice_wire::{EtherType, ethernet, ipv4};
 
@@ -42,6 +42,10 @@ pub struct OverlayConfig {
 
 /// A virtual switch that cannot be made.
 pub type OverlayError = ConfigError;
+
+/// How many addresses the chip of a host holds at most: where there are fewer, it has room for all
+/// of them and is no larger than that, for the caches' sake.
+const CHIP_MACS_MAX: u32 = 1024;
 
 const VNET: VnetId = VnetId(0);
 
@@ -103,6 +107,7 @@ pub(crate) fn make_host(
             port: underlay,
             remote: card_ip(other),
             next_hop: Some(card_mac(other)),
+            foreign: false,
         })
         .collect();
     let tunnel_of = |other: u32| {
@@ -118,13 +123,15 @@ pub(crate) fn make_host(
         }
     };
     let addresses = (0..hosts * vms).map(|vm| (VNET, vm_mac(vm), place_of(vm)));
-    Host::new(&switch_config(config, ports, tunnels), addresses, seed, Nanos::ZERO)
+    let macs = u32::min(CHIP_MACS_MAX, hosts * vms);
+    Host::new(&switch_config(config, ports, tunnels, macs), addresses, seed, Nanos::ZERO)
 }
 
 fn switch_config(
     config: &OverlayConfig,
     ports: Vec<PortConfig>,
     tunnels: Vec<TunnelConfig>,
+    macs: u32,
 ) -> SwitchConfig {
     let members = (0..tunnels.len()).map(TunnelId::from_index).collect();
     let class = ClassConfig { service: Service::Weighted(1), lossless: config.lossless };
@@ -143,13 +150,16 @@ fn switch_config(
             replicated_frames: 4,
             copies_per_lane: 4,
         },
-        chip: ChipConfig { macs: 1024 },
+        chip: ChipConfig { macs, flows: macs },
         unresolved: UnresolvedConfig {
             destinations: 64,
             frames: 64,
             timeout: Nanos::from_millis(1000),
             punt_gap: Nanos::ZERO,
         },
+        // Nobody attaches.
+        control: ControlConfig { punts: 0, bindings: Vec::new() },
+        spare: None,
     }
 }
 
@@ -173,6 +183,8 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
         obey_pause: false,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
+        sources: Sources::Any,
+        tags: Tags::Kept,
     }
 }
 

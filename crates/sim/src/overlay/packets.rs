@@ -41,7 +41,7 @@ impl Packets {
     pub(crate) fn take(&mut self, packet: Packet) -> PacketId {
         let connection = packet.to.connection().0 as usize;
         if connection >= self.flights.len() {
-            self.flights.resize(connection + 1, Flight::default());
+            self.grow_flights(connection);
         }
         self.flights[connection].packets += 1;
         let place = Place { packet, handles: 1 };
@@ -50,11 +50,19 @@ impl Packets {
                 self.places[at as usize] = place;
                 PacketId(at)
             }
-            None => {
-                self.places.push(place);
-                PacketId(u32::try_from(self.places.len() - 1).expect("fewer than 2^32 packets"))
-            }
+            None => self.grow_places(place),
         }
+    }
+
+    #[cold]
+    fn grow_flights(&mut self, connection: usize) {
+        self.flights.resize(connection + 1, Flight::default());
+    }
+
+    #[cold]
+    fn grow_places(&mut self, place: Place) -> PacketId {
+        self.places.push(place);
+        PacketId(u32::try_from(self.places.len() - 1).expect("fewer than 2^32 packets"))
     }
 
     /// One handle more.

@@ -40,6 +40,7 @@ impl Handshake {
 
 impl Connection {
     /// A segment arrives before the connection is open. Gives whether it is open now.
+    #[inline(never)]
     pub(super) fn receive_opening(&mut self, now: Nanos, segment: &Segment) -> bool {
         let syn = segment.flags.contains(Flags::SYN);
         let ack = segment.flags.contains(Flags::ACK);
@@ -81,6 +82,7 @@ impl Connection {
     }
 
     /// The SYN or SYN-ACK that is due.
+    #[inline(never)]
     pub(super) fn poll_opening(&mut self, now: Nanos) -> Option<Segment> {
         let flags = match &mut self.handshake {
             Handshake::SynSent { due } if *due => {

@@ -7,6 +7,8 @@
 //!   nothing new --------------> acknowledge at once (RFC 9293 clause 3.10.7.4)
 //! ```
 
+use std::hint::cold_path;
+
 use sluice_base::Nanos;
 
 use super::Stats;
@@ -102,6 +104,7 @@ impl Receiver {
         }
     }
 
+    #[inline(never)]
     fn receive_disordered(
         &mut self,
         now: Nanos,
@@ -157,6 +160,7 @@ impl Receiver {
     #[inline]
     pub(super) fn advertise(&mut self, config: &Config) -> u32 {
         if !config.auto_read {
+            cold_path();
             let room = self.room(config);
             // Small steps are held back (RFC 9293 clause 3.8.6.2.2).
             if room.saturating_sub(self.edge) >= u64::from(config.mss).min(half_buffer(config)) {
@@ -178,12 +182,17 @@ impl Receiver {
     /// Whether something has arrived beyond a gap.
     #[inline]
     pub(super) fn has_gap(&self) -> bool {
-        !self.blocks().is_empty()
+        self.held.is_some() && !self.blocks().is_empty()
     }
 
     /// The blocks for an acknowledgement that leaves now.
     #[inline]
     pub(super) fn blocks(&self) -> SackBlocks {
+        if self.held.is_some() { self.blocks_held() } else { SackBlocks::NONE }
+    }
+
+    #[inline(never)]
+    fn blocks_held(&self) -> SackBlocks {
         self.held.as_ref().map_or(SackBlocks::NONE, |held| held.blocks(self.next))
     }
 

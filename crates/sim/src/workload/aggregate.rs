@@ -1,5 +1,6 @@
 //! Partition-Aggregate in two tiers: one asks all workers at once and waits for all answers, over
-//! connections that stay open.
+//! connections that stay open. The worker that is asked first changes from question to question, as
+//! its frames find the shortest queues.
 
 use std::sync::Arc;
 
@@ -70,9 +71,11 @@ impl Aggregating {
 
     fn ask(&mut self, world: &mut World) {
         self.since = world.now();
-        self.missing = self.connections.len();
+        let count = self.connections.len();
+        self.missing = count;
+        let first = self.asked as usize % count;
         self.asked += 1;
-        for connection in &self.connections {
+        for connection in self.connections.iter().cycle().skip(first).take(count) {
             world.send(connection.client(), self.plan.request_bytes, REQUEST);
         }
     }

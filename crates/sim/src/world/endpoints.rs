@@ -1,6 +1,7 @@
 //! Connections and their two ends.
 
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use sluice_base::{Nanos, Priority};
@@ -318,6 +319,7 @@ impl World {
         match &packet.body {
             Body::Tcp(segment) => endpoint.tcp.receive(now, segment),
             Body::Datagram(bytes) => {
+                cold_path();
                 endpoint.datagram_bytes += u64::from(*bytes);
                 return;
             }
@@ -333,6 +335,7 @@ impl World {
         self.pump(packet.to);
     }
 
+    #[inline(never)]
     fn messages_arrived(&mut self, to: EndpointId) {
         self.check_messages(to);
         let endpoint = &mut self.endpoints[to.index()];

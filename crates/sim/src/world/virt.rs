@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use sluice_base::{BitRate, Nanos, Priority};
+use sluice_base::{BitRate, Nanos, PortId};
 
+use super::leaving::{Leaving, Outgoing};
 use super::{EndpointId, Load, Packet, World, WorldError};
 use crate::event::Event;
-use crate::net::{Ecn, Outcome, Overflow, Shape};
+use crate::net::{Ecn, Outcome, Overflow, PathId, Shape};
 use crate::overlay::{
-    Head, OuterHeads, Outgoing, OverlayConfig, PacketId, Packets, Parcel, VirtualHost, make_host,
+    Head, OuterHeads, OverlayConfig, PacketId, Packets, Parcel, VirtualHost, make_host,
 };
-use crate::topology::{LinkId, Routes};
+use crate::topology::Routes;
 
 /// The hosts of a data centre with virtual networks.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Virtual {
     /// Per VM: packets that the switch has given it and that its TCP has not got yet. All take the
     /// same time, so that they get there in this order, whichever event comes first.
     pub(super) arriving: Vec<VecDeque<PacketId>>,
+    /// Packets that a switch has just given its VMs.
+    arrived: Vec<(u16, PacketId)>,
     pub(super) vms_per_host: u32,
     /// How long a host takes to hand a frame to a VM's TCP.
     pub(super) receive_latency: Nanos,
@@ -30,7 +33,7 @@ pub(super) struct Virtual {
 #[derive(Debug)]
 pub(super) struct Heads {
     inner: Rc<Head>,
-    outer: OuterHeads,
+    pub(super) outer: OuterHeads,
 }
 
 impl Heads {
@@ -49,14 +52,17 @@ impl Virtual {
         seed: u64,
     ) -> Result<Self, WorldError> {
         let make = |number: u32| {
-            let host = make_host(config, number, hosts, link, seed ^ u64::from(number));
+            let seed = seed ^ u64::from(number);
             let card = routes.link_of(number);
-            host.map(|host| VirtualHost::new(host, config.vms_per_host as usize, card))
+            VirtualHost::new(config.vms_per_host as usize, card, || {
+                make_host(config, number, hosts, link, seed)
+            })
         };
         Ok(Self {
             hosts: (0..hosts).map(make).collect::<Result<_, _>>().map_err(WorldError::Switch)?,
             packets: Packets::default(),
             arriving: vec![VecDeque::new(); (hosts * config.vms_per_host) as usize],
+            arrived: Vec::new(),
             vms_per_host: config.vms_per_host,
             receive_latency,
         })
@@ -65,6 +71,7 @@ impl Virtual {
 
 impl World {
     /// A segment of a VM's TCP: it is in the VM's ring after the send latency.
+    #[inline(never)]
     pub(super) fn transmit_virtual(&mut self, from: EndpointId, packet: Packet) {
         let virt = self.virt.as_mut().expect("the endpoint is in a VM");
         let endpoint = &self.endpoints[from.0 as usize];
@@ -75,11 +82,15 @@ impl World {
         let ready = self.events.now().after(self.send_latency);
         let host = endpoint.station / virt.vms_per_host;
         let vm = endpoint.station % virt.vms_per_host;
-        virt.hosts[host as usize].send(vm as usize, ready, parcel);
-        self.wake(host, ready);
+        let h = &mut virt.hosts[host as usize];
+        h.send(vm as usize, ready, parcel);
+        if ready < h.due {
+            self.wake(host, ready);
+        }
     }
 
     /// Sees to it that a host works at `at`.
+    #[cold]
     fn wake(&mut self, host: u32, at: Nanos) {
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let due = &mut virt.hosts[host as usize].due;
@@ -90,80 +101,153 @@ impl World {
     }
 
     /// A host's own event has come.
+    #[inline(never)]
     pub(super) fn host_event(&mut self, host: u32) {
+        let now = self.events.now();
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let h = &mut virt.hosts[host as usize];
-        if h.due != self.events.now() {
+        if h.due != now {
             return;
         }
         h.due = Nanos::MAX;
-        h.advance(self.events.now());
-        h.read_rings(self.events.now());
+        h.advance(now);
         self.work(host);
+        let virt = self.virt.as_ref().expect("there are virtual hosts");
+        if let Some(at) = virt.hosts[host as usize].next_ready(now) {
+            self.wake(host, at);
+        }
     }
 
     /// A frame or a pause frame has arrived at a host, or its card is free.
+    #[inline(never)]
     pub(super) fn at_host(&mut self, outcome: Outcome<Load>) -> Option<Overflow> {
         let now = self.events.now();
-        match outcome {
+        let virt = self.virt.as_mut().expect("there are virtual hosts");
+        let host = match outcome {
             Outcome::Arrived { host, shape, payload: Load::Outer { head, packet } } => {
                 let parcel = Parcel { head, size: u32::from(shape.size), packet };
-                self.check_arrival(host, shape);
-                let virt = self.virt.as_mut().expect("there are virtual hosts");
                 let h = &mut virt.hosts[host as usize];
                 if !h.receive(now, parcel, &mut virt.packets) {
                     let link = h.card.reverse();
                     return Some(Overflow { link, priority: shape.priority, held: 0, limit: 0 });
                 }
-                self.work(host);
+                self.check_arrival(host, shape);
+                host
             }
             Outcome::Paused { host, message } => {
-                let virt = self.virt.as_mut().expect("there are virtual hosts");
                 virt.hosts[host as usize].receive_pause(now, message);
-                self.work(host);
+                host
             }
-            // A card that is free and has nothing to send changes nothing: what a ring holds was
-            // read when it came, unless the switch had no room, and then it has frames.
+            // A card is asked only if the switch had more for it. Where it had nothing, a card that
+            // is free changes nothing: what a ring holds was read when it came, unless the switch
+            // had no room, and then it has frames.
             Outcome::Free { host } => {
-                let virt = self.virt.as_ref().expect("there are virtual hosts");
-                if virt.hosts[host as usize].has_out() {
-                    self.work(host);
+                if !virt.hosts[host as usize].has_out() {
+                    return None;
                 }
+                host
             }
             _ => unreachable!("not for a host"),
-        }
+        };
+        self.work(host);
         None
     }
 
-    /// All that a host can do with what its switch holds: deliver to VMs, feed the card; and read
-    /// rings when that opens their windows.
+    /// All that a host can do with what its switch and its VMs' rings hold: deliver to VMs, read
+    /// rings, feed the card; and again as far as that opens the rings' windows.
+    #[inline(never)]
     fn work(&mut self, host: u32) {
         let now = self.events.now();
         loop {
-            let virt = self.virt.as_mut().expect("there are virtual hosts");
-            let h = &mut virt.hosts[host as usize];
-            let at = now.after(virt.receive_latency);
-            let first = host * virt.vms_per_host;
-            let (events, packets) = (&mut self.events, &mut virt.packets);
-            let arriving = &mut virt.arriving;
-            h.serve_vms(now, |vm, packet: PacketId| {
-                packets.share(packet);
-                let station = first + vm;
-                arriving[station as usize].push_back(packet);
-                events.push(at, Event::Packet(station));
-            });
+            self.serve_vms(host);
+            if self.read_rings(host) {
+                continue;
+            }
             self.feed_card(host);
-            let virt = self.virt.as_mut().expect("there are virtual hosts");
-            let h = &mut virt.hosts[host as usize];
-            // What ended may have opened a window for what waits in a ring.
-            if !h.reclaim(&mut virt.packets) || !h.has_ready(now) {
+            if !self.read_rings(host) {
                 break;
             }
-            h.read_rings(now);
         }
-        let virt = self.virt.as_ref().expect("there are virtual hosts");
-        if let Some(at) = virt.hosts[host as usize].next_time(now) {
+        let virt = self.virt.as_mut().expect("there are virtual hosts");
+        let h = &mut virt.hosts[host as usize];
+        h.reclaim(&mut virt.packets);
+        if let Some(at) = h.deadline(now) {
             self.wake(host, at);
+        }
+    }
+
+    /// Whether a host's switch has read anything of what is in its VMs' rings.
+    #[inline(always)]
+    fn read_rings(&mut self, host: u32) -> bool {
+        let now = self.events.now();
+        let virt = self.virt.as_mut().expect("there are virtual hosts");
+        let h = &mut virt.hosts[host as usize];
+        h.has_waiting() && h.read_rings(now, &mut virt.packets)
+    }
+
+    /// What the switch has for VMs leaves it.
+    fn serve_vms(&mut self, host: u32) {
+        let now = self.events.now();
+        let virt = self.virt.as_mut().expect("there are virtual hosts");
+        let h = &mut virt.hosts[host as usize];
+        let mut next = h.busy_vm(PortId(0));
+        if next.is_none() {
+            return;
+        }
+        while let Some(port) = next {
+            let mut sink = Leaving {
+                vm: Some(port.0),
+                arrived: &mut virt.arrived,
+                out: None,
+                endpoints: &mut self.endpoints,
+                packets: &virt.packets,
+            };
+            h.transmit(now, port, &mut sink);
+            next = h.busy_vm(PortId(port.0 + 1));
+        }
+        if virt.receive_latency == Nanos::ZERO {
+            self.deliver_at_once(host);
+        } else {
+            self.deliver_later(host);
+        }
+    }
+
+    /// The VMs' TCP gets what has just left the switch when the receive latency is over.
+    #[inline(never)]
+    fn deliver_later(&mut self, host: u32) {
+        let virt = self.virt.as_mut().expect("there are virtual hosts");
+        let at = self.events.now().after(virt.receive_latency);
+        let first = host * virt.vms_per_host;
+        for (vm, packet) in virt.arrived.drain(..) {
+            virt.packets.share(packet);
+            let station = first + u32::from(vm);
+            virt.arriving[station as usize].push_back(packet);
+            self.events.push(at, Event::Packet(station));
+        }
+    }
+
+    /// The VMs' TCP gets what has just left the switch, which still holds the handles. What it
+    /// sends is read in the same turn if it is in its ring at once, and needs no event for that.
+    fn deliver_at_once(&mut self, host: u32) {
+        let now = self.events.now();
+        let reads = self.send_latency == Nanos::ZERO;
+        let virt = self.virt.as_mut().expect("there are virtual hosts");
+        let due = virt.hosts[host as usize].due;
+        if reads {
+            virt.hosts[host as usize].due = now;
+        }
+        let mut at = 0;
+        while let Some(virt) = &mut self.virt
+            && let Some(&(_, id)) = virt.arrived.get(at)
+        {
+            let packet = *virt.packets.get(id);
+            self.deliver(&packet);
+            at += 1;
+        }
+        let virt = self.virt.as_mut().expect("there are virtual hosts");
+        virt.arrived.clear();
+        if reads {
+            virt.hosts[host as usize].due = due;
         }
     }
 
@@ -173,60 +257,66 @@ impl World {
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let h = &mut virt.hosts[host as usize];
         let card = h.card;
-        if !self.net.is_idle(card) {
+        if !h.has_out() {
             return;
         }
-        let (endpoints, packets) = (&mut self.endpoints, &virt.packets);
-        let out = h.next_out(now, |frame, parcel| {
-            let from = packets.get(parcel.packet).to.peer();
-            let heads = endpoints[from.0 as usize].heads.as_mut().expect("in a VM");
-            heads.outer.get(frame.header, &parcel.head.shown(parcel.size)[frame.strip.into()..])
-        });
+        if !self.net.is_idle(card) {
+            self.net.want(card);
+            return;
+        }
+        let mut sink = Leaving {
+            vm: None,
+            arrived: &mut virt.arrived,
+            out: None,
+            endpoints: &mut self.endpoints,
+            packets: &virt.packets,
+        };
+        h.transmit(now, h.underlay(), &mut sink);
+        let out = sink.out;
+        if out.is_some() && h.has_out() {
+            self.net.want(card);
+        }
         match out {
             None => {}
             Some(Outgoing::Pause(message)) => self.net.send_pause(&mut self.events, card, message),
-            Some(Outgoing::Frame { head, size, packet, priority }) => {
+            Some(Outgoing::Frame { from, head, size, packet, priority }) => {
                 virt.packets.share(packet);
-                self.send_outer(card, head, size, packet, priority);
+                let shape = Shape {
+                    size: u16::try_from(size).expect("a frame is smaller than 64 KiB"),
+                    priority,
+                    ecn: Ecn::NotCapable,
+                };
+                let path = match self.endpoints[from.0 as usize].path {
+                    Some(path) => path,
+                    None => self.open_path_of(from, &head),
+                };
+                let load = Load::Outer { head, packet };
+                self.net.send(&mut self.events, path, now, shape, load);
             }
         }
     }
 
-    fn send_outer(
-        &mut self,
-        card: LinkId,
-        head: Rc<Head>,
-        size: u32,
-        packet: PacketId,
-        priority: Priority,
-    ) {
+    /// The path of an endpoint whose first frame has got its outer headers.
+    #[cold]
+    fn open_path_of(&mut self, from: EndpointId, head: &Head) -> PathId {
         let virt = self.virt.as_ref().expect("there are virtual hosts");
-        let from = virt.packets.get(packet).to.peer();
-        let vms = virt.vms_per_host;
-        let (station, to) = (
-            self.endpoints[from.0 as usize].station,
-            self.endpoints[from.peer().0 as usize].station,
-        );
-        let path = match self.endpoints[from.0 as usize].path {
-            Some(path) => path,
-            None => {
-                let path = self
-                    .routes
-                    .path(station / vms, to / vms, head.flow())
-                    .expect("checked when it was connected");
-                let path = self.net.open_path(path);
-                self.endpoints[from.0 as usize].path = Some(path);
-                path
-            }
-        };
-        debug_assert_eq!(self.routes.link_of(station / vms), card);
-        let shape = Shape {
-            size: u16::try_from(size).expect("a frame is smaller than 64 KiB"),
-            priority,
-            ecn: Ecn::NotCapable,
-        };
-        let now = self.events.now();
-        self.net.send(&mut self.events, path, now, shape, Load::Outer { head, packet });
+        let host_of = |end: EndpointId| self.endpoints[end.0 as usize].station / virt.vms_per_host;
+        let path = self
+            .routes
+            .path(host_of(from), host_of(from.peer()), head.flow())
+            .expect("checked when it was connected");
+        let path = self.net.open_path(path);
+        self.endpoints[from.0 as usize].path = Some(path);
+        path
+    }
+
+    /// Gives back every handle that has ended, so that the packets that are left are those that
+    /// still wait somewhere.
+    pub(crate) fn settle(&mut self) {
+        let Some(virt) = &mut self.virt else { return };
+        for host in &mut virt.hosts {
+            host.reclaim(&mut virt.packets);
+        }
     }
 
     /// A VM's TCP gets a packet.

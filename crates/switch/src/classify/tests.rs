@@ -261,6 +261,10 @@ fn every_reason_of_an_underlay_port() {
     for (what, reason, bytes) in table {
         match classify_underlay(&bytes) {
             OuterVerdict::Drop(found, _) => assert_eq!(found, reason, "{what}"),
+            // What its network says then, unless it carries tags.
+            OuterVerdict::Forward(Decapsulated { own_tag: Some(found), .. }) => {
+                assert_eq!(found, reason, "{what}");
+            }
             other => panic!("{what}: {other:?}"),
         }
         reached.insert(reason);
@@ -275,7 +279,8 @@ fn every_reason_of_an_underlay_port() {
 #[test]
 fn what_an_underlay_port_takes() {
     let inner = Classified { dst: DST, priority: p(4) };
-    let plain = Decapsulated { inner, remote: REMOTE, vni: 100, strip: 50, ecn: None };
+    let plain =
+        Decapsulated { inner, remote: REMOTE, vni: 100, strip: 50, ecn: None, own_tag: None };
     assert_eq!(
         classify_underlay(&encapsulated(&tenant_frame())),
         OuterVerdict::Forward(plain),
@@ -402,4 +407,102 @@ fn a_frame_of_the_common_case_is_plain() {
     assert!(plain_underlay(&bytes, size, LOCAL, UNDERLAY, marking).is_some());
     let bad = with(bytes, 24, &[0, 0]);
     assert_eq!(plain_underlay(&bad, size, LOCAL, UNDERLAY, marking), None, "the checksum is wrong");
+}
+
+fn classify_behind_driver(bytes: &[u8], trust: Trust, tag: VlanTag) -> Verdict {
+    let map = priorities();
+    let marking = Marking { trust, default: p(1), dscp_to_priority: &map };
+    let size = u32::try_from(bytes.len()).unwrap();
+    behind_driver(&bytes[..bytes.len().min(128)], size, marking, tag)
+}
+
+/// Frames whose driver looked at their tag.
+#[test]
+fn a_tag_that_is_off_says_the_priority() {
+    let forward = |priority| Verdict::Forward(Classified { dst: DST, priority: p(priority) });
+    let drop = Verdict::Drop;
+    let (trusted, not) = (Trust::PcpThenDscp, Trust::Nothing);
+    let off = VlanTag::TakenOff;
+    let own = |vid| tagged(vid, 0x0800, &ip_payload(0));
+    let arp = frame(DST, SRC, 0x0806, &arp_payload());
+    let table: Vec<(&str, Vec<u8>, VlanTag, Verdict, Verdict)> = vec![
+        ("IPv4", tenant_frame(), off(0x600a), forward(3), forward(1)),
+        ("IPv4 of no VLAN, PCP 0", tenant_frame(), off(0), forward(0), forward(1)),
+        ("ARP", arp, off(0xe00a), forward(7), forward(1)),
+        ("its own VLAN", own(20), off(0x600a), forward(3), forward(1)),
+        ("its own priority tag", own(0xa000), off(0x600a), forward(3), forward(1)),
+        ("a stack of its own", tagged(0, 0x8100, &[0; 46]), off(10), forward(0), forward(1)),
+        (
+            "a service tag of its own",
+            frame(DST, SRC, 0x88a8, &[0, 0, 0x81, 0]),
+            off(10),
+            forward(0),
+            forward(1),
+        ),
+        (
+            "half a tag of its own",
+            frame(DST, SRC, 0x8100, &[0, 0, 8]),
+            off(10),
+            drop(DropReason::BadVlan),
+            drop(DropReason::BadVlan),
+        ),
+        (
+            "a VLAN behind a priority tag",
+            own(20),
+            off(0xa000),
+            drop(DropReason::VlanNotAllowed),
+            drop(DropReason::VlanNotAllowed),
+        ),
+        (
+            "nobody's VLAN",
+            own(30),
+            VlanTag::NotAllowed,
+            drop(DropReason::VlanNotAllowed),
+            drop(DropReason::VlanNotAllowed),
+        ),
+        (
+            "nobody's priority tag",
+            own(0xa000),
+            VlanTag::NotAllowed,
+            drop(DropReason::VlanNotAllowed),
+            drop(DropReason::VlanNotAllowed),
+        ),
+        (
+            "no tag",
+            tenant_frame(),
+            VlanTag::NotAllowed,
+            drop(DropReason::Untagged),
+            drop(DropReason::Untagged),
+        ),
+        (
+            "of a bridge, no tag",
+            frame(Mac([1, 0x80, 0xc2, 0, 0, 0]), SRC, 0x88cc, &[0; 46]),
+            VlanTag::NotAllowed,
+            drop(DropReason::ReservedAddress),
+            drop(DropReason::ReservedAddress),
+        ),
+        (
+            "from a group",
+            frame(DST, Mac([3, 0, 0, 0, 0, 1]), 0x8100, &[0; 46]),
+            off(10),
+            drop(DropReason::BadSource),
+            drop(DropReason::BadSource),
+        ),
+    ];
+    for (name, bytes, tag, if_trusted, if_not) in table {
+        assert_eq!(classify_behind_driver(&bytes, trusted, tag), if_trusted, "{name}");
+        assert_eq!(classify_behind_driver(&bytes, not, tag), if_not, "{name}, not trusted");
+        let as_is = classify_behind_driver(&bytes, trusted, VlanTag::AsIs);
+        assert_eq!(as_is, classify_access(&bytes, trusted), "{name}, as it is");
+    }
+}
+
+/// Flow control has no tag and is of the wire, whatever its VLANs are.
+#[test]
+fn flow_control_is_taken_where_every_frame_has_a_tag() {
+    let mut bytes = [0; mac_control::FRAME_SIZE];
+    let message = mac_control::Message::Pause { quanta: 5 };
+    message.emit(SRC, &mut bytes);
+    let verdict = classify_behind_driver(&bytes, Trust::PcpThenDscp, VlanTag::NotAllowed);
+    assert_eq!(verdict, Verdict::Pause(message));
 }

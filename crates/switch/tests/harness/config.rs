@@ -6,8 +6,9 @@ use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, Prng, TunnelId, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole,
-    RateLimit, Service, SwitchConfig, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, ControlConfig, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
+    PortRole, RateLimit, Service, Sources, SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig,
+    UnresolvedConfig, VnetConfig,
 };
 
 /// The address of the VTEP of switch `n`.
@@ -47,6 +48,8 @@ pub fn access(vnet: u16) -> PortConfig {
         obey_pause: true,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
+        sources: Sources::Any,
+        tags: Tags::Kept,
     }
 }
 
@@ -88,13 +91,15 @@ pub fn config(ports: Vec<PortConfig>) -> SwitchConfig {
             replicated_frames: 16,
             copies_per_lane: 16,
         },
-        chip: ChipConfig { macs: 256 },
+        chip: ChipConfig { macs: 256, flows: 256 },
         unresolved: UnresolvedConfig {
             destinations: 16,
             frames: 16,
             timeout: Nanos::from_millis(10),
             punt_gap: Nanos::from_millis(1),
         },
+        control: ControlConfig::default(),
+        spare: None,
     }
 }
 
@@ -106,6 +111,7 @@ pub fn with_tunnels(mut config: SwitchConfig, port: u16, remotes: &[u8]) -> Swit
             port: PortId(port),
             remote: vtep(remote),
             next_hop: Some(next_hop(usize::from(remote))),
+            foreign: false,
         });
         for vnet in &mut config.vnets {
             vnet.tunnels.push(tunnel);
@@ -120,6 +126,7 @@ pub const MTU: u16 = 1500;
 /// A configuration of a few ports with small limits, drawn from `rng`.
 pub fn random(rng: &mut Prng) -> SwitchConfig {
     let vnets = 1 + rng.below(3);
+    let vnets_count = vnets;
     let lossless = match rng.below(4) {
         0 => 0,
         1 => pick(rng, 256),
@@ -137,6 +144,7 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
             port: underlay_port,
             remote: vtep(2 + u8::try_from(n).unwrap()),
             next_hop: rng.chance(3, 4).then(|| next_hop(usize::try_from(n).unwrap())),
+            foreign: rng.chance(1, 4),
         })
         .collect();
     let vnets = (0..vnets)
@@ -154,7 +162,12 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
         limit(frames, rng.below(20_000))
     };
     let shares = [0, 1, 32, 64, 128, 200, 256];
+    let spare = rng.chance(1, 2).then(|| {
+        let ports = 1 + pick::<u16>(rng, 3);
+        SpareConfig { ports, like: random_access(rng, vnets_count) }
+    });
     SwitchConfig {
+        spare,
         vnets,
         tunnels,
         classes: std::array::from_fn(|p| ClassConfig {
@@ -172,13 +185,14 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
             replicated_frames: pick(rng, 6),
             copies_per_lane: pick(rng, 6),
         },
-        chip: ChipConfig { macs: 2 + few_or_many(rng, 4, 63) },
+        chip: ChipConfig { macs: 2 + few_or_many(rng, 4, 63), flows: 1 + few_or_many(rng, 4, 63) },
         unresolved: UnresolvedConfig {
             destinations: 1 + pick::<u16>(rng, 4),
             frames: pick(rng, 8),
             timeout: Nanos::from_micros(500),
             punt_gap: Nanos::from_micros(100),
         },
+        control: ControlConfig { punts: pick(rng, 12), bindings: vec![] },
         ..config(ports)
     }
 }
@@ -201,7 +215,8 @@ fn random_rate(rng: &mut Prng) -> RateLimit {
     }
 }
 
-fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
+/// An access port of one of so many networks.
+pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
     let frames = 1 + pick::<u32>(rng, 16);
     let bytes = u64::from(MTU) + 18 + if rng.chance(1, 3) { rng.below(8_000) } else { 100_000 };
     let output = 1 + few_or_many(rng, 16, 200);
@@ -218,7 +233,7 @@ fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
         1 => InputFull::Pause(pause),
         _ => InputFull::Wait,
     };
-    PortConfig {
+    let port = PortConfig {
         queues: if matches!(input_full, InputFull::Pause(_)) { 1 } else { 1 + pick::<u8>(rng, 2) },
         input: limit(frames, bytes),
         input_full,
@@ -228,8 +243,38 @@ fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
         obey_pause: rng.chance(3, 4),
         trust: if rng.chance(7, 8) { Trust::PcpThenDscp } else { Trust::Nothing },
         default_priority: Priority::new(pick(rng, 8)).unwrap(),
+        sources: match rng.below(6) {
+            0 => Sources::Bound,
+            1 | 2 => Sources::Learn,
+            _ => Sources::Any,
+        },
         ..access(pick(rng, vnets))
+    };
+    // Drawn already, so that seeds mean what they meant.
+    let tags = if port.default_priority.get() % 4 == 1 { Tags::Trunk } else { Tags::Kept };
+    PortConfig { tags, ..port }
+}
+
+/// A port that fits into a bay: of at most its queues and limits.
+pub fn fitted(mut port: PortConfig, bay: &PortConfig) -> PortConfig {
+    let least =
+        |a: Limit, b: Limit| Limit { frames: a.frames.min(b.frames), bytes: a.bytes.min(b.bytes) };
+    port.queues = port.queues.min(bay.queues);
+    port.input = least(port.input, bay.input);
+    port.output = least(port.output, bay.output);
+    if let InputFull::Pause(pause) = port.input_full {
+        // More priorities want more slots.
+        let fits = match bay.input_full {
+            InputFull::Pause(there) => {
+                pause.priorities.0.count_ones() <= there.priorities.0.count_ones()
+            }
+            InputFull::Wait | InputFull::Drop => false,
+        };
+        if !fits || pause.xoff >= port.input.bytes {
+            port.input_full = InputFull::Wait;
+        }
     }
+    port
 }
 
 fn random_underlay(rng: &mut Prng, lossless: u8) -> PortConfig {

@@ -1,11 +1,11 @@
 //! Frames made by hand.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sluice_base::{Mac, PriorityMask};
 use sluice_switch::Egress;
 use sluice_wire::mac_control::Message;
-use sluice_wire::{EtherType, ethernet, ipv4, udp, vlan, vxlan};
+use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6, udp, vlan, vxlan};
 
 use super::{KEPT, TestBuf};
 
@@ -65,6 +65,48 @@ impl Tenant {
             .emit(&mut out[at + 20..]);
         out
     }
+}
+
+/// ARP from `src`, which says that it has `ip`: a question to a group, an answer to one address.
+pub fn arp(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
+    let mut out = vec![0; 60];
+    ethernet::Repr { dst, src, ethertype: EtherType::ARP }.emit(&mut out);
+    let answers = !dst.is_group();
+    arp::Repr {
+        operation: if answers { arp::Operation::REPLY } else { arp::Operation::REQUEST },
+        sender_mac: src,
+        sender_ip: ip,
+        target_mac: if answers { dst } else { Mac::default() },
+        target_ip: Ipv4Addr::new(192, 168, 0, 9),
+    }
+    .emit(&mut out[14..]);
+    out
+}
+
+/// A message of neighbours in IPv6: a solicitation to a group, an advertisement to one address,
+/// for `target`.
+pub fn neighbor(dst: Mac, src: Mac, ip: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
+    let mut out = vec![0; 86];
+    ethernet::Repr { dst, src, ethertype: EtherType::IPV6 }.emit(&mut out);
+    out[14] = 0x60;
+    out[19] = 32;
+    out[20] = icmpv6::PROTOCOL;
+    out[21] = icmpv6::HOP_LIMIT;
+    out[22..38].copy_from_slice(&ip.octets());
+    out[38..54].copy_from_slice(&icmpv6::ALL_NODES.octets());
+    let message = &mut out[14 + ipv6::HEADER_SIZE..];
+    message[0] = if dst.is_group() { 135 } else { 136 };
+    message[8..24].copy_from_slice(&target.octets());
+    out
+}
+
+/// Puts a priority tag into a frame.
+pub fn tagged(bytes: &[u8], kind: EtherType) -> Vec<u8> {
+    let mut out = bytes[..12].to_vec();
+    out.extend(kind.0.to_be_bytes());
+    out.extend([0, 0]);
+    out.extend(&bytes[12..]);
+    out
 }
 
 /// The outer headers of a tunnel.

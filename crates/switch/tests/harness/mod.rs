@@ -10,7 +10,7 @@ pub mod world;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use sluice_base::{Buf, Mac, Priority};
+use sluice_base::{Buf, Mac, Priority, VlanTag};
 
 /// What the test knows of a frame that it made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub struct TestBuf {
     pub owner: Owner,
     /// The first bytes; the rest of the frame is never looked at.
     pub bytes: Vec<u8>,
+    /// What its driver did about its tag.
+    pub tag: VlanTag,
     size: u32,
     back: bool,
     ledger: Rc<Ledger>,
@@ -92,7 +94,15 @@ impl TestBuf {
         bytes.truncate(KEPT);
         assert!(bytes.len() <= size as usize && (bytes.len() == KEPT.min(size as usize)));
         ledger.live.set(ledger.live.get() + 1);
-        Self { info, owner, bytes, size, back: false, ledger: Rc::clone(ledger) }
+        Self {
+            info,
+            owner,
+            bytes,
+            tag: VlanTag::AsIs,
+            size,
+            back: false,
+            ledger: Rc::clone(ledger),
+        }
     }
 
     /// The driver has it again.
@@ -103,7 +113,9 @@ impl TestBuf {
 
     /// A copy of the frame in the host pool; the handle itself is the driver's again.
     pub fn into_pool(self) -> Self {
-        let copy = Self::new(&self.ledger, self.info, Owner::Pool, self.bytes.clone(), self.size);
+        let bytes = self.bytes.clone();
+        let mut copy = Self::new(&self.ledger, self.info, Owner::Pool, bytes, self.size);
+        copy.tag = self.tag;
         self.hand_back();
         copy
     }
@@ -124,5 +136,9 @@ impl Buf for TestBuf {
 
     fn size(&self) -> u32 {
         self.size
+    }
+
+    fn vlan_tag(&self) -> VlanTag {
+        self.tag
     }
 }

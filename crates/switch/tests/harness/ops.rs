@@ -1,10 +1,14 @@
 //! Steps for a world, drawn from numbers, so that a shorter list of numbers is a smaller case.
 
 use sluice_base::{Buf, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId};
-use sluice_switch::{Command, Destination, InputFull, PortRole, Target, Trust};
+use sluice_switch::{
+    AttachError, Command, Destination, InputFull, PortRole, PortState, Sources, Target, Trust,
+};
 
-use super::config::{MTU, few_or_many, next_hop, pick, random, underlay_mac, vtep};
-use super::frames::{Outer, Tenant, in_vxlan, pause, pfc};
+use super::config::{
+    MTU, few_or_many, fitted, next_hop, pick, random, random_access, underlay_mac, vtep,
+};
+use super::frames::{Outer, Tenant, arp, in_vxlan, neighbor, pause, pfc};
 use super::world::{CONTROL, TUNNELS, World};
 use super::{Info, TestBuf};
 
@@ -27,6 +31,9 @@ pub fn random_world(seed: u64) -> World {
         let pool = &config.pool;
         let frames = pool.from_local.frames + pool.from_underlay.frames + pool.replicated_frames;
         world.pool_size = frames as usize;
+    }
+    if rng.chance(1, 2) {
+        world.attach(true);
     }
     for vnet in 0..u16::try_from(config.vnets.len()).unwrap() {
         for n in 0..u8::try_from(ADDRESSES).unwrap() {
@@ -90,11 +97,16 @@ fn step(world: &mut World, (kind, seed): Op) {
         }
         21..=24 => control(world, &mut rng),
         25 => inject(world, &mut rng),
-        26 => {
-            if rng.chance(1, 8) {
-                detach(world, &mut rng);
+        26 => match rng.below(8) {
+            0 => detach(world, &mut rng),
+            1..=3 => attach(world, &mut rng),
+            4 => {
+                let input = any_input(world, &mut rng);
+                let room = if rng.chance(1, 2) { usize::MAX } else { pick(&mut rng, 6) };
+                world.evacuate(input, room);
             }
-        }
+            _ => {}
+        },
         27 | 28 => {
             let span = [100, 10_000, 300_000][pick::<usize>(&mut rng, 3)];
             let jump = rng.chance(1, 3).then(|| world.switch.deadline()).flatten();
@@ -217,6 +229,25 @@ fn destination(rng: &mut Prng, vnet: u16) -> Mac {
     }
 }
 
+/// Who sends: mostly the same.
+fn source(rng: &mut Prng, vnet: u16) -> Mac {
+    match rng.below(8) {
+        0 => address(vnet, pick(rng, ADDRESSES)),
+        1 => Mac([2, 1, 0, 0, 0, pick(rng, 250)]),
+        _ => Mac([2, 1, 0, 0, 0, 1]),
+    }
+}
+
+/// A frame of neighbours.
+fn of_neighbors(rng: &mut Prng, tenant: &Tenant) -> Vec<u8> {
+    let dst = if rng.chance(1, 2) { Mac::BROADCAST } else { tenant.dst };
+    if rng.chance(2, 3) {
+        return arp(dst, tenant.src, [192, 168, 0, 1].into());
+    }
+    let ip = std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    neighbor(dst, tenant.src, ip, ip)
+}
+
 fn tenant(rng: &mut Prng, vnet: u16) -> Tenant {
     let size = match rng.below(6) {
         0 => u32::from(MTU) + 14,
@@ -226,7 +257,7 @@ fn tenant(rng: &mut Prng, vnet: u16) -> Tenant {
         _ => 60,
     };
     let dscp: u8 = if rng.chance(1, 2) { 0 } else { pick(rng, 64) };
-    let mut tenant = Tenant::new(destination(rng, vnet), Mac([2, 1, 0, 0, 0, 1]), dscp, size);
+    let mut tenant = Tenant::new(destination(rng, vnet), source(rng, vnet), dscp, size);
     if rng.chance(1, 8) {
         tenant.pcp = Some(pick(rng, 8));
         tenant.size += 4;
@@ -239,6 +270,17 @@ fn from_tenant(world: &mut World, rng: &mut Prng, input: InputId, vnet: u16) -> 
     let port = world.inputs[input.index()];
     let config = &world.config.ports[port.index()];
     let tenant = tenant(rng, vnet);
+    if rng.chance(1, 8) {
+        let bytes = of_neighbors(rng, &tenant);
+        let is_arp = bytes[12..14] == [0x08, 0x06];
+        let priority = match config.trust {
+            Trust::PcpThenDscp if !is_arp => Priority::ZERO,
+            _ => config.default_priority,
+        };
+        let dst = Mac(bytes[..6].try_into().unwrap());
+        let info = Info { from: input.0, vnet, dst, priority, valid: true, ..info(world, port) };
+        return world.buf(input, info, bytes);
+    }
     let priority = match (config.trust, tenant.pcp) {
         (Trust::Nothing, _) => config.default_priority,
         (Trust::PcpThenDscp, Some(pcp)) => Priority::new(pcp).unwrap(),
@@ -288,8 +330,7 @@ pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
     // Mostly where it was before: it was evicted, not moved.
     let home = usize::from(mac.0[5]) % places.len();
     let to = if rng.chance(3, 4) { home } else { pick(rng, places.len() as u64) };
-    let to = places[to];
-    world.switch.command(world.now, Command::Install { vnet, mac, to }).unwrap();
+    world.command(Command::Install { vnet, mac, to: places[to] });
 }
 
 fn set_next_hop(world: &mut World, tunnel: usize, up: bool) {
@@ -301,7 +342,13 @@ fn set_next_hop(world: &mut World, tunnel: usize, up: bool) {
 fn control(world: &mut World, rng: &mut Prng) {
     let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
     let mut mac = address(vnet.0, pick(rng, ADDRESSES));
-    match rng.below(8) {
+    match rng.below(12) {
+        8 => attachment(world, rng),
+        9 => binding(world, rng),
+        10 => forget(world, rng),
+        11 => {
+            let _ = world.switch.used_since(pick(rng, 100), |_, _, _| {});
+        }
         0 => world.switch.command(world.now, Command::Remove { vnet, mac }).unwrap(),
         1 => {
             let mut at = vnet;
@@ -323,6 +370,41 @@ fn control(world: &mut World, rng: &mut Prng) {
     }
 }
 
+/// A control plane comes or goes, seldom.
+fn attachment(world: &mut World, rng: &mut Prng) {
+    if rng.chance(1, 4) {
+        let attached = rng.chance(2, 3);
+        world.attach(attached);
+    }
+}
+
+/// Somebody is bound to a port, or no more.
+fn binding(world: &mut World, rng: &mut Prng) {
+    let Some(port) = any_port(world, rng) else { return };
+    let mac = source(rng, 0);
+    if world.config.ports[port.index()].sources != Sources::Bound {
+        let refused = world.switch.command(world.now, Command::Bind { port, mac, ips: [None; 4] });
+        assert!(refused.is_err());
+        return;
+    }
+    if rng.chance(3, 4) {
+        world.command(Command::Bind { port, mac, ips: [None; 4] });
+        world.bound.insert((port, mac));
+    } else {
+        world.command(Command::Unbind { port, mac });
+        world.bound.remove(&(port, mac));
+    }
+}
+
+/// A decap flow is forgotten; what is told of it later is new.
+fn forget(world: &mut World, rng: &mut Prng) {
+    let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
+    let Some(&tunnel) = world.config.vnets[vnet.index()].tunnels.first() else { return };
+    world.notices();
+    world.command(Command::ForgetDecap { vnet, tunnel });
+    world.flows.remove(&(vnet, tunnel));
+}
+
 fn inject(world: &mut World, rng: &mut Prng) {
     let vnet: u16 = pick(rng, world.config.vnets.len() as u64);
     let tenant = Tenant { pcp: None, size: 60, ..tenant(rng, vnet) };
@@ -334,7 +416,11 @@ fn inject(world: &mut World, rng: &mut Prng) {
         priority: Priority::new(7).unwrap(),
         ..info(world, PortId(u16::MAX))
     };
+    let tunnel = world.config.vnets[usize::from(vnet)].tunnels.first();
     let target = match any_port(world, rng).filter(|_| rng.chance(1, 3)) {
+        Some(_) if tunnel.is_some() && rng.chance(1, 2) => {
+            Target::Tunnel(VnetId(vnet), *tunnel.unwrap())
+        }
         Some(port) => Target::Port(port),
         None => {
             info.valid = true;
@@ -350,8 +436,15 @@ fn inject(world: &mut World, rng: &mut Prng) {
 
 fn detach(world: &mut World, rng: &mut Prng) {
     let Some(port) = any_port(world, rng) else { return };
-    let detached = world.switch.detach(world.now, port);
-    world.detached[port.index()] = true;
+    let detached = world.unplug(port);
+    if rng.chance(1, 3) {
+        // Its driver is slow.
+        let first = world.switch.input(port, 0).index();
+        let queues = usize::from(world.config.ports[port.index()].queues);
+        let handles: usize = world.out[first..first + queues].iter().sum();
+        assert_eq!(handles, detached.handles as usize, "handles of a detached port");
+        return;
+    }
     let mut handles = 0;
     for queue in 0..world.config.ports[port.index()].queues {
         let input = world.switch.input(port, queue);
@@ -360,6 +453,64 @@ fn detach(world: &mut World, rng: &mut Prng) {
         }
     }
     assert_eq!(handles, detached.handles as usize, "handles of a detached port");
+}
+
+/// A port comes, mostly one that fits somewhere.
+fn attach(world: &mut World, rng: &mut Prng) {
+    let mut port = random_access(rng, world.config.vnets.len() as u64);
+    let bay = pick::<usize>(rng, world.bays.len() as u64);
+    let is_access = matches!(world.bays[bay].role, PortRole::Access { .. });
+    let fits = is_access && rng.chance(7, 8);
+    if fits {
+        port = fitted(port, &world.bays[bay]);
+    }
+    let state = world.switch.port_state(PortId::from_index(bay));
+    match world.plug(&port) {
+        Ok(port) => probe(world, port),
+        Err(AttachError::TooLarge) => assert!(!fits, "it fits into a bay"),
+        Err(AttachError::Full) => assert!(!fits || state == PortState::Attached),
+        Err(AttachError::Busy) => assert!(!fits || state != PortState::Free),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// A broadcast in the network of a port reaches all of its members, of which the port is one.
+fn probe(world: &mut World, port: PortId) {
+    let PortRole::Access { vnet } = world.config.ports[port.index()].role else { return };
+    let is_member = |p: &PortId| world.config.ports[p.index()].role == PortRole::Access { vnet };
+    let members: Vec<PortId> = world.ports().filter(is_member).collect();
+    assert!(members.contains(&port));
+    let Some(&from) = members.iter().find(|p| **p != port) else { return };
+    let input = world.switch.input(from, 0);
+    if world.switch.held(input).frames > 0 || world.switch.window(input).frames == 0 {
+        return;
+    }
+    let sums = |world: &World| {
+        let audit = world.switch.audit();
+        (audit.total(|row| row.frames.copied), audit.total(|row| row.frames.dropped))
+    };
+    let before = sums(world);
+    let tenant = Tenant::new(Mac::BROADCAST, address(vnet.0, 1), 0, 60);
+    let config = &world.config.ports[from.index()];
+    let trusted = config.trust == Trust::PcpThenDscp;
+    let priority = if trusted { Priority::ZERO } else { config.default_priority };
+    let info = Info {
+        from: input.0,
+        vnet: vnet.0,
+        dst: tenant.dst,
+        priority,
+        valid: true,
+        ..info(world, from)
+    };
+    let buf = world.buf(input, info, tenant.bytes());
+    world.receive(input, vec![buf]);
+    world.spill(input, 1);
+    let after = sums(world);
+    let receivers = members.len() - 1 + world.config.vnets[vnet.index()].tunnels.len();
+    // Unless it, or a copy of it, found no room.
+    if after.1 == before.1 {
+        assert_eq!(after.0 - before.0, receivers as u64 - 1, "copies of a broadcast");
+    }
 }
 
 /// How often an input is paused by its switch, for tests that ask whether it was at all.

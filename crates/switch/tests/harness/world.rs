@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use sluice_base::{
     Batch, BitRate, Buf, DropClass, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId,
-    VnetId,
+    VlanTag, VnetId,
 };
 use sluice_switch::{
-    Command, Destination, Egress, InputFull, Notice, PortRole, RateLimit, Switch, SwitchConfig,
-    Taken,
+    AttachError, Command, Destination, Detached, Egress, InputFull, Notice, PortConfig, PortRole,
+    PortState, PuntCause, PuntFrom, RateLimit, Sources, Switch, SwitchConfig, Tags, Taken,
 };
 use sluice_wire::{ethernet, ipv4, vxlan};
 
@@ -71,9 +71,13 @@ pub struct Oracle {
     config: SwitchConfig,
     last: BTreeMap<Flow, u64>,
     delivered: BTreeSet<u64>,
+    /// Frames that must not come out: control took them, or their source is spoofed.
+    pub ended: BTreeSet<u64>,
     paused_until: Vec<[Nanos; 8]>,
     meters: Vec<Option<Meter>>,
     lanes: BTreeMap<(u16, Option<u16>), Meter>,
+    /// What was put behind each port that came while the switch ran.
+    behind: BTreeMap<usize, BTreeSet<(VnetId, Mac)>>,
     /// Frames taken, tenants' and flow control.
     pub taken: u64,
     /// Frames offered.
@@ -87,12 +91,23 @@ impl Oracle {
             config: config.clone(),
             last: BTreeMap::new(),
             delivered: BTreeSet::new(),
+            ended: BTreeSet::new(),
             paused_until: vec![[Nanos::ZERO; 8]; config.ports.len()],
             meters: config.ports.iter().map(|p| p.rate.map(|r| Meter::new(r, now))).collect(),
             lanes: BTreeMap::new(),
+            behind: BTreeMap::new(),
             taken: 0,
             offered: 0,
         }
+    }
+
+    /// A port comes while the switch runs: nothing of the one before it is true of it.
+    fn plug(&mut self, now: Nanos, port: usize, config: &PortConfig) {
+        self.config.ports[port] = config.clone();
+        self.paused_until[port] = [Nanos::ZERO; 8];
+        self.meters[port] = config.rate.map(|rate| Meter::new(rate, now));
+        self.lanes.retain(|(of, _), _| usize::from(*of) != port);
+        self.behind.insert(port, BTreeSet::new());
     }
 
     /// A pause frame came in at a port.
@@ -135,6 +150,7 @@ impl Oracle {
         let bytes = on_wire(egress);
         let size = egress.header.len() + buf.size() as usize - usize::from(egress.strip);
         assert_eq!(size, egress.size as usize, "the size on the wire");
+        assert!(!self.ended.contains(&buf.info.id), "it had ended: {:?}", buf.info);
         assert!(bytes.len() <= egress.size as usize);
         let role = self.config.ports[port].role;
         assert_eq!(
@@ -151,6 +167,10 @@ impl Oracle {
         let inner = match (egress.tunnel, role) {
             (None, PortRole::Access { vnet }) => {
                 assert_eq!(vnet, VnetId(info.vnet), "into another network: {info:?}");
+                let behind = self.behind.get(&port);
+                let is_there = |set: &BTreeSet<_>| set.contains(&(vnet, info.dst));
+                let is_meant = info.dst.is_group() || behind.is_none_or(is_there);
+                assert!(is_meant, "for a port that is gone: {info:?}");
                 assert_eq!(egress.size, buf.size() - if from_tunnel { 50 } else { 0 });
                 &bytes[..]
             }
@@ -233,11 +253,25 @@ pub struct World {
     /// The port of each input.
     pub inputs: Vec<PortId>,
     pub detached: Vec<bool>,
+    /// What each bay was made for.
+    pub bays: Vec<PortConfig>,
+    /// How many handles of each input the switch has.
+    pub out: Vec<usize>,
     /// Misses that were not answered.
     pub misses: Vec<(VnetId, Mac)>,
     /// How many handles the host pool gives out.
     pub pool_size: usize,
     pub pooled: usize,
+    /// Whether control is attached.
+    pub attached: bool,
+    /// Who is bound to which port.
+    pub bound: BTreeSet<(PortId, Mac)>,
+    /// Decap flows that were told.
+    pub flows: BTreeSet<(VnetId, TunnelId)>,
+    /// The punts that were read, while they are wanted.
+    pub punts: Option<Vec<(PuntCause, PuntFrom, Vec<u8>)>>,
+    /// How many ports came while the switch ran.
+    pub came: u64,
     next_id: u64,
 }
 
@@ -251,6 +285,12 @@ impl World {
     pub fn new(config: &SwitchConfig, seed: u64) -> Self {
         let now = Nanos::from_millis(1);
         let switch = Switch::new(config, seed, now).unwrap();
+        let mut config = config.clone();
+        let mut detached = vec![false; config.ports.len()];
+        if let Some(spare) = &config.spare {
+            detached.resize(detached.len() + usize::from(spare.ports), true);
+            config.ports.resize(detached.len(), spare.like.clone());
+        }
         let mut inputs = Vec::new();
         for (at, port) in config.ports.iter().enumerate() {
             for queue in 0..port.queues {
@@ -259,17 +299,70 @@ impl World {
             }
         }
         Self {
-            oracle: Oracle::new(config, now),
+            oracle: Oracle::new(&config, now),
             switch,
-            config: config.clone(),
             now,
             ledger: Rc::default(),
-            detached: vec![false; config.ports.len()],
+            detached,
+            bays: config.ports.clone(),
+            out: vec![0; inputs.len() + 2],
             inputs,
             misses: Vec::new(),
             pool_size: usize::MAX,
             pooled: 0,
+            attached: false,
+            bound: config.control.bindings.iter().map(|b| (b.port, b.mac)).collect(),
+            flows: BTreeSet::new(),
+            punts: None,
+            came: 0,
             next_id: seed << 40,
+            config,
+        }
+    }
+
+    /// A port comes while the switch runs.
+    pub fn plug(&mut self, config: &PortConfig) -> Result<PortId, AttachError> {
+        let before = self.switch.audit();
+        let port = self.switch.attach(self.now, config)?;
+        let at = port.index();
+        assert!(self.detached[at], "{port} was given away twice");
+        self.came += 1;
+        self.detached[at] = false;
+        self.config.ports[at] = config.clone();
+        self.oracle.plug(self.now, at, config);
+        let after = self.switch.audit();
+        for (input, _) in self.inputs.iter().enumerate().filter(|(_, of)| **of == port) {
+            assert_eq!(self.out[input], 0, "{port} has handles of the port before it");
+            let of_input = |row: &&sluice_switch::AuditRow| row.input.index() == input;
+            let resident = before.rows.iter().filter(of_input).map(|row| row.frames.resident);
+            assert_eq!(resident.sum::<u64>(), 0, "frames of the port before {port}");
+            assert_eq!(after.rows.iter().filter(of_input).count(), 0, "{port} begins at zero");
+        }
+        let total = |audit: &sluice_switch::Audit| {
+            (
+                audit.total(|row| row.frames.received + row.frames.copied),
+                audit.total(|row| row.bytes.delivered + row.bytes.dropped),
+            )
+        };
+        assert_eq!(total(&before), total(&after), "the sums of all");
+        assert_eq!(self.switch.sent(port).frames, 0, "{port} has sent nothing");
+        Ok(port)
+    }
+
+    /// A port goes away; its driver has not reclaimed its handles yet.
+    pub fn unplug(&mut self, port: PortId) -> Detached {
+        let detached = self.switch.detach(self.now, port);
+        self.detached[port.index()] = true;
+        self.bound.retain(|(of, _)| *of != port);
+        detached
+    }
+
+    /// An address was put somewhere.
+    pub fn put(&mut self, vnet: VnetId, mac: Mac, to: Destination) {
+        if let Destination::Port(port) = to
+            && let Some(behind) = self.oracle.behind.get_mut(&port.index())
+        {
+            behind.insert((vnet, mac));
         }
     }
 
@@ -295,6 +388,21 @@ impl World {
 
     pub fn command(&mut self, command: Command) {
         self.switch.command(self.now, command).unwrap();
+        if let Command::Install { vnet, mac, to } = command {
+            self.put(vnet, mac, to);
+        }
+    }
+
+    /// A control plane comes or goes.
+    pub fn attach(&mut self, attached: bool) {
+        self.command(Command::Control { attached });
+        self.attached = attached;
+    }
+
+    /// Starts to remember punts, and returns those that wait and what was remembered.
+    pub fn punts(&mut self) -> Vec<(PuntCause, PuntFrom, Vec<u8>)> {
+        self.notices();
+        self.punts.replace(Vec::new()).unwrap_or_default()
     }
 
     /// A tenant's frame at the first queue of an access port.
@@ -312,7 +420,14 @@ impl World {
             priority: Priority::from_low_bits(tenant.pcp.unwrap_or(tenant.dscp >> 3)),
             valid: true,
         };
-        self.buf(input, info, tenant.bytes())
+        // The driver of a trunk takes the tag off and tells what it said.
+        let tag = tenant.pcp.filter(|_| self.config.ports[port].tags != Tags::Kept);
+        let tenant = Tenant { pcp: tenant.pcp.filter(|_| tag.is_none()), ..*tenant };
+        let mut buf = self.buf(input, info, tenant.bytes());
+        if let Some(pcp) = tag {
+            buf.tag = VlanTag::TakenOff(u16::from(pcp) << 13 | 10);
+        }
+        buf
     }
 
     /// A frame of network 0 from a tunnel (its number in this switch) at an underlay port.
@@ -372,11 +487,32 @@ impl World {
         let mut batch = Batch::with_limit(bufs.len());
         let count = bufs.len();
         for buf in bufs {
+            self.note_end(input, &buf);
+            self.out[input.index()] += 1;
             batch.push(buf).unwrap();
         }
         self.switch.receive(self.now, input, &mut batch);
         assert!(batch.is_empty(), "receive takes all");
         count
+    }
+
+    /// What a frame may not do is noted before the switch sees it.
+    fn note_end(&mut self, input: InputId, buf: &TestBuf) {
+        let port = self.inputs[input.index()];
+        let config = &self.config.ports[port.index()];
+        let Ok(frame) = ethernet::Frame::new_checked(&buf.bytes) else { return };
+        if !buf.info.valid || !matches!(config.role, PortRole::Access { .. }) {
+            return;
+        }
+        let is_arp = buf.bytes[12..14] == [0x08, 0x06];
+        let is_nd = buf.bytes[12..14] == [0x86, 0xdd]
+            && buf.bytes[20] == 58
+            && (133..=137).contains(&buf.bytes[54]);
+        let spoofed =
+            config.sources == Sources::Bound && !self.bound.contains(&(port, frame.src()));
+        if spoofed || (self.attached && (is_arp || is_nd) && frame.dst().is_group()) {
+            self.oracle.ended.insert(buf.info.id);
+        }
     }
 
     /// Lets a port send. `takes` says of every frame offered whether the driver has room.
@@ -400,7 +536,15 @@ impl World {
     /// Hands back up to `count` handles of an input, or of the pool.
     pub fn reclaim(&mut self, input: InputId, count: usize) -> usize {
         let mut out = Batch::with_limit(count);
-        self.switch.reclaim(input, &mut out);
+        if count == 1 {
+            out.push(match self.switch.reclaim_one(input) {
+                None => return 0,
+                Some(buf) => buf,
+            })
+            .expect("there is room for one");
+        } else {
+            self.switch.reclaim(input, &mut out);
+        }
         let owner = if input == self.switch.pool_input() {
             self.pooled -= out.len();
             Owner::Pool
@@ -408,6 +552,9 @@ impl World {
             Owner::Input(input.0)
         };
         let count = out.len();
+        if input != self.switch.pool_input() && input != self.switch.control_input() {
+            self.out[input.index()] -= count;
+        }
         for buf in out.drain() {
             assert_eq!(buf.owner, owner, "a handle came back to another driver: {:?}", buf.info);
             buf.hand_back();
@@ -425,6 +572,8 @@ impl World {
     /// Moves handles of an input into the pool, of which `room` places may be used.
     pub fn spill(&mut self, input: InputId, mut room: usize) {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
+        let out = &mut self.out[input.index()];
+        let is_control = input == self.switch.control_input();
         self.switch.spill(input, |buf| {
             if room == 0 || *pooled >= size {
                 return Err(buf);
@@ -432,18 +581,64 @@ impl World {
             assert_eq!(buf.owner, Owner::Input(input.0), "spilled by another input");
             room -= 1;
             *pooled += 1;
+            *out -= usize::from(!is_control);
             Ok(buf.into_pool())
         });
     }
 
+    /// The memory of an input goes away; of the pool `room` places may be used. Afterwards its
+    /// driver has every handle back.
+    pub fn evacuate(&mut self, input: InputId, mut room: usize) -> u32 {
+        let (pooled, size) = (&mut self.pooled, self.pool_size);
+        let out = &mut self.out[input.index()];
+        let ended = self.switch.evacuate(input, |buf| {
+            if room == 0 || *pooled >= size {
+                return Err(buf);
+            }
+            assert_eq!(buf.owner, Owner::Input(input.0), "evacuated from another input");
+            room -= 1;
+            *pooled += 1;
+            *out -= 1;
+            Ok(buf.into_pool())
+        });
+        while self.reclaim(input, 64) > 0 {}
+        assert_eq!(self.out[input.index()], 0, "handles of {input} are still in the switch");
+        ended
+    }
+
     /// Reads the notices.
     pub fn notices(&mut self) {
+        let mut by_port = BTreeMap::new();
         while let Some(notice) = self.switch.notice() {
-            let Notice::Miss { vnet, mac, head, .. } = notice else { continue };
-            assert_eq!(&head.as_slice()[..6], &mac.0, "the head of a frame for another address");
-            if !self.misses.contains(&(vnet, mac)) {
-                self.misses.push((vnet, mac));
+            match notice {
+                Notice::Miss { vnet, mac, head, .. } => {
+                    let dst = &head.as_slice()[..6];
+                    assert_eq!(dst, &mac.0, "the head of a frame for another address");
+                    if !self.misses.contains(&(vnet, mac)) {
+                        self.misses.push((vnet, mac));
+                    }
+                }
+                Notice::Punt { cause, from, head, .. } => {
+                    assert!(self.attached, "a punt for nobody");
+                    let port = match from {
+                        PuntFrom::Input(input) => self.inputs[input.index()],
+                        PuntFrom::Tunnel(tunnel) => self.config.tunnels[tunnel.index()].port,
+                    };
+                    *by_port.entry(port).or_insert(0) += 1;
+                    if let Some(punts) = &mut self.punts {
+                        punts.push((cause, from, head.as_slice().to_vec()));
+                    }
+                }
+                Notice::Decap { vnet, tunnel } => {
+                    assert!(self.attached, "a decap flow for nobody");
+                    assert!(self.flows.insert((vnet, tunnel)), "told twice: {vnet} {tunnel}");
+                }
+                _ => {}
             }
+        }
+        let most = (self.config.control.punts / 4).max(1);
+        for (port, punts) in by_port {
+            assert!(punts <= most, "{port} has {punts} of the notices, more than its share");
         }
     }
 
@@ -502,7 +697,13 @@ impl World {
         let audit = self.switch.audit();
         assert!(audit.is_closed(), "the audit does not close: {audit:#?}");
         self.check_drops();
+        for (vnet, mac, to) in self.switch.macs() {
+            let Destination::Port(port) = to else { continue };
+            assert!(!self.detached[port.index()], "{mac} of {vnet} is at {port}, which is gone");
+        }
         for (at, port) in self.config.ports.iter().enumerate() {
+            let state = self.switch.port_state(PortId::from_index(at));
+            assert_eq!(self.detached[at], state != PortState::Attached);
             let queued = self.switch.queued(PortId::from_index(at));
             if self.detached[at] {
                 assert_eq!(queued.frames, 0, "queued for a detached port");
@@ -584,6 +785,13 @@ impl World {
             let input = InputId::from_index(at);
             let (held, window) = (self.switch.held(input), self.switch.window(input));
             let config = &self.config.ports[port.index()];
+            let queue = at - self.switch.input(port, 0).index();
+            if self.detached[port.index()] {
+                assert_eq!(self.switch.port_state(port), PortState::Free, "{port} is gone");
+            } else if queue >= config.queues.into() {
+                assert_eq!(window.frames, 0, "a queue that the port does not have");
+                continue;
+            }
             assert_eq!((held.frames, held.bytes), (0, 0));
             assert_eq!(self.switch.queued(port).frames, 0);
             assert_eq!(self.switch.queued(port).bytes, 0);

@@ -53,6 +53,41 @@ fn padding_is_ignored_and_a_cut_packet_refused() {
     }
 }
 
+/// 02:00:00:00:00:01 tells that it has 10.0.0.1.
+const ANNOUNCEMENT: [u8; SIZE] =
+    [0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1];
+
+#[test]
+fn a_probe_has_no_sender_and_an_announcement_is_its_own_target() {
+    let (mac, ip) = (Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(10, 0, 0, 1));
+    let mut out = [0xff; SIZE];
+    let announcement = Repr::announcement(mac, ip);
+    announcement.emit(&mut out);
+    assert_eq!(out, ANNOUNCEMENT);
+    assert!(announcement.is_gratuitous() && !announcement.is_probe());
+    let probe = Repr::probe(mac, ip);
+    let mut expected = ANNOUNCEMENT;
+    expected[14..18].fill(0);
+    probe.emit(&mut out);
+    assert_eq!(out, expected);
+    assert!(probe.is_probe() && !probe.is_gratuitous());
+    let told = Repr { operation: Operation::REPLY, ..announcement };
+    assert!(told.is_gratuitous() && !told.is_probe());
+    let request = Repr::parse(&Packet::new_checked(&REQUEST).unwrap()).unwrap();
+    assert!(!request.is_probe() && !request.is_gratuitous());
+    assert!(!Repr::probe(mac, Ipv4Addr::UNSPECIFIED).is_gratuitous());
+}
+
+#[test]
+fn a_reply_is_the_request_turned_round() {
+    let request = Repr::parse(&Packet::new_checked(&REQUEST).unwrap()).unwrap();
+    let mut out = [0; SIZE];
+    request.reply(Mac([2, 0, 0, 0, 0, 2])).emit(&mut out);
+    let expected =
+        [0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0, 2, 10, 0, 0, 2, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1];
+    assert_eq!(out, expected);
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read(

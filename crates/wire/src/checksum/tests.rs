@@ -32,6 +32,17 @@ fn slow(bytes: &[u8]) -> u16 {
     !sum
 }
 
+#[test]
+fn the_pseudo_header_of_ipv6_is_summed_in_front() {
+    let (src, dst) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), Ipv6Addr::LOCALHOST);
+    let message = [0x80, 0, 0, 0, 0x12, 0x34, 0x56];
+    let mut whole: Vec<u8> = src.octets().into_iter().chain(dst.octets()).collect();
+    // Size and protocol, 32 bits each (RFC 8200 section 8.1).
+    whole.extend([0, 0, 0, 7, 0, 0, 0, 58]);
+    whole.extend(message);
+    assert_eq!(over_ipv6(src, dst, 58, &message), internet(&whole));
+}
+
 proptest! {
     #[test]
     fn the_sum_is_the_definitions(bytes: Vec<u8>) {

@@ -53,6 +53,13 @@ fn ecn_is_not_set_in_half_a_header() {
     set_ecn(&mut [0x60; 39], ecn::CE);
 }
 
+#[test]
+fn a_group_has_a_mac_of_its_last_32_bits() {
+    let group = group_mac("ff02::1:ff12:3456".parse().unwrap());
+    assert_eq!(group, Mac([0x33, 0x33, 0xff, 0x12, 0x34, 0x56]));
+    assert!(group.is_group());
+}
+
 proptest! {
     #[test]
     fn every_header_of_version_6_is_read_and_written_to_the_bit(

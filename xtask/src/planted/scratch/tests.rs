@@ -73,3 +73,13 @@ fn the_copy_has_one_user() {
     drop(scratch);
     assert!(Scratch::new(&home.0).is_ok());
 }
+
+#[test]
+fn what_hangs_is_ended() {
+    let sleep = |seconds: &str| {
+        let mut command = Command::new("sleep");
+        command.arg(seconds).process_group(0).spawn().unwrap()
+    };
+    assert_eq!(wait(&mut sleep("3600"), Duration::from_millis(50)).unwrap(), None);
+    assert!(wait(&mut sleep("0"), Duration::from_secs(60)).unwrap().unwrap().success());
+}

@@ -3,7 +3,7 @@
 use sluice_api::config::{Link, Role, Size};
 
 use super::{At, Check, Key, MTU_MIN, Step};
-use crate::config::build::{headroom, thresholds};
+use crate::config::build::{headroom, link_of, sharing, thresholds};
 
 impl Check<'_> {
     pub(super) fn underlay(&mut self) {
@@ -127,7 +127,11 @@ impl Check<'_> {
 
     pub(super) fn cable(&mut self, index: usize) {
         let port = &self.config.ports[index];
-        let link = port.link.clone().unwrap_or_default();
+        // Ports of one device have one cable, which is looked at where it stands.
+        if port.link.is_none() && sharing(self.config, port).any(|other| other.link.is_some()) {
+            return;
+        }
+        let link = link_of(self.config, port);
         let size = link.input.unwrap_or(self.config.buffers.cable);
         let vnet = self.config.vnets.iter().find(|vnet| vnet.name == port.vnet);
         let mtu = vnet.and_then(|vnet| vnet.mtu).unwrap_or(1500);

@@ -1,10 +1,12 @@
 //! Ports, peers and endpoints: names that exist, and addresses that are there once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use sluice_api::config::{PortKind, Role, Vport};
 use sluice_base::Mac;
 
+use super::sockets::Sockets;
 use super::{At, Check, Key, RESERVED};
 
 /// Where an address is said to be, and by which entry.
@@ -19,6 +21,7 @@ impl Check<'_> {
     pub(super) fn ports(&mut self) {
         let mut names = BTreeMap::new();
         let mut devices = BTreeMap::new();
+        let mut sockets = Sockets::new();
         for (index, port) in self.config.ports.iter().enumerate() {
             let at = |key| [Key("port"), At(index), Key(key)];
             if RESERVED.contains(&port.name.as_str()) {
@@ -31,10 +34,16 @@ impl Check<'_> {
             if let Some(first) = names.insert(&port.name, index) {
                 self.twice(&at("name"), &format!("port `{}`", port.name), "port", first);
             }
-            if let Some(first) = devices.insert((&port.netns, &port.device), index) {
-                self.twice(&at("device"), &format!("device `{}`", port.device), "port", first);
+            if port.kind != PortKind::VhostUser {
+                match devices.entry((&port.netns, &port.device)) {
+                    Entry::Vacant(place) => {
+                        place.insert(index);
+                    }
+                    Entry::Occupied(first) => self.shared_device(*first.get(), index),
+                }
+                self.device_name(&at("device"), &port.device);
+                self.no_socket(index);
             }
-            self.device_name(&at("device"), &port.device);
             self.known(&at("vnet"), "vnet", &port.vnet);
             if port.priority > 7 {
                 self.problem(
@@ -52,6 +61,7 @@ impl Check<'_> {
             }
             match port.kind {
                 PortKind::Tap => self.tap(index),
+                PortKind::VhostUser => self.vhost_user(index, &mut sockets),
                 PortKind::L2 => self.l2(index),
             }
         }
@@ -73,6 +83,15 @@ impl Check<'_> {
                 "a TAP is no cable",
                 "Take it out; `service_mbps` is the rate of a vNIC.",
             );
+        }
+        for (key, there) in [("vlan", port.vlan.is_some()), ("native", port.native)] {
+            if there {
+                self.problem(
+                    &at(key),
+                    "a TAP has no VLANs: its container's frames are those of its network",
+                    "Take it out; `kind = \"l2\"` is for a device with tagged frames.",
+                );
+            }
         }
         if port.ring_frames == Some(0) {
             self.problem(
@@ -115,6 +134,7 @@ impl Check<'_> {
                 "`ip link` lists the devices of this network namespace.",
             );
         }
+        self.vlan(index);
         self.cable(index);
     }
 
@@ -188,6 +208,15 @@ impl Check<'_> {
         match (&vport.peer, &vport.port) {
             (Some(peer), None) => {
                 let found = self.known(&at("peer"), "peer", peer)?;
+                if self.config.peers[found].id.is_some() {
+                    self.problem(
+                        &at("peer"),
+                        format!(
+                            "`{peer}` is a member of the fabric and tells of its own endpoints"
+                        ),
+                        "Take the entry out.",
+                    );
+                }
                 if !self.config.peers[found].vnets.contains(&vport.vnet) {
                     self.problem(
                         &at("peer"),

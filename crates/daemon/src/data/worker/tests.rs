@@ -10,11 +10,14 @@ use sluice_host::inspect::Source;
 use sluice_host::rig;
 use sluice_ports::PoolConfig;
 use sluice_ports::memory::{self, MemoryConfig, Probe};
-use sluice_switch::{Destination, LaneKind, RateLimit, SwitchConfig};
+use sluice_switch::{Destination, LaneKind, RateLimit, SpareConfig, SwitchConfig};
 
 use super::*;
+use crate::channel::{Cause, Order, Pipe, Told, Way};
 use crate::data::Asker;
 use crate::data::snapshot::Body;
+
+mod guests;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -40,15 +43,30 @@ fn number(frame: &[u8]) -> u32 {
 
 /// A host of containers whose rings hold `ring_frames`; address `n` is behind port `n`.
 fn start(config: &SwitchConfig, ring_frames: usize) -> Running {
-    let addresses = (0..config.ports.len())
-        .map(|port| (VnetId(0), mac(port), Destination::Port(PortId::from_index(port))));
+    start_knowing(config, ring_frames, config.ports.len())
+}
+
+/// The same, of whose addresses only the first few are configured.
+fn start_knowing(config: &SwitchConfig, ring_frames: usize, known: usize) -> Running {
+    let addresses =
+        (0..known).map(|port| (VnetId(0), mac(port), Destination::Port(PortId::from_index(port))));
     let host = Host::new(config, addresses, 1, clock::now()).unwrap();
     let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
     let made = config.ports.iter().map(|_| memory::port(&memory).unwrap());
     let (ports, probes): (Vec<_>, Vec<_>) = made.unzip();
-    let ports: Vec<(String, Box<dyn Port>)> =
-        ports.into_iter().map(|port| ("memory".to_owned(), Box::new(port) as _)).collect();
-    let slots = u32::try_from(host.switch().capacity() + ports.len() * BATCH).unwrap();
+    let ports = ports.into_iter().map(|port| ("memory".to_owned(), Box::new(port) as _)).collect();
+    run(config, host, ports, probes)
+}
+
+/// A worker in its thread.
+fn run(
+    config: &SwitchConfig,
+    host: Host<FrameBuf>,
+    ports: Vec<(String, Box<dyn Port>)>,
+    probes: Vec<Probe>,
+) -> Running {
+    let bays = ports.len() + config.spare.as_ref().map_or(0, |spare| spare.ports.into());
+    let slots = u32::try_from(host.switch().capacity() + bays * BATCH).unwrap();
     let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap();
     let poller = Poller::new().unwrap();
     let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
@@ -96,6 +114,207 @@ impl Running {
 
 fn containers(count: usize, frames: u32) -> SwitchConfig {
     rig::host(vec![rig::container(frames); count], &[])
+}
+
+/// Control, as the worker sees it.
+struct Control(Pipe);
+
+impl Control {
+    fn attach(running: &Running) -> Self {
+        let (near, far) = UnixStream::pair().unwrap();
+        running.asker.ask(Ask::Attach(far));
+        Self(Pipe::new(near).unwrap())
+    }
+
+    /// Waits for something to be told that `wanted` makes something of.
+    fn told<T>(&mut self, mut wanted: impl FnMut(&Told<'_>) -> Option<T>) -> T {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.0.fill().unwrap();
+            let mut found = None;
+            self.0
+                .take(|bytes| {
+                    let Some((told, size)) = Told::read(bytes)? else { return Ok(None) };
+                    found = found.take().or_else(|| wanted(&told));
+                    Ok(Some(size))
+                })
+                .unwrap();
+            if let Some(found) = found {
+                return found;
+            }
+            assert!(Instant::now() < until, "control is told");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn order(&mut self, order: &Order<'_>) {
+        order.write(self.0.out());
+        self.0.flush().unwrap();
+    }
+}
+
+#[test]
+fn control_is_told_what_is_not_known_and_what_it_orders_is_done() {
+    let vnet = VnetId(0);
+    let running = start_knowing(&containers(3, 64), 256, 1);
+    let mut control = Control::attach(&running);
+    assert!(running.probes[0].send(&frame(0, 1, 7)));
+    let (from, head) = control.told(|told| match told {
+        Told::Punt { cause: Cause::Miss, from, head, .. } => Some((*from, head.to_vec())),
+        _ => None,
+    });
+    assert_eq!((from, &head[..]), (Way::Port(PortId(0)), &frame(0, 1, 7)[..]));
+    control.order(&Order::Install { vnet, mac: mac(1), to: Way::Port(PortId(1)) });
+    assert_eq!(number(&running.receive(1)), 7, "the frame that waited");
+    control.order(&Order::Send { vnet, to: Way::Port(PortId(2)), frame: &frame(0, 2, 8) });
+    assert_eq!(number(&running.receive(2)), 8, "a frame of control's own");
+    let used = |told: &Told<'_>| matches!(told, Told::Used { mac: at, .. } if *at == mac(1));
+    assert!(running.probes[0].send(&frame(0, 1, 9)));
+    assert_eq!(number(&running.receive(1)), 9);
+    control.told(|told| used(told).then_some(()));
+
+    // The next one hears what is there, and frames do not wait for it.
+    drop(control);
+    for count in 10..60 {
+        assert!(running.probes[0].send(&frame(0, 1, count)));
+        assert_eq!(number(&running.receive(1)), count);
+    }
+    let found = Control::attach(&running).told(|told| match told {
+        Told::Found { mac, to, .. } => Some((*mac, *to)),
+        _ => None,
+    });
+    assert_eq!(found, (mac(1), Way::Port(PortId(1))));
+    assert_eq!(running.drain().0, Left::default());
+}
+
+/// A port that comes, with the probe at its other end.
+fn coming(config: &SwitchConfig, ring_frames: usize) -> (Box<Coming>, Probe) {
+    let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
+    let (port, probe) = memory::port(&memory).unwrap();
+    let name = "comes".to_owned();
+    let config = config.ports[0].clone();
+    (Box::new(Coming { name, port: Box::new(port), config, bound: None }), probe)
+}
+
+impl Running {
+    fn add(&self, coming: Box<Coming>) -> Come {
+        let (reply, answer) = sync_channel(1);
+        self.asker.ask(Ask::Add(coming, reply));
+        answer.recv_timeout(PATIENCE).expect("the worker answers")
+    }
+
+    /// Adds a port, and waits for a place while frames of the last one have it.
+    fn come(&mut self, config: &SwitchConfig) -> (PortId, usize) {
+        let until = Instant::now() + PATIENCE;
+        let (mut port, probe) = coming(config, 256);
+        loop {
+            match self.add(port) {
+                Ok(id) => {
+                    self.probes.push(probe);
+                    return (id, self.probes.len() - 1);
+                }
+                Err((Some(back), _)) => port = back,
+                Err((None, error)) => panic!("{error}"),
+            }
+            assert!(Instant::now() < until, "the place of a port that went is free again");
+        }
+    }
+
+    fn delete(&self, id: PortId) -> u64 {
+        let (reply, answer) = sync_channel(1);
+        self.asker.ask(Ask::Del(id, reply));
+        answer.recv_timeout(PATIENCE).expect("the worker answers")
+    }
+}
+
+#[test]
+fn ports_come_and_go_and_the_others_notice_nothing() {
+    let vnet = VnetId(0);
+    let mut config = containers(2, 64);
+    config.spare = Some(SpareConfig { ports: 3, like: config.ports[0].clone() });
+    let mut running = start_knowing(&config, 256, 2);
+    let mut control = Control::attach(&running);
+    let (first, second, third) =
+        (running.come(&config), running.come(&config), running.come(&config));
+    let (no_place, _) = coming(&config, 256);
+    assert!(matches!(running.add(no_place), Err((None, error)) if error.contains("spare_ports")));
+    for (at, (id, probe)) in [first, second, third].into_iter().enumerate() {
+        assert_eq!(id, PortId::from_index(2 + at));
+        control.order(&Order::Install { vnet, mac: mac(probe), to: Way::Port(id) });
+    }
+    let mut count = 0;
+    let mut pass = |running: &Running, from: usize, to: usize| {
+        count += 1;
+        let until = Instant::now() + PATIENCE;
+        while !running.probes[from].send(&frame(from, to, count)) {
+            assert!(Instant::now() < until, "what was for the port that went makes room");
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        assert_eq!(number(&running.receive(to)), count, "from {from} to {to}");
+    };
+    for probe in [first.1, second.1, third.1] {
+        pass(&running, 0, probe);
+        pass(&running, probe, 1);
+    }
+    // The one in the middle goes: who takes its position in the list is still told of its frames.
+    running.delete(second.0);
+    for probe in [first.1, third.1] {
+        std::thread::sleep(Duration::from_millis(5));
+        pass(&running, probe, 1);
+        pass(&running, 0, probe);
+    }
+    let mut held_at_the_end = 0;
+    // Its place is given again and again, whatever its last port left in it.
+    for _ in 0..20 {
+        let (id, probe) = running.come(&config);
+        control.order(&Order::Install { vnet, mac: mac(probe), to: Way::Port(id) });
+        pass(&running, 1, probe);
+        for number in 0..300 {
+            _ = running.probes[0].send(&frame(0, probe, number));
+        }
+        pass(&running, probe, 1);
+        // Frames of its own wait for a full ring when it goes: nobody takes the next one any more.
+        let mut refused_since = Instant::now();
+        while refused_since.elapsed() < Duration::from_millis(20) {
+            if running.probes[probe].send(&frame(probe, 0, 0)) {
+                refused_since = Instant::now();
+            }
+        }
+        held_at_the_end += running.delete(id);
+        while running.probes[0].receive().is_some() {}
+    }
+    assert!(held_at_the_end > 0, "none of them had to wait");
+    pass(&running, 0, 1);
+    let Body::Audit(audit) = running.ask(Question::Audit) else { panic!("an audit") };
+    assert!(audit.closed);
+    assert_eq!(running.drain().0, Left::default());
+}
+
+#[test]
+fn control_may_send_for_ever() {
+    let vnet = VnetId(0);
+    let config = containers(2, 64);
+    let running = start_knowing(&config, 256, 1);
+    let mut control = Control::attach(&running);
+    for count in 0..5_000 {
+        control.order(&Order::Send { vnet, to: Way::Port(PortId(1)), frame: &frame(0, 1, count) });
+        assert_eq!(number(&running.receive(1)), count);
+    }
+    assert_eq!(running.drain().0, Left::default());
+}
+
+#[test]
+fn control_that_does_not_read_holds_up_nothing() {
+    let running = start_knowing(&containers(2, 64), 256, 2);
+    let _control = Control::attach(&running);
+    for count in 0..3_000 {
+        // Each asks for an address that nobody has, and then passes to one that is known.
+        _ = running.probes[0].send(&frame(0, 100 + count as usize, count));
+        assert!(running.probes[1].send(&frame(1, 0, count)));
+        assert_eq!(number(&running.receive(0)), count);
+    }
+    let Body::Audit(audit) = running.ask(Question::Audit) else { panic!("an audit") };
+    assert!(audit.closed);
 }
 
 #[test]

@@ -20,9 +20,22 @@ pub(super) struct Grid {
     base: String,
     /// Values by key, `table.key`. Every combination is a cell; the last key changes fastest.
     grid: BTreeMap<String, Vec<toml::Value>>,
+    /// What somebody else says of the same cells, to be shown beside them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) says: Option<Says>,
     /// The base's text.
     #[serde(skip)]
     text: String,
+}
+
+/// What a publication says, in our words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Says {
+    /// Which publication, and where in it.
+    pub(super) source: String,
+    /// What it says.
+    pub(super) statements: Vec<String>,
 }
 
 /// One combination.
@@ -41,6 +54,21 @@ pub(super) fn words(parameters: &BTreeMap<String, serde_json::Value>) -> String 
     let pairs: Vec<String> =
         parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     pairs.join(", ")
+}
+
+/// Parameters for a chart: values only, and of a table its kind and its load.
+pub(super) fn short(parameters: &BTreeMap<String, serde_json::Value>) -> String {
+    let word = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Object(table) => ["kind", "load_percent"]
+            .iter()
+            .filter_map(|key| table.get(*key))
+            .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            .collect::<Vec<_>>()
+            .join(" "),
+        other => other.to_string(),
+    };
+    parameters.values().map(word).collect::<Vec<_>>().join(", ")
 }
 
 impl Grid {

@@ -65,7 +65,7 @@ impl Default for Cubic {
 }
 
 impl Cubic {
-    #[inline]
+    #[inline(never)]
     pub(super) fn acknowledged(&mut self, window: &mut Window, ack: &Progress, config: &Config) {
         let mut acked = ack.acked;
         if window.cwnd < window.ssthresh {

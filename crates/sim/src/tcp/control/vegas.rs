@@ -54,7 +54,7 @@ impl Vegas {
         self.samples += 1;
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn acknowledged(&mut self, window: &mut Window, ack: &Progress, config: &Config) {
         if ack.una >= self.round_end {
             self.round_end = ack.nxt.max(ack.una + 1);

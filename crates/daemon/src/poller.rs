@@ -23,7 +23,7 @@ const SLEEP_MAX: Nanos = Nanos::from_millis(3_600_000);
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// Frames may have come to the port of this index.
     Readable(usize),
     /// The port of this index may have room again.
@@ -34,10 +34,10 @@ pub(super) enum Event {
 
 /// Wakes the worker from another thread.
 #[derive(Clone, Debug)]
-pub(super) struct Waker(Arc<OwnedFd>);
+pub(crate) struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // A counter that is full is readable already.
         _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
@@ -45,31 +45,31 @@ impl Waker {
 
 /// The descriptors of all ports and of the waker.
 #[derive(Debug)]
-pub(super) struct Poller {
+pub(crate) struct Poller {
     epoll: OwnedFd,
     waker: Waker,
 }
 
 impl Poller {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &waker, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
         Ok(Self { epoll, waker: Waker(Arc::new(waker)) })
     }
 
-    pub(super) fn waker(&self) -> Waker {
+    pub(crate) fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
     /// Watches a descriptor of port `index`. `write` is whether to tell of room; it costs a wake-up
     /// for every frame that leaves, so it is asked for only while frames wait for it.
-    pub(super) fn add(&self, index: usize, fd: BorrowedFd<'_>, read: bool) -> io::Result<()> {
+    pub(crate) fn add(&self, index: usize, fd: BorrowedFd<'_>, read: bool) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, data(index), flags(read, false))?)
     }
 
     /// Changes what is told of a descriptor. If it is ready now, that is told again.
-    pub(super) fn set(
+    pub(crate) fn set(
         &self,
         index: usize,
         fd: BorrowedFd<'_>,
@@ -80,7 +80,7 @@ impl Poller {
     }
 
     /// Waits until something happens or `timeout` is over, and tells what did.
-    pub(super) fn wait(&self, timeout: Nanos, mut each: impl FnMut(Event)) -> io::Result<()> {
+    pub(crate) fn wait(&self, timeout: Nanos, mut each: impl FnMut(Event)) -> io::Result<()> {
         let timeout = timespec(timeout.min(SLEEP_MAX));
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         let events = match epoll::wait(&self.epoll, &mut room, Some(&timeout)) {

@@ -1,0 +1,213 @@
+//! What a host knows of its fabric: endpoints, networks, members, tunnels and flows. One JSON
+//! object per question, and one per line while something is watched.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// What may be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Question {
+    /// The endpoints of a network, or of all.
+    Vports {
+        /// The name of the network.
+        vnet: Option<String>,
+    },
+    /// One endpoint, with its moves and with what every host claims of it.
+    Vport {
+        /// The name of the network; absent: wherever it is.
+        vnet: Option<String>,
+        /// Its MAC or one of its IP addresses.
+        endpoint: String,
+    },
+    /// The networks.
+    Vnets,
+    /// The hosts.
+    Members,
+    /// The tunnels, and the flows in them.
+    Flows,
+    /// What would become of a frame, and what the entries on its way have seen.
+    Trace(crate::trace::Question),
+    /// What happens, from now on, a line each.
+    Watch,
+}
+
+/// The rows of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// Endpoints, the best claim for each.
+    Vports(Vec<VportRow>),
+    /// One endpoint.
+    Vport(Box<Vport>),
+    /// Networks.
+    Vnets(Vec<VnetRow>),
+    /// Hosts.
+    Members(Vec<MemberRow>),
+    /// Tunnels and flows.
+    Flows(Flows),
+    /// What becomes of a frame.
+    Trace(Box<crate::trace::Trace>),
+    /// Something happened.
+    Event(EventRow),
+}
+
+/// An endpoint as one host claims it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VportRow {
+    /// The network.
+    pub vnet: String,
+    /// Its address.
+    pub mac: String,
+    /// Its IP addresses, as far as they are known.
+    pub ips: Vec<IpAddr>,
+    /// The host that has it.
+    pub host: String,
+    /// The port there: its name on this host, its number elsewhere.
+    pub port: String,
+    /// `own`; `live`: another host's; `stale`: of a host that may be dead.
+    pub state: String,
+    /// `learned`, `sticky` or `bound`.
+    pub origin: String,
+    /// How often it has moved between hosts.
+    pub moves: u32,
+    /// For how long it has been there, in nanoseconds.
+    pub there_ns: u64,
+    /// How long ago it was used here last, in nanoseconds.
+    pub unused_ns: u64,
+}
+
+/// An endpoint, whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vport {
+    /// What counts.
+    #[serde(flatten)]
+    pub best: VportRow,
+    /// Where the chip sends its frames; absent if it is not in the chip.
+    pub chip: Option<String>,
+    /// For how long it stays frozen because it moved too often, in nanoseconds.
+    pub frozen_ns: Option<u64>,
+    /// What other hosts claim of it.
+    pub others: Vec<VportRow>,
+    /// Its moves that are remembered, the oldest first.
+    pub history: Vec<MoveRow>,
+}
+
+/// A move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveRow {
+    /// How long ago, in nanoseconds.
+    pub ago_ns: u64,
+    /// The host that had it.
+    pub from: String,
+    /// The host that has it.
+    pub to: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VnetRow {
+    /// Its name.
+    pub vnet: String,
+    /// Its number on the wire.
+    pub vni: u32,
+    /// Endpoints that are known.
+    pub vports: u32,
+    /// Ports of this host in it.
+    pub ports: Vec<String>,
+    /// The other hosts that have it.
+    pub hosts: Vec<String>,
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberRow {
+    /// Its name.
+    pub host: String,
+    /// Its number in the fabric.
+    pub id: u16,
+    /// Its VTEP.
+    pub vtep: IpAddr,
+    /// `own`, `member`, or `foreign`: a VTEP that does not speak the protocol.
+    pub kind: String,
+    /// `alive`, `suspected`, `down` or `unknown`.
+    pub health: String,
+    /// Whether its connection is up.
+    pub connected: bool,
+    /// Endpoints that it claims.
+    pub vports: u64,
+    /// For how long these are stale, in nanoseconds; absent: they are live.
+    pub stale_ns: Option<u64>,
+    /// The sequence up to which its changes are here.
+    pub sequence: u64,
+    /// Changes of this host that it has not acknowledged.
+    pub lag: u64,
+    /// Records sent to it.
+    pub records_sent: u64,
+    /// Records that it sent.
+    pub records_received: u64,
+    /// Questions and answers between it and this host, by name: `asked`, `answered`, `late`,
+    /// `served`, …, and what it did wrong, such as `second_answer`.
+    #[serde(default)]
+    pub talk: std::collections::BTreeMap<String, u64>,
+}
+
+/// What goes where, because it was needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows {
+    /// The tunnels.
+    pub tunnels: Vec<TunnelRow>,
+    /// Endpoints of other hosts in the chip.
+    pub encap: Vec<EncapRow>,
+    /// Networks of which other hosts send.
+    pub decap: Vec<DecapRow>,
+}
+
+/// A tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelRow {
+    /// The host at its other end.
+    pub host: String,
+    /// For how long it has been open, in nanoseconds.
+    pub open_ns: u64,
+    /// Encap flows in it.
+    pub encap_flows: u32,
+    /// Decap flows in it.
+    pub decap_flows: u32,
+}
+
+/// An encap flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncapRow {
+    /// The network.
+    pub vnet: String,
+    /// The endpoint.
+    pub mac: String,
+    /// Its host.
+    pub host: String,
+    /// How long ago it was used last, in nanoseconds.
+    pub unused_ns: u64,
+}
+
+/// A decap flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecapRow {
+    /// The network.
+    pub vnet: String,
+    /// The host that it comes from.
+    pub host: String,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventRow {
+    /// Nanoseconds since the control process started.
+    pub at_ns: u64,
+    /// What kind of thing.
+    pub event: String,
+    /// What.
+    pub what: String,
+}

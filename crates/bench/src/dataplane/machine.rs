@@ -1,0 +1,179 @@
+//! What the measurements need from the machine, and how it is given back.
+//!
+//! Huge pages and priority are taken for the time of a benchmark. They are given back by a shell
+//! that waits for the end of its input, in whatever way the benchmark ends. Programs
+//! that it starts are told by the kernel to die with it (`setpriv --pdeathsig`), and so are the
+//! TAPs that they made, in a network namespace without a name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The core of the switches.
+pub(super) const SWITCH_CORE: usize = 1;
+/// The core of all guests.
+pub(super) const GUEST_CORE: usize = 0;
+/// Pages of 2 MiB: for one switch and four guests.
+const HUGE_PAGES: u64 = 320;
+const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+const AUTOGROUP: &str = "/proc/self/autogroup";
+/// How long a child may take to end when it is asked to.
+const END_MAX: Duration = Duration::from_secs(3);
+/// The best priority.
+const NICE: i32 = -20;
+
+/// Why nothing can be measured here; `None` if it can.
+pub(super) fn obstacle() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("huge pages and priorities need root".to_owned());
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        return Some("one core for the switch and one for the guests are needed".to_owned());
+    }
+    let missing =
+        ["setpriv", "taskset", "unshare", "nsenter", "ip"].into_iter().find(|t| !is_installed(t));
+    missing.map(|tool| format!("`{tool}` is not installed (Debian: util-linux, iproute2)"))
+}
+
+/// Whether a program is installed.
+pub(super) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|folder: PathBuf| folder.join(program).is_file())
+}
+
+/// The machine as it is measured on; dropping it gives everything back.
+pub(super) struct Machine {
+    dir: PathBuf,
+    keeper: Child,
+}
+
+impl Machine {
+    /// Takes huge pages, priority and a folder.
+    ///
+    /// # Errors
+    /// If there are not enough huge pages to be had, or no folder.
+    pub(super) fn take() -> anyhow::Result<Self> {
+        let dir = std::env::temp_dir().join(format!("sluice-dp-{}", std::process::id()));
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let before =
+            fs::read_to_string(NR_HUGE_PAGES).context("reading the number of huge pages")?;
+        let before: u64 = before.trim().parse()?;
+        let script = r#"read -r line; echo "$1" > "$2"; rm -rf "$3"
+            [ -z "$4" ] || echo "$4" > /proc/self/autogroup"#;
+        let autogroup = autogroup();
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", script, "keeper", &before.to_string(), NR_HUGE_PAGES]).arg(&dir);
+        keeper.arg(autogroup.as_deref().unwrap_or(""));
+        // Of a group of its own: what interrupts the benchmark does not interrupt it.
+        std::os::unix::process::CommandExt::process_group(&mut keeper, 0);
+        let keeper = keeper.stdin(Stdio::piped()).spawn().context("cannot start sh")?;
+        let machine = Self { dir, keeper };
+        let free = free_huge_pages();
+        if free < HUGE_PAGES {
+            fs::write(NR_HUGE_PAGES, (before + HUGE_PAGES - free).to_string())?;
+        }
+        let free = free_huge_pages();
+        ensure!(free >= HUGE_PAGES, "only {free} of {HUGE_PAGES} huge pages are to be had");
+        if autogroup.is_some() {
+            // Else another session's builds have the same right to the cores as this one,
+            // whatever their niceness.
+            fs::write(AUTOGROUP, NICE.to_string()).context("raising the session's priority")?;
+        }
+        rustix::process::setpriority_process(None, NICE).context("raising the priority")?;
+        Ok(machine)
+    }
+
+    /// A folder for sockets, configurations and logs.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        _ = self.keeper.wait();
+    }
+}
+
+/// The niceness of this session, if the kernel keeps one.
+fn autogroup() -> Option<String> {
+    let text = fs::read_to_string(AUTOGROUP).ok()?;
+    text.split_whitespace().last().map(str::to_owned)
+}
+
+fn free_huge_pages() -> u64 {
+    let text = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// A program on the switch's core, which dies with this process. Its output goes into a file.
+///
+/// # Errors
+/// If the file cannot be made.
+pub(super) fn program(dir: &Path, name: &str, own_net: bool) -> anyhow::Result<Command> {
+    let log = fs::File::create(dir.join(format!("{name}.log")))?;
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--", "taskset", "-c", &SWITCH_CORE.to_string()]);
+    if own_net {
+        command.args(["unshare", "--net", "--"]);
+    }
+    command.stdout(log.try_clone()?).stderr(log);
+    Ok(command)
+}
+
+/// A child that ends with this. It is asked to, for it may have children of its own to end.
+pub(super) struct Running(pub(super) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            _ = kill_process(pid, Signal::TERM);
+        }
+        let until = Instant::now() + END_MAX;
+        while Instant::now() < until {
+            if !self.is_alive() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// Whether it has not ended by itself.
+    pub(super) fn is_alive(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+/// Processor time that a process has used, all its threads, in seconds.
+///
+/// # Errors
+/// If it is gone.
+pub(super) fn processor_seconds(pid: u32) -> anyhow::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in brackets may have blanks (proc(5): utime is field 14, stime 15).
+    let rest = text.rsplit_once(") ").context("a process has a state")?.1;
+    let field = |n: usize| -> anyhow::Result<f64> {
+        Ok(rest.split(' ').nth(n - 3).context("a process has times")?.parse()?)
+    };
+    let ticks = rustix::param::clock_ticks_per_second();
+    #[expect(clippy::cast_precision_loss, reason = "100")]
+    let seconds = (field(14)? + field(15)?) / ticks as f64;
+    Ok(seconds)
+}

@@ -1,0 +1,214 @@
+//! The measures: who sends, who receives, and what of it is the figure.
+
+use std::time::{Duration, Instant};
+
+use sluice_testkit::load::frame::{self, VXLAN_BYTES};
+use sluice_testkit::load::{Load, Report, Run, Sink, Source, Tsc, pin};
+
+use super::machine::{GUEST_CORE, Machine, processor_seconds};
+use super::subject::{Bench, REMOTE, Subject, VNI, VTEPS, Wiring, between, end, sink};
+use super::{Cells, Plan};
+
+/// What an overloaded receiver takes, in frames per second.
+const TAKES: u64 = 1_000_000;
+/// For how long a sleeping one sleeps.
+const SLEEP_US: u64 = 2_000;
+/// What a stuck receiver takes.
+const STUCK_TAKES: u64 = 10_000;
+/// What is sent where the switch is not the limit.
+const LIGHT: u64 = 1_000_000;
+/// How long an idle switch is looked at.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// A group of measures that share one start of the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    VmToVm,
+    Overload,
+    Asleep,
+    Victim,
+    Latency,
+    Vxlan,
+    IdleCpu,
+}
+
+pub(super) const GROUPS: [(Group, &str); 7] = [
+    (Group::VmToVm, "vm_to_vm"),
+    (Group::Overload, "overload"),
+    (Group::Asleep, "asleep"),
+    (Group::Victim, "victim"),
+    (Group::Latency, "latency"),
+    (Group::Vxlan, "vxlan"),
+    (Group::IdleCpu, "idle_cpu"),
+];
+
+impl Group {
+    /// The ports that it needs of a subject; `None` if the subject cannot have them.
+    fn wiring(self, subject: Subject) -> Option<Wiring> {
+        let wiring = match self {
+            Self::VmToVm | Self::Latency | Self::IdleCpu => Wiring::guests(2),
+            // Two senders where frames go by address, one sender else.
+            Self::Overload | Self::Asleep if subject.switches() => Wiring::guests(3),
+            Self::Overload | Self::Asleep => Wiring::guests(2),
+            Self::Victim => Wiring::guests(4),
+            Self::Vxlan => Wiring { guests: 2, underlay: true },
+        };
+        subject.can(wiring).then_some(wiring)
+    }
+
+    /// Starts the subject, measures the group once, and ends the subject.
+    ///
+    /// # Errors
+    /// If it does not start or dies.
+    pub(super) fn measure(
+        self,
+        subject: Subject,
+        machine: &Machine,
+        plan: &Plan,
+        cells: &mut Cells,
+    ) -> anyhow::Result<()> {
+        let Some(wiring) = self.wiring(subject) else { return Ok(()) };
+        let mut bench = subject.bench(machine, wiring)?;
+        let mut at = At { subject, plan, cells };
+        match self {
+            Self::VmToVm => at.vm_to_vm(&mut bench.load),
+            Self::Overload => at.overload(&mut bench.load, wiring.guests - 1, None),
+            Self::Asleep => at.overload(&mut bench.load, wiring.guests - 1, Some(SLEEP_US)),
+            Self::Victim => at.victim(&mut bench.load),
+            Self::Latency => at.latency(&mut bench.load),
+            Self::Vxlan => at.vxlan(&mut bench.load, wiring.guests),
+            Self::IdleCpu => at.idle_cpu(&bench, wiring)?,
+        }
+        let violation = bench.load.guests().iter().find_map(|guest| guest.violation());
+        anyhow::ensure!(violation.is_none(), "{} breaks virtio: {violation:?}", subject.name());
+        Ok(())
+    }
+}
+
+/// Where a figure belongs.
+struct At<'a> {
+    subject: Subject,
+    plan: &'a Plan,
+    cells: &'a mut Cells,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people, far below 2^53")]
+impl At<'_> {
+    /// One run, by a thread on the guests' core.
+    fn run(&self, load: &mut Load, sources: &[Source], sinks: &[Sink], touch: bool) -> Report {
+        let run = Run {
+            settle_ms: self.plan.settle_ms,
+            window_ms: self.plan.window_ms,
+            burst: 32,
+            touch,
+        };
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // Without it the figures are worse, not wrong.
+                _ = pin(GUEST_CORE);
+                load.drain();
+                load.run(sources, sinks, run, &Tsc::measured())
+            });
+            thread.join().expect("a run does not panic")
+        })
+    }
+
+    fn vm_to_vm(&mut self, load: &mut Load) {
+        for bytes in [64, 512, 1500] {
+            for touch in [false, true] {
+                let report = self.run(load, &[between(0, 1, bytes, None)], &[sink(1)], touch);
+                self.path("vm_to_vm", "uni", bytes, touch, &report);
+            }
+        }
+        let sources = [between(0, 1, 64, None), between(1, 0, 64, None)];
+        let report = self.run(load, &sources, &[sink(0), sink(1)], false);
+        self.path("vm_to_vm", "bidir", 64, false, &report);
+    }
+
+    fn path(&mut self, measure: &str, direction: &str, bytes: usize, touch: bool, report: &Report) {
+        let cell = self.cells.cell(measure, self.subject, "frames/s");
+        let cell =
+            cell.with("frame_bytes", bytes).with("direction", direction).with("touch", touch);
+        cell.add(report.taken_rate() as f64, report);
+    }
+
+    /// Senders that together send more than the last guest takes.
+    fn overload(&mut self, load: &mut Load, to: usize, sleep_us: Option<u64>) {
+        for bytes in [64, 1500] {
+            let senders = to as u64;
+            let rate = sleep_us.map(|_| LIGHT / senders);
+            let sources: Vec<_> = (0..to).map(|from| between(from, to, bytes, rate)).collect();
+            let takes = if sleep_us.is_some() { None } else { Some(TAKES) };
+            let sinks = [Sink { rate: takes, sleep_us, ..sink(to) }];
+            let report = self.run(load, &sources, &sinks, false);
+            let measure = if sleep_us.is_some() { "asleep" } else { "overload" };
+            let cell = self.cells.cell(measure, self.subject, "frames/s");
+            let cell = cell.with("frame_bytes", bytes).with("senders", senders);
+            cell.add(report.taken_rate() as f64, &report);
+        }
+    }
+
+    /// What others still get while guest 0 sends as fast as it can to guest 1, which is stuck:
+    /// guest 3 from guest 2, which has no part in it; or guest 2 from guest 0 itself.
+    fn victim(&mut self, load: &mut Load) {
+        let stuck = Sink { rate: Some(STUCK_TAKES), ..sink(1) };
+        let mut cases = vec![("switch", between(2, 3, 64, Some(LIGHT)), 3)];
+        if self.subject.switches() {
+            cases.push(("sender", between(0, 2, 64, Some(LIGHT)), 2));
+        }
+        for (shares, source, to) in cases {
+            let sources = [source, between(0, 1, 64, None)];
+            let report = self.run(load, &sources, &[sink(to), stuck.clone()], false);
+            let taken = report.per_second(report.taken[0].in_window);
+            let cell = self.cells.cell("victim", self.subject, "frames/s");
+            let cell = cell.with("frame_bytes", 64).with("shares", shares);
+            cell.add_of(taken as f64, report.sent[0].lost, LIGHT);
+        }
+    }
+
+    fn latency(&mut self, load: &mut Load) {
+        for bytes in [64, 1500] {
+            let report = self.run(load, &[between(0, 1, bytes, Some(LIGHT))], &[sink(1)], false);
+            for (name, percentile) in [("50", 50.0), ("99", 99.0), ("99.9", 99.9)] {
+                let ns = report.latency.value_at_percentile(percentile);
+                let cell = self.cells.cell("latency", self.subject, "ns");
+                let cell = cell.with("frame_bytes", bytes).with("percentile", name);
+                cell.add(ns as f64, &report);
+            }
+        }
+    }
+
+    fn vxlan(&mut self, load: &mut Load, underlay: usize) {
+        for bytes in [64, 1450] {
+            let out = Source {
+                guest: 0,
+                template: frame::plain(end(0), REMOTE, bytes),
+                skip: 0,
+                rate: None,
+                flows: 1,
+            };
+            let sinks = [Sink { skip: VXLAN_BYTES, ..sink(underlay) }];
+            let report = self.run(load, &[out], &sinks, false);
+            self.path("vxlan_encap", "out", bytes, false, &report);
+            let inner = frame::plain(REMOTE, end(0), bytes);
+            let back = Source {
+                guest: underlay,
+                template: frame::vxlan(VTEPS[0], VTEPS[1], VNI, &inner),
+                skip: VXLAN_BYTES,
+                rate: None,
+                flows: 1,
+            };
+            let report = self.run(load, &[back], &[sink(0)], false);
+            self.path("vxlan_decap", "in", bytes, false, &report);
+        }
+    }
+
+    fn idle_cpu(&mut self, bench: &Bench, wiring: Wiring) -> anyhow::Result<()> {
+        let (before, begin) = (processor_seconds(bench.pid())?, Instant::now());
+        std::thread::sleep(IDLE);
+        let used = processor_seconds(bench.pid())? - before;
+        let cell = self.cells.cell("idle_cpu", self.subject, "cores");
+        cell.with("ports", wiring.ports()).add_plain(used / begin.elapsed().as_secs_f64());
+        Ok(())
+    }
+}

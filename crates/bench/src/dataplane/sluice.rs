@@ -1,0 +1,74 @@
+//! Sluice itself, with a port of kind `vhost-user` for each guest. It listens.
+//!
+//! It takes part as soon as `sluice daemon` knows that kind: [`obstacle`] asks the program whether
+//! a configuration with such a port is one.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+
+use super::machine::{Running, program};
+use super::subject::{Ports, Wiring, end};
+use crate::fabric::host::program as find;
+
+pub(super) fn obstacle() -> Option<String> {
+    let path = match find() {
+        Ok(path) => path,
+        Err(error) => return Some(error.to_string()),
+    };
+    knows_the_kind(&path).err().map(|error| format!("{error:#}"))
+}
+
+/// What it is here, for people.
+pub(super) fn version() -> String {
+    format!("commit {}", crate::machine::commit())
+}
+
+fn knows_the_kind(program: &Path) -> anyhow::Result<()> {
+    let dir = std::env::temp_dir().join(format!("sluice-dp-{}-check", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
+    let file = dir.join("host.toml");
+    std::fs::write(&file, config(&dir, Wiring::guests(2)))?;
+    let output = Command::new(program).args(["daemon", "--check", "--config"]).arg(&file).output();
+    _ = std::fs::remove_dir_all(&dir);
+    let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().next().unwrap_or("").trim().to_owned();
+    ensure!(output.status.success(), "this build has no port of kind `vhost-user` yet ({said})");
+    Ok(())
+}
+
+/// The configuration: a network, and a port for each guest.
+fn config(dir: &Path, wiring: Wiring) -> String {
+    let mut text = format!(
+        "[host]\nname = \"bench\"\nrun_dir = \"{}\"\nworker_cpu = {}\npolicy = \"ZL\"\n\n\
+         [[vnet]]\nname = \"bench\"\nvni = {}\n",
+        dir.join("run").display(),
+        super::machine::SWITCH_CORE,
+        super::subject::VNI,
+    );
+    for guest in 0..wiring.guests {
+        let mac = end(guest).mac.map(|byte| format!("{byte:02x}")).join(":");
+        _ = write!(
+            text,
+            "\n[[port]]\nname = \"p{guest}\"\nkind = \"vhost-user\"\nvnet = \"bench\"\n\
+             socket = \"{}\"\nmac = \"{mac}\"\n",
+            dir.join(format!("p{guest}")).display(),
+        );
+    }
+    text
+}
+
+pub(super) fn start(dir: &Path, wiring: Wiring) -> anyhow::Result<Ports> {
+    ensure!(!wiring.underlay, "an underlay of kind `vhost-user` is not wired here yet");
+    let file = dir.join("host.toml");
+    std::fs::write(&file, config(dir, wiring))?;
+    let sockets: Vec<PathBuf> =
+        (0..wiring.ports()).map(|port| dir.join(format!("p{port}"))).collect();
+    let mut command = program(dir, "sluice", false)?;
+    command.arg(find()?).args(["daemon", "--config"]).arg(&file);
+    let switch = Running(command.stdin(Stdio::null()).spawn()?);
+    Ok(Ports { sockets, switch, _others: Vec::new() })
+}

@@ -1,0 +1,235 @@
+//! A switch under test, and the guests at its ports.
+//!
+//! ```text
+//!   guests 0, 1, 2, 3  ══ vhost-user ══  switch        in one thread, on one core │ on the other
+//!   the last one may be the underlay: it sends and receives what a wire would carry
+//! ```
+//!
+//! Each subject is started anew for every round, with guests that are made anew, so that no round
+//! inherits the memory of another.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use sluice_testkit::guest::{Guest, GuestConfig, Listener, Pages, connect};
+use sluice_testkit::load::frame::{self, End};
+use sluice_testkit::load::{Load, Run, Sink, Source, Tsc};
+
+use super::machine::{Machine, Running};
+use super::{ovs, sluice, testpmd};
+
+/// Descriptors of each ring.
+pub(super) const RING_SIZE: u16 = 1024;
+/// Bytes of each buffer: a full frame in VXLAN fits.
+const BUFFER_BYTES: usize = 2048;
+/// The longest wait for a switch.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// The network of the guests.
+pub(super) const VNI: u32 = 100;
+/// The switch at the other end of the underlay, and this one.
+pub(super) const VTEPS: [End; 2] = [
+    End { mac: [2, 0, 0, 0, 1, 1], ip: [192, 0, 2, 1] },
+    End { mac: [2, 0, 0, 0, 1, 2], ip: [192, 0, 2, 2] },
+];
+/// Who is behind the other switch.
+pub(super) const REMOTE: End = End { mac: [2, 0, 0, 0, 2, 1], ip: [198, 51, 100, 99] };
+
+/// A guest's address.
+pub(super) fn end(guest: usize) -> End {
+    let number = u8::try_from(guest + 1).expect("few guests");
+    End { mac: [2, 0, 0, 0, 0, number], ip: [198, 51, 100, number] }
+}
+
+/// How many guests a switch has, and whether it has an underlay beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wiring {
+    pub(super) guests: usize,
+    pub(super) underlay: bool,
+}
+
+impl Wiring {
+    /// Guests without an underlay.
+    pub(super) const fn guests(guests: usize) -> Self {
+        Self { guests, underlay: false }
+    }
+
+    /// All vhost-user ports: the underlay is the last one.
+    pub(super) fn ports(self) -> usize {
+        self.guests + usize::from(self.underlay)
+    }
+}
+
+/// A switch that can be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    OvsDpdk,
+    Testpmd,
+    Sluice,
+}
+
+pub(super) const SUBJECTS: [Subject; 3] = [Subject::OvsDpdk, Subject::Testpmd, Subject::Sluice];
+
+/// What stands between a switch and its guests.
+pub(super) struct Ports {
+    /// Where each port is.
+    pub(super) sockets: Vec<PathBuf>,
+    /// The process that forwards frames.
+    pub(super) switch: Running,
+    /// What else it needs; ended after it.
+    pub(super) _others: Vec<Running>,
+}
+
+impl Subject {
+    /// Its name in results.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OvsDpdk => "ovs-dpdk",
+            Self::Testpmd => "testpmd",
+            Self::Sluice => "sluice",
+        }
+    }
+
+    /// Why it takes no part; `None` if it does.
+    pub(super) fn obstacle(self) -> Option<String> {
+        match self {
+            Self::OvsDpdk => ovs::obstacle(),
+            Self::Testpmd => testpmd::obstacle(),
+            Self::Sluice => sluice::obstacle(),
+        }
+    }
+
+    /// Whether it can be wired so. Forwarding between pairs of ports knows neither addresses nor
+    /// tunnels.
+    pub(super) fn can(self, wiring: Wiring) -> bool {
+        match self {
+            Self::OvsDpdk | Self::Sluice => true,
+            Self::Testpmd => wiring.guests.is_multiple_of(2) && !wiring.underlay,
+        }
+    }
+
+    /// Whether frames go where their address says, so that several guests can send to one.
+    pub(super) fn switches(self) -> bool {
+        self != Self::Testpmd
+    }
+
+    /// Whether it comes to sockets of the guests, or listens.
+    fn comes(self) -> bool {
+        self == Self::OvsDpdk
+    }
+
+    fn start(self, dir: &Path, wiring: Wiring) -> anyhow::Result<Ports> {
+        match self {
+            Self::OvsDpdk => ovs::start(dir, wiring),
+            Self::Testpmd => testpmd::start(dir, wiring),
+            Self::Sluice => sluice::start(dir, wiring),
+        }
+    }
+
+    /// Starts it with its guests, and waits until frames pass between the first two.
+    ///
+    /// # Errors
+    /// With the end of its log, if it does not start or passes nothing.
+    pub(super) fn bench(self, machine: &Machine, wiring: Wiring) -> anyhow::Result<Bench> {
+        let dir = machine.dir().join(self.name());
+        std::fs::create_dir_all(&dir)?;
+        let bench = Bench::start(self, &dir, wiring);
+        bench.with_context(|| format!("{}: {}", self.name(), log_ends(&dir)))
+    }
+}
+
+/// The last lines of all logs.
+fn log_ends(dir: &Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "log") {
+            let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            text += &lines[lines.len().saturating_sub(8)..].join("\n");
+        }
+    }
+    text
+}
+
+/// A switch that runs, with its guests connected.
+pub(super) struct Bench {
+    // The guests go first: a switch that has lost its guests ends in peace.
+    pub(super) load: Load,
+    ports: Ports,
+    _listeners: Vec<Listener>,
+}
+
+impl Bench {
+    fn start(subject: Subject, dir: &Path, wiring: Wiring) -> anyhow::Result<Self> {
+        let config = GuestConfig {
+            ring_size: RING_SIZE,
+            frame_bytes_max: BUFFER_BYTES,
+            receive_buffer_bytes: BUFFER_BYTES,
+            pages: Pages::Huge,
+            ..GuestConfig::default()
+        };
+        let mut guests = Vec::new();
+        for _ in 0..wiring.ports() {
+            guests.push(Guest::new(config.clone())?);
+        }
+        // A switch that comes finds the sockets there.
+        let sockets: Vec<PathBuf> =
+            (0..wiring.ports()).map(|port| dir.join(format!("p{port}"))).collect();
+        let comes = subject.comes();
+        let mut listeners = Vec::new();
+        for socket in sockets.iter().filter(|_| comes) {
+            listeners.push(Listener::bind(socket)?);
+        }
+        let ports = subject.start(dir, wiring)?;
+        for (index, guest) in guests.iter_mut().enumerate() {
+            let stream = match listeners.get(index) {
+                Some(listener) => listener.accept(PATIENCE)?,
+                None => connect(&sockets[index], 1000)?,
+            };
+            guest.attach(stream)?;
+        }
+        let mut bench = Self { load: Load::new(guests), ports, _listeners: listeners };
+        bench.warm_up(wiring)?;
+        Ok(bench)
+    }
+
+    /// Sends slowly until frames arrive.
+    fn warm_up(&mut self, wiring: Wiring) -> anyhow::Result<()> {
+        let clock = Tsc::measured();
+        let run = Run { settle_ms: 0, window_ms: 100, burst: 8, touch: false };
+        // All guests speak, so that a switch that learns knows them.
+        let count = wiring.guests;
+        let to = |guest: usize| if guest.is_multiple_of(2) { guest + 1 } else { guest - 1 };
+        let sources: Vec<Source> = (0..count)
+            .filter(|&guest| to(guest) < count)
+            .map(|guest| between(guest, to(guest), 64, Some(500)))
+            .collect();
+        let sinks: Vec<Sink> = (0..wiring.ports()).map(sink).collect();
+        for _ in 0..100 {
+            let report = self.load.run(&sources, &sinks, run, &clock);
+            if report.sent.iter().all(|sent| sent.frames > 0 && sent.lost == 0) {
+                return Ok(());
+            }
+            if !self.ports.switch.is_alive() {
+                bail!("it has ended");
+            }
+        }
+        bail!("frames do not pass")
+    }
+
+    /// The process that forwards frames.
+    pub(super) fn pid(&self) -> u32 {
+        self.ports.switch.pid()
+    }
+}
+
+/// A source from one guest to another.
+pub(super) fn between(from: usize, to: usize, bytes: usize, rate: Option<u64>) -> Source {
+    let template = frame::plain(end(from), end(to), bytes);
+    Source { guest: from, template, skip: 0, rate, flows: 1 }
+}
+
+/// A sink that takes what comes.
+pub(super) fn sink(guest: usize) -> Sink {
+    Sink { guest, skip: 0, rate: None, sleep_us: None }
+}

@@ -1,0 +1,118 @@
+//! `make bench PART=fabric`: the control plane, alone and live, with FRR's BGP-EVPN beside it.
+//!
+//! | file | what it measures |
+//! |---|---|
+//! | `table` | the vport table alone |
+//! | `inside` | punts that one core looks at, entries that it puts into the chip |
+//! | `latency` | how long until other hosts know of an endpoint that is new or has moved |
+//! | `bulk` | a hundred thousand endpoints at once, new ones and known ones |
+//! | `learn` | endpoints learned from frames in a second |
+//! | `hung` | how long until a host is missed that hangs; false alarms under load |
+//!
+//! Rows about hosts run `sluice daemon` in network namespaces (`host`, `net`), and FRR in two of
+//! its own (`frr`). They need root. What cannot run here is said, and the rest goes on.
+
+mod bulk;
+mod frr;
+pub(crate) mod host;
+mod hung;
+mod inside;
+mod latency;
+mod learn;
+mod net;
+mod table;
+
+use std::time::Duration;
+
+use sluice_api::results::Row;
+
+use self::frr::Frr;
+use crate::report;
+
+/// The groups of rows about hosts.
+const GROUPS_LIVE: [&str; 4] = ["latency", "learn", "bulk", "hung"];
+
+/// What is measured, and how often.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Rounds of each figure.
+    pub(crate) rounds: usize,
+    /// Rounds of the peer's slow figures.
+    pub(crate) peer_rounds: usize,
+    /// Samples of each latency.
+    pub(crate) samples: u32,
+    /// For how long there is full load while false alarms are counted; zero: not at all.
+    pub(crate) load: Duration,
+    /// Only the groups of rows with these names; none: all.
+    pub(crate) only: Vec<String>,
+}
+
+impl Plan {
+    fn wants(&self, group: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == group)
+    }
+}
+
+/// Runs the part.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    if plan.wants("table") {
+        rows.extend(table::rows(plan.rounds)?);
+    }
+    if plan.wants("inside") {
+        rows.extend(inside::rows(plan.rounds)?);
+    }
+    rows.extend(live(plan)?);
+    // A part of the figures does not take the place of all.
+    report::finish(if plan.only.is_empty() { "fabric" } else { "fabric-part" }, rows)
+}
+
+/// The rows about hosts.
+fn live(plan: &Plan) -> anyhow::Result<Vec<Row>> {
+    let obstacle = net::obstacle().or_else(|| Some(host::program().err()?.to_string()));
+    if let Some(obstacle) = obstacle {
+        eprintln!("SKIPPED all rows about hosts: {obstacle}");
+        return Ok(Vec::new());
+    }
+    if !GROUPS_LIVE.into_iter().any(|group| plan.wants(group)) {
+        return Ok(Vec::new());
+    }
+    net::sweep();
+    let mut frr = match frr::obstacle() {
+        None => {
+            println!("the peer: {}", frr::version());
+            without_peer(Frr::start())
+        }
+        Some(obstacle) => {
+            eprintln!("SKIPPED the peer: {obstacle}");
+            None
+        }
+    };
+    let mut rows = Vec::new();
+    if plan.wants("latency") {
+        rows.extend(latency::rows(plan, frr.as_mut())?);
+    }
+    if plan.wants("learn") {
+        rows.extend(learn::rows(plan)?);
+    }
+    if plan.wants("bulk") {
+        rows.extend(bulk::rows(plan, frr.as_mut())?);
+    }
+    if plan.wants("hung") {
+        rows.extend(hung::rows(plan, frr.as_mut())?);
+    }
+    Ok(rows)
+}
+
+/// What the peer has to say; without it the rest goes on, and people are told.
+fn without_peer<T>(figure: anyhow::Result<T>) -> Option<T> {
+    figure.inspect_err(|error| eprintln!("NO FIGURE of the peer: {error:#}")).ok()
+}
+
+/// The value that so many in a hundred do not exceed (nearest rank).
+fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,151 @@
+//! Many endpoints at once: to hosts that know none of them, and again to hosts that know all.
+//!
+//! ```text
+//!   bulk     the others stand still ── the source learns 100,000 ── they go on:
+//!            connected again ────────────────────────────────────────── the last one has them all
+//!   resync   the source's control is killed and begins anew, with no memory of what it has told:
+//!            connected again ─────────────────────────── the other one has taken all of them again
+//! ```
+//!
+//! Of FRR the same is asked as far as it can: so many addresses are put into the bridge as fast as
+//! `bridge` takes them, and then the session of BGP is reset. It withdraws all and learns them
+//! again.
+
+use std::time::{Duration, Instant};
+
+use sluice_api::results::Row;
+
+use super::frr::Frr;
+use super::host::{Host, Hosts, Setup, Talk};
+use super::learn::{self, COUNT, SETTINGS};
+use super::net::wait_for;
+use super::{Plan, without_peer};
+
+/// All rows.
+pub(super) fn rows(plan: &Plan, frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for peers in [1, 7] {
+        rows.extend(ours(plan, peers)?);
+    }
+    if let Some(frr) = frr {
+        rows.extend(without_peer(theirs(plan, frr)).into_iter().flatten());
+    }
+    Ok(rows)
+}
+
+fn row(measure: &str, subject: &str, unit: &str, values: Vec<f64>, peers: usize) -> Row {
+    Row::new(measure, subject, unit, values).with("vports", COUNT).with("peers", peers)
+}
+
+fn ours(plan: &Plan, peers: usize) -> anyhow::Result<Vec<Row>> {
+    let word = format!("bulk{peers}");
+    let [mut rates, mut woken, mut resyncs, mut restarts, mut withdrawn] =
+        [const { Vec::new() }; 5];
+    for _ in 0..plan.rounds {
+        let mut hosts = Hosts::start(&word, &Setup { hosts: peers + 1, settings: SETTINGS })?;
+        // The others have lower numbers, so that they connect to it.
+        let mut source = hosts.all.pop().expect("more than one host was asked for");
+        let others = &hosts.all;
+        let bulk = bulk(&source, others)?;
+        rates.push(f64::from(COUNT) / bulk.connected.as_secs_f64());
+        woken.push(f64::from(COUNT) / bulk.woken.as_secs_f64());
+        if let [other] = &others[..] {
+            let resync = resync(&mut source, other)?;
+            resyncs.push(resync.connected.as_secs_f64());
+            restarts.push(resync.killed.as_secs_f64());
+            withdrawn.push(f64::from(resync.withdrawn));
+        }
+    }
+    let bulk =
+        |since, values| row("bulk_vports", "sluice", "1/s", values, peers).with("since", since);
+    let mut rows = vec![bulk("connected", rates), bulk("woken", woken)];
+    if peers == 1 {
+        let resync = |since, values| row("resync", "sluice", "s", values, 1).with("since", since);
+        rows.push(resync("connected", resyncs));
+        rows.push(resync("killed", restarts));
+        rows.push(row("resync.withdrawn", "sluice", "vports", withdrawn, 1));
+    }
+    Ok(rows)
+}
+
+/// How long it took until all others knew all.
+struct Bulk {
+    /// From when the source told that the first of them was connected.
+    connected: Duration,
+    /// From when they went on; they have to find out that their connections are gone, and connect.
+    woken: Duration,
+}
+
+fn bulk(source: &Host, others: &[Host]) -> anyhow::Result<Bulk> {
+    for host in others {
+        host.freeze()?;
+    }
+    learn::teach(source, &mut source.talk()?, source.id)?;
+    let mut watch = source.watch()?;
+    let woken = Instant::now();
+    for host in others {
+        host.thaw()?;
+    }
+    let begin = watch.wait(|row| row.event == "session-up")?;
+    let talks: anyhow::Result<Vec<Talk>> = others.iter().map(Host::talk).collect();
+    let mut talks = talks?;
+    wait_for("the others know of all endpoints", || {
+        for talk in &mut talks {
+            if talk.member(source.id)?.vports != u64::from(COUNT) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })?;
+    let end = Instant::now();
+    Ok(Bulk { connected: end - begin, woken: end - woken })
+}
+
+/// What a resync took and did.
+struct Resync {
+    /// From when the two were connected again.
+    connected: Duration,
+    /// From when the source was killed.
+    killed: Duration,
+    /// Endpoints that the other one did not know for a moment.
+    withdrawn: u32,
+}
+
+fn resync(source: &mut Host, other: &Host) -> anyhow::Result<Resync> {
+    let (mut talk, mut watch) = (other.talk()?, other.watch()?);
+    let before = talk.member(source.id)?.records_received;
+    let killed = Instant::now();
+    source.restart_control()?;
+    let begin = watch.wait(|row| row.event == "session-up")?;
+    let mut least = u64::from(COUNT);
+    wait_for("all endpoints are told again", || {
+        let row = talk.member(source.id)?;
+        least = least.min(row.vports);
+        Ok(row.records_received >= before + u64::from(COUNT) && row.stale_ns.is_none())
+    })?;
+    let end = Instant::now();
+    let told = watch.pending()?.iter().filter(|row| row.event == "vport-withdrawn").count();
+    let missing = u32::try_from(u64::from(COUNT) - least)?;
+    source.wait_until_it_answers()?;
+    Ok(Resync {
+        connected: end - begin,
+        killed: end - killed,
+        withdrawn: missing.max(u32::try_from(told)?),
+    })
+}
+
+fn theirs(plan: &Plan, frr: &mut Frr) -> anyhow::Result<Vec<Row>> {
+    let [mut rates, mut resyncs, mut withdrawn] = [const { Vec::new() }; 3];
+    for _ in 0..plan.peer_rounds {
+        rates.push(f64::from(COUNT) / frr.bulk(COUNT)?.as_secs_f64());
+        let (time, gone) = frr.reset(COUNT)?;
+        resyncs.push(time.as_secs_f64());
+        withdrawn.push(f64::from(gone));
+        frr.remove(COUNT)?;
+    }
+    Ok(vec![
+        row("bulk_vports", "frr", "1/s", rates, 1),
+        row("resync", "frr", "s", resyncs, 1).with("since", "reset"),
+        row("resync.withdrawn", "frr", "vports", withdrawn, 1),
+    ])
+}

@@ -1,0 +1,416 @@
+//! Hosts of a fabric: `sluice daemon` in namespaces, asked over the socket that people ask.
+//!
+//! ```text
+//!   t0 ─ TAP ─┤ h1 up0 ════ cable, or a bridge for more than two ════ up0 h2 ├─ TAP ─ t0
+//! ```
+//!
+//! Each host has one TAP whose endpoints are learned; more than one host has it in a namespace of
+//! its own, in which the benchmark sends frames.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::process::Signal;
+use sluice_api::fabric::{Answer, EventRow, MemberRow, Question};
+use sluice_api::show;
+use sluice_base::{Mac, Priority};
+use sluice_ports::Port as _;
+use sluice_ports::l2::{KernelShare, L2Config, L2Port};
+use sluice_switch::{Egress, Sink as _, Taken};
+
+use super::net::{Net, Netns, PATIENCE, cable, signal, wait_for};
+
+/// The program: `$SLUICE`, or the one beside this one.
+///
+/// # Errors
+/// If it is not built, with what to run.
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("SLUICE") {
+        return Ok(path.into());
+    }
+    let path = std::env::current_exe()?.with_file_name("sluice");
+    ensure!(
+        path.is_file(),
+        "there is no {}: build it with `cargo build --profile dist --package sluice`",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// What the hosts of a fabric are like.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    /// How many.
+    pub(super) hosts: usize,
+    /// Lines for `[fabric]` beyond what every host needs.
+    pub(super) settings: &'static str,
+}
+
+/// Hosts that are connected with each other. The daemons end before their namespaces.
+pub(super) struct Hosts {
+    pub(super) all: Vec<Host>,
+    _net: Net,
+}
+
+impl Hosts {
+    /// Starts them and waits until all are connected.
+    ///
+    /// # Errors
+    /// If one does not start, with its log.
+    pub(super) fn start(word: &str, setup: &Setup) -> anyhow::Result<Self> {
+        let program = program()?;
+        let mut net = Net::new(word)?;
+        let names: Vec<String> = (1..=setup.hosts).map(|id| format!("h{id}")).collect();
+        let spaces: anyhow::Result<Vec<Netns>> = names.iter().map(|n| net.netns(n)).collect();
+        let spaces = spaces?;
+        connect(&mut net, &spaces)?;
+        let certificates = net.dir().join("certificates");
+        let mut command = Command::new(&program);
+        let made = command.args(["fabric", "cert", "--out"]).arg(&certificates).args(&names);
+        let made = made.output()?;
+        ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut all = Vec::new();
+        for (index, (name, netns)) in names.iter().zip(spaces).enumerate() {
+            let machine = net.netns(&format!("c{}", index + 1))?;
+            let dir = net.dir().join(name);
+            fs::create_dir_all(&dir)?;
+            let text = config(setup, index, &dir, &machine, &certificates);
+            fs::write(dir.join("host.toml"), text)?;
+            let control = spawn(&program, &netns, &dir)?;
+            let (id, program) = (index + 1, program.clone());
+            all.push(Host { id, dir, netns, machine, control, program });
+        }
+        let mut hosts = Self { all, _net: net };
+        for host in &mut hosts.all {
+            host.wait_until_it_answers()?;
+        }
+        hosts.wait_until_connected()?;
+        Ok(hosts)
+    }
+
+    /// Waits until all are connected.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub(super) fn wait_until_connected(&self) -> anyhow::Result<()> {
+        for host in &self.all {
+            wait_for("all hosts are connected", || {
+                Ok(host.members()?.iter().all(|member| member.connected))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Lays the underlay, and gives every host its address.
+fn connect(net: &mut Net, spaces: &[Netns]) -> anyhow::Result<()> {
+    if let [one, other] = spaces {
+        cable((one, "up0"), (other, "up0"))?;
+    } else {
+        let wire = net.netns("wire")?;
+        wire.ip("link add br0 type bridge")?;
+        wire.ip("link set br0 up")?;
+        for (index, netns) in spaces.iter().enumerate() {
+            cable((netns, "up0"), (&wire, &format!("to{index}")))?;
+            wire.ip(&format!("link set to{index} master br0"))?;
+        }
+    }
+    for (index, netns) in spaces.iter().enumerate() {
+        netns.ip(&format!("addr add 192.0.2.{}/24 dev up0", index + 1))?;
+    }
+    Ok(())
+}
+
+/// The file of a host.
+fn config(setup: &Setup, index: usize, dir: &Path, machine: &Netns, tls: &Path) -> String {
+    let id = index + 1;
+    let mut text = format!(
+        r#"[host]
+name = "h{id}"
+run_dir = "{dir}"
+policy = "ZL"
+[underlay]
+kind = "l2"
+device = "up0"
+address = "192.0.2.{id}"
+[fabric]
+name = "bench"
+id = {id}
+certificates = "{tls}"
+{settings}
+[[vnet]]
+name = "blue"
+vni = 42
+[[port]]
+name = "p0"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "{machine}"
+"#,
+        dir = dir.display(),
+        tls = tls.join(format!("h{id}")).display(),
+        settings = setup.settings,
+        machine = machine.path().display(),
+    );
+    for other in (1..=setup.hosts).filter(|other| *other != id) {
+        _ = write!(
+            text,
+            "[[peer]]\nname = \"h{other}\"\nid = {other}\nvtep = \"192.0.2.{other}\"\n\
+             vnets = [\"blue\"]\n"
+        );
+    }
+    text
+}
+
+/// The address of an endpoint by its number.
+pub(super) fn mac_of(number: u32) -> Mac {
+    Mac::from_u64(0x0200_0000_0000 | u64::from(number))
+}
+
+fn spawn(program: &Path, netns: &Netns, dir: &Path) -> anyhow::Result<Child> {
+    let log = File::options().create(true).append(true).open(dir.join("log"))?;
+    let mut command = netns.command(program);
+    command.args(["daemon", "--config"]).arg(dir.join("host.toml"));
+    command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
+    Ok(command.spawn()?)
+}
+
+/// A host.
+pub(super) struct Host {
+    /// Its number in the fabric.
+    pub(super) id: usize,
+    dir: PathBuf,
+    netns: Netns,
+    /// Where its TAP is.
+    machine: Netns,
+    control: Child,
+    program: PathBuf,
+}
+
+impl Host {
+    /// Waits for a control process that was started.
+    ///
+    /// # Errors
+    /// If it ends or does not answer, with its log.
+    pub(super) fn wait_until_it_answers(&mut self) -> anyhow::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while self.members().is_err() {
+            let ended = self.control.try_wait()?.is_some();
+            if ended || Instant::now() > until {
+                let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+                bail!("{} does not answer:\n{log}", self.dir.display());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// A connection for questions.
+    ///
+    /// # Errors
+    /// If nobody listens.
+    pub(super) fn talk(&self) -> anyhow::Result<Talk> {
+        let stream = UnixStream::connect(self.dir.join("show.sock"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Talk(BufReader::new(stream)))
+    }
+
+    /// What it knows of all hosts; itself comes first.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub(super) fn members(&self) -> anyhow::Result<Vec<MemberRow>> {
+        self.talk()?.members()
+    }
+
+    /// What happens at it from now on.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub(super) fn watch(&self) -> anyhow::Result<Watch> {
+        let mut talk = self.talk()?;
+        talk.say(&Question::Watch)?;
+        // Until it answers a question that came later, it may not watch yet.
+        self.members()?;
+        Ok(Watch(talk.0))
+    }
+
+    /// A machine behind its TAP.
+    ///
+    /// # Errors
+    /// If the TAP cannot be opened.
+    pub(super) fn sender(&self) -> anyhow::Result<Sender> {
+        let mut config = L2Config::new("t0");
+        (config.ring_bytes, config.kernel) = (1, KernelShare::All);
+        let port = self.machine.inside(|| Ok(L2Port::open(&config)?))?;
+        Ok(Sender(port))
+    }
+
+    /// Stops its control process, without a word.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub(super) fn freeze(&self) -> anyhow::Result<()> {
+        signal(&self.control, Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub(super) fn thaw(&self) -> anyhow::Result<()> {
+        signal(&self.control, Signal::CONT)
+    }
+
+    /// Kills its control process, without a word, and starts another one.
+    ///
+    /// # Errors
+    /// If the other one does not start.
+    pub(super) fn restart_control(&mut self) -> anyhow::Result<()> {
+        self.control.kill()?;
+        self.control.wait()?;
+        self.control = spawn(&self.program, &self.netns, &self.dir)?;
+        Ok(())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Its data process ends with its namespace.
+        _ = self.control.kill();
+        _ = self.control.wait();
+    }
+}
+
+/// A conversation with a host.
+pub(super) struct Talk(BufReader<UnixStream>);
+
+impl Talk {
+    fn say(&mut self, question: &Question) -> anyhow::Result<()> {
+        let request = serde_json::json!({ "fabric": question });
+        Ok(self.0.get_mut().write_all(format!("{request}\n").as_bytes())?)
+    }
+
+    /// How many entries its chip has.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub(super) fn chip(&mut self) -> anyhow::Result<usize> {
+        self.0.get_mut().write_all(b"{\"show\":\"mac\"}\n")?;
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        let answer: show::Answer = serde_json::from_str(&line).context("what the chip holds")?;
+        match answer.body {
+            show::Body::Mac(rows) => Ok(rows.len()),
+            other => bail!("no addresses: {other:?}"),
+        }
+    }
+
+    /// What the host knows of all hosts; itself comes first.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub(super) fn members(&mut self) -> anyhow::Result<Vec<MemberRow>> {
+        self.say(&Question::Members)?;
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        match serde_json::from_str(&line) {
+            Ok(Answer::Members(rows)) => Ok(rows),
+            _ => bail!("no members: {line}"),
+        }
+    }
+
+    /// What it knows of the host of a number.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub(super) fn member(&mut self, id: usize) -> anyhow::Result<MemberRow> {
+        let found = self.members()?.into_iter().find(|row| usize::from(row.id) == id);
+        found.with_context(|| format!("there is no host {id}"))
+    }
+}
+
+/// What happens at a host.
+pub(super) struct Watch(BufReader<UnixStream>);
+
+impl Watch {
+    /// The next thing that happens.
+    ///
+    /// # Errors
+    /// If nothing does for a long time, or the host stops.
+    pub(super) fn next(&mut self) -> anyhow::Result<EventRow> {
+        loop {
+            let mut line = String::new();
+            ensure!(self.0.read_line(&mut line)? > 0, "the host has stopped");
+            if line.trim().is_empty() {
+                continue;
+            }
+            match serde_json::from_str(&line)? {
+                Answer::Event(row) => return Ok(row),
+                other => bail!("not what was asked for: {other:?}"),
+            }
+        }
+    }
+
+    /// What was told and not read yet, without waiting for more.
+    ///
+    /// # Errors
+    /// If the host has stopped.
+    pub(super) fn pending(&mut self) -> anyhow::Result<Vec<EventRow>> {
+        let mut rows = Vec::new();
+        self.0.get_ref().set_nonblocking(true)?;
+        let mut line = String::new();
+        while self.0.read_line(&mut line).is_ok_and(|size| size > 0) {
+            if let Ok(Answer::Event(row)) = serde_json::from_str(&line) {
+                rows.push(row);
+            }
+            line.clear();
+        }
+        self.0.get_ref().set_nonblocking(false)?;
+        Ok(rows)
+    }
+
+    /// Waits for something, and says when it was told.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub(super) fn wait(&mut self, wanted: impl Fn(&EventRow) -> bool) -> anyhow::Result<Instant> {
+        while !wanted(&self.next()?) {}
+        Ok(Instant::now())
+    }
+}
+
+/// A packet socket that sends on a TAP.
+pub(super) struct Sender(L2Port);
+
+impl Sender {
+    /// Sends a frame as soon as there is room for it. `last`: none follows at once.
+    ///
+    /// # Errors
+    /// If the device is gone.
+    pub(super) fn send(&mut self, frame: &[u8], last: bool) -> anyhow::Result<()> {
+        let size = u32::try_from(frame.len())?;
+        let egress = Egress {
+            header: frame,
+            buf: None,
+            strip: 0,
+            size,
+            priority: Priority::ZERO,
+            tunnel: None,
+        };
+        while self.0.offer(&egress) != Taken::All {
+            self.0.flush()?;
+        }
+        while last && self.0.pending().frames > 0 {
+            self.0.flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! How long until others know: a new endpoint, and one that moved.
+//!
+//! Sluice: a gratuitous ARP goes into a TAP; the other host tells that it knows the endpoint. FRR:
+//! the address is put into the bridge (`bridge fdb`), as the kernel would when it learns; the
+//! other kernel tells that it has it (`bridge monitor fdb`). Both are told by a line in a stream,
+//! and the processes that send and listen run already. A sample of one is followed by one of the
+//! other.
+
+use std::time::{Duration, Instant};
+
+use sluice_api::results::Row;
+use sluice_base::{Mac, Prng};
+
+use super::frr::Frr;
+use super::host::{Hosts, Sender, Setup, Watch, mac_of};
+use super::{Plan, percentile, without_peer};
+
+/// What a machine says that has just started (RFC 5227 section 3).
+fn announcement(mac: Mac, number: u32) -> Vec<u8> {
+    let ip = (0x0a40_0000 + number).to_be_bytes();
+    let mut frame = [&[0xff; 6], &mac.0[..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
+    frame.extend([&mac.0[..], &ip, &[0; 6], &ip].concat());
+    frame.resize(60, 0);
+    frame
+}
+
+/// Waits at random, so that no timer of anybody decides the result, and long enough for batches and
+/// sleepers to be at rest.
+fn rest(prng: &mut Prng) {
+    std::thread::sleep(Duration::from_micros(10_000 + prng.below(10_000)));
+}
+
+/// A frame goes into a TAP; a host tells of an endpoint.
+fn sample(
+    sender: &mut Sender,
+    watch: &mut Watch,
+    event: &str,
+    number: u32,
+) -> anyhow::Result<Duration> {
+    let mac = mac_of(number);
+    let (frame, text) = (announcement(mac, number), mac.to_string());
+    let begin = Instant::now();
+    sender.send(&frame, true)?;
+    let told = watch.wait(|row| row.event == event && row.what.contains(&text))?;
+    Ok(told - begin)
+}
+
+/// Both rows, of both.
+pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row>> {
+    let hosts = Hosts::start("latency", &Setup { hosts: 2, settings: "learn_max = 65536" })?;
+    let [a, b] = &hosts.all[..] else { anyhow::bail!("two hosts were asked for") };
+    let (mut tap_a, mut tap_b) = (a.sender()?, b.sender()?);
+    let (mut watch_a, mut watch_b) = (a.watch()?, b.watch()?);
+    let mut prng = Prng::new(1);
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let [mut ours, mut ours_moved, mut theirs, mut theirs_moved] = [const { Vec::new() }; 4];
+    for number in 0..plan.samples {
+        rest(&mut prng);
+        ours.push(millis(sample(&mut tap_a, &mut watch_b, "vport-added", number)?));
+        rest(&mut prng);
+        ours_moved.push(millis(sample(&mut tap_b, &mut watch_a, "vport-moved", number)?));
+        if let Some(peer) = frr.take() {
+            rest(&mut prng);
+            let both = peer.appears(number).and_then(|appeared| {
+                rest(&mut prng);
+                Ok((appeared, peer.moves(number)?))
+            });
+            // Who fails once is not asked again.
+            if let Some((appeared, moved)) = without_peer(both) {
+                theirs.push(millis(appeared));
+                theirs_moved.push(millis(moved));
+                frr = Some(peer);
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for (measure, subject, values) in [
+        ("mac_visible", "sluice", ours),
+        ("mac_visible", "frr", theirs),
+        ("mac_moved", "sluice", ours_moved),
+        ("mac_moved", "frr", theirs_moved),
+    ] {
+        if !values.is_empty() {
+            let p99 = percentile(&values, 99);
+            rows.push(Row::new(measure, subject, "ms", values).with("p99", p99));
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,98 @@
+//! Software learning: frames of endpoints that nobody knows go into a TAP, and the host at the far
+//! end counts what it knows.
+//!
+//! ```text
+//!   frame ─ TAP ─ switch ─ punt ─> control: learn, claim ─┬─> switch: the source is in the chip
+//!                                                         └─> the other host: known
+//! ```
+//!
+//! The sender stays ahead of the far end by a bounded number of frames, about what may wait between
+//! data and control. Of more than that the switch shows the rest to nobody and lets it go its way;
+//! what is lost like that is sent again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use sluice_api::results::Row;
+use sluice_base::Mac;
+
+use super::Plan;
+use super::host::{Host, Hosts, Setup, Talk, mac_of};
+use super::net::{PATIENCE, wait_for};
+
+/// What a host needs so that policing is not what is measured: one port may learn all and make as
+/// many punts as it can.
+pub(super) const SETTINGS: &str = "learn_max = 200000\npunts_per_port = 1000000";
+/// Endpoints.
+pub(super) const COUNT: u32 = 100_000;
+/// Frames that may be on their way.
+const AHEAD_MAX: u32 = 3_000;
+/// After so long without progress what is missing is sent again.
+const STALL: Duration = Duration::from_millis(500);
+
+/// A frame of a tenant's, as short as may be.
+pub(super) fn data_frame(src: Mac, dst: Mac) -> [u8; 60] {
+    let mut frame = [0; 60];
+    crate::forward::write_frame(&mut frame, src, dst);
+    frame
+}
+
+/// The row.
+pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
+    let [mut rates, mut resent, mut chip] = [const { Vec::new() }; 3];
+    for _ in 0..plan.rounds {
+        // Anew each time: a table that learned once knows.
+        let hosts = Hosts::start("learn", &Setup { hosts: 2, settings: SETTINGS })?;
+        let [a, b] = &hosts.all[..] else { bail!("two hosts were asked for") };
+        let (time, twice) = teach(a, &mut b.talk()?, a.id)?;
+        rates.push(f64::from(COUNT) / time.as_secs_f64());
+        resent.push(f64::from(twice));
+        chip.push(f64::from(u32::try_from(a.talk()?.chip()?)?));
+    }
+    let settings = SETTINGS.replace('\n', ", ");
+    let row = |measure, unit, values| {
+        Row::new(measure, "sluice", unit, values)
+            .with("vports", COUNT)
+            .with("settings", settings.clone())
+    };
+    Ok(vec![
+        row("learn", "1/s", rates),
+        row("learn.resent", "frames", resent),
+        row("learn.chip", "entries", chip),
+    ])
+}
+
+/// Sends frames of so many endpoints into the TAP of a host until another one, or itself, knows
+/// them as those of host `id`. Returns how long it took, and how many frames were sent again.
+pub(super) fn teach(host: &Host, talk: &mut Talk, id: usize) -> anyhow::Result<(Duration, u32)> {
+    let mut sender = host.sender()?;
+    let mut known = || -> anyhow::Result<u32> { Ok(u32::try_from(talk.member(id)?.vports)?) };
+    // Somebody who is behind the same port: the frame goes nowhere.
+    let to = mac_of(0);
+    sender.send(&data_frame(to, to), true)?;
+    wait_for("the first endpoint is known", || Ok(known()? == 1))?;
+    let begin = Instant::now();
+    let (mut sent, mut resent, mut there, mut moved_at) = (1, 0, 1, begin);
+    while there < COUNT {
+        while sent < COUNT && sent < there + AHEAD_MAX {
+            let until = (sent + 64).min(COUNT);
+            for number in sent..until {
+                sender.send(&data_frame(mac_of(number), to), number + 1 == until)?;
+            }
+            sent = until;
+        }
+        let now = known()?;
+        if now > there {
+            (there, moved_at) = (now, Instant::now());
+        } else if moved_at.elapsed() > STALL {
+            ensure!(begin.elapsed() < PATIENCE, "{there} of {COUNT} are known");
+            for number in 0..sent {
+                sender.send(&data_frame(mac_of(number), to), number % 64 == 63)?;
+            }
+            (resent, moved_at) = (resent + sent, Instant::now());
+        }
+        // A hundredth of what may be ahead is learned meanwhile: nobody runs dry.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok((begin.elapsed(), resent))
+}

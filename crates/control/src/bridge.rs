@@ -1,0 +1,102 @@
+//! The vport table as sessions fill it and as punts read it.
+//!
+//! The table knows nothing of messages or frames, and sessions and punts nothing of its slots: each
+//! has a trait of its own for what it needs ([`Replica`], [`Directory`]), and here is what joins
+//! them.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use sluice_base::{HostId, Nanos, Vni};
+
+use crate::digest::Digest;
+use crate::directory::{Directory, Found, State};
+use crate::session::{NoRoom, Replica};
+use crate::table::{Change, OwnerState, Progress, Table, Vport};
+use crate::vport::{Claim, Key};
+
+/// So many claims are swept between two looks at whether more are left.
+const SWEEP: usize = 1024;
+
+/// What a session does to the table, at one time. What has changed by it is left in `changes`.
+#[derive(Debug)]
+pub struct Intake<'a> {
+    /// The table.
+    pub table: &'a mut Table,
+    /// The time.
+    pub now: Nanos,
+    /// What the rest has to follow, in order. Changes of which nothing is seen are left out.
+    pub changes: &'a mut Vec<Change>,
+}
+
+impl Intake<'_> {
+    fn note(&mut self, change: Change) {
+        if !change.is_nothing() {
+            self.changes.push(change);
+        }
+    }
+}
+
+impl Replica for Intake<'_> {
+    fn begin_snapshot(&mut self, owner: HostId) {
+        self.table.begin_snapshot(owner);
+    }
+
+    fn claim(&mut self, owner: HostId, claim: &Claim) -> Result<(), NoRoom> {
+        let change = self.table.claim(self.now, owner, claim).map_err(|_| NoRoom)?;
+        self.note(change);
+        Ok(())
+    }
+
+    fn withdraw(&mut self, owner: HostId, key: Key) {
+        let change = self.table.withdraw(self.now, owner, key);
+        self.note(change);
+    }
+
+    fn end_snapshot(&mut self, owner: HostId) {
+        let Self { table, now, changes } = self;
+        let mut tell = |change: Change| {
+            if !change.is_nothing() {
+                changes.push(change);
+            }
+        };
+        while let Progress::More = table.end_snapshot(*now, owner, SWEEP, &mut tell) {}
+    }
+
+    fn digest(&self, owner: HostId) -> Digest {
+        self.table.digest(owner)
+    }
+}
+
+/// The table as host `me` sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The table.
+    pub table: &'a Table,
+    /// This host: its own claims need nobody's confirmation.
+    pub me: HostId,
+}
+
+impl View<'_> {
+    fn found(&self, vport: Vport) -> Found {
+        let state = match vport.state {
+            _ if vport.owner == self.me => State::Own,
+            OwnerState::Live => State::Authoritative,
+            OwnerState::Stale => State::Stale,
+        };
+        Found { claim: vport.claim, owner: vport.owner, state }
+    }
+}
+
+impl Directory for View<'_> {
+    fn find(&self, key: Key) -> Option<Found> {
+        self.table.find(key).map(|vport| self.found(vport))
+    }
+
+    fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Found> {
+        self.table.find_ip(vni, ip).map(|vport| self.found(vport))
+    }
+}
+
+#[cfg(test)]
+mod tests;

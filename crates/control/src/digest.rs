@@ -1,0 +1,70 @@
+//! What a set of claims is in sum, so that two hosts can see in 16 bytes whether theirs agree.
+//!
+//! Each claim is hashed with every one of its fields, and the hashes are added. A sum does not
+//! depend on order, and a claim goes out of it as it came in: insertion, change and withdrawal cost
+//! one or two hashes. The hash is fixed, because all hosts must get the same; it finds drift, it
+//! does not keep out somebody who wants two sets to look alike.
+
+use core::net::IpAddr;
+
+use sluice_base::mix;
+
+use crate::hash::halves;
+use crate::vport::Claim;
+
+/// Count and sum of a set of claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest {
+    /// How many claims there are.
+    pub count: u64,
+    /// The sum of their hashes, modulo 2^64.
+    pub sum: u64,
+}
+
+impl Digest {
+    /// Counts a claim in.
+    pub fn add(&mut self, claim: &Claim) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(hash(claim));
+    }
+
+    /// Counts a claim out that was counted in.
+    pub fn remove(&mut self, claim: &Claim) {
+        self.count -= 1;
+        self.sum = self.sum.wrapping_sub(hash(claim));
+    }
+}
+
+impl<'a> FromIterator<&'a Claim> for Digest {
+    fn from_iter<I: IntoIterator<Item = &'a Claim>>(claims: I) -> Self {
+        let mut digest = Self::default();
+        for claim in claims {
+            digest.add(claim);
+        }
+        digest
+    }
+}
+
+/// The hash of a claim. Its addresses are a set, so theirs are added.
+fn hash(claim: &Claim) -> u64 {
+    let addresses = claim.ips.iter().fold(0, |sum: u64, ip| sum.wrapping_add(hash_of_ip(ip)));
+    let words = [
+        claim.key.mac.to_u64() << 16 | u64::from(claim.port.0),
+        u64::from(claim.key.vni.get()) << 32 | u64::from(claim.moves),
+        addresses,
+        claim.origin as u64,
+    ];
+    words.into_iter().fold(0, |so_far, word| mix(so_far ^ word))
+}
+
+fn hash_of_ip(ip: IpAddr) -> u64 {
+    let (family, bits) = match ip {
+        IpAddr::V4(ip) => (4, u128::from(ip.to_bits())),
+        IpAddr::V6(ip) => (6, ip.to_bits()),
+    };
+    let [high, low] = halves(bits);
+    mix(mix(mix(family) ^ high) ^ low)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,589 @@
+//! Learning: which endpoints are at this host's ports, from the frames that they send.
+//!
+//! A punted frame tells where its source is. If it is ARP or an advertisement of Neighbor Discovery
+//! it also tells an IP address of it. The [`Learner`] turns that into what the host shall claim, or
+//! names why it shall not. Endpoints that speak neither are learned from their data, without IP
+//! address.
+//!
+//! ```text
+//!   frame ── source fit to be one? ── port in the network? ── says it of itself only what is true?
+//!         ── not bound elsewhere? ─┬─ bound here: its own MAC and addresses?  ──> seen
+//!                                  └─ learning: room, quota ──> learned, or seen again
+//!
+//!   nothing ── not seen for its lifetime, its port went down ──> gone
+//! ```
+//!
+//! - What is **bound** or **sticky** somewhere else does not move because of a frame.
+//! - A learned endpoint moves to where it speaks: which of two hosts has it in the end is decided
+//!   by their claims.
+//! - An IP address that another MAC has is a **conflict** (RFC 5227 section 2.4). It is reported,
+//!   and both may claim it, for this is also how an address moves; only an address that is bound
+//!   to another endpoint is refused.
+//! - IPv6 addresses are learned from advertisements only, and those of routers are not: who answers
+//!   in the place of a router without saying that it is one makes its neighbours drop it as such
+//!   (RFC 4861 clause 7.2.5). A question for what is not known goes to the endpoint itself.
+//!
+//! State is bounded: so many endpoints in all, so many at a port. Old ones are found in the order
+//! in which they were last seen, so that [`Learner::tick`] does as much work as it is allowed and
+//! no more.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sluice_base::{Mac, Nanos, PortId, Vni};
+use sluice_wire::icmpv6;
+
+use crate::directory::{Directory, Found, Places, PortRule, State};
+use crate::frame::{Body, Frame};
+use crate::vport::{Ips, Key, Origin};
+use entries::{By, Entries, List, NIL};
+
+mod entries;
+
+/// What a frame tells of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// The endpoint is here, or has other addresses now: claim it so.
+    Learned {
+        /// The endpoint.
+        key: Key,
+        /// The port.
+        port: PortId,
+        /// All of its addresses.
+        ips: Ips,
+        /// [`Origin::Learned`] or [`Origin::Sticky`].
+        origin: Origin,
+    },
+    /// Nothing new. It is alive.
+    Seen {
+        /// The endpoint.
+        key: Key,
+    },
+}
+
+/// What else is to be told of an address that a frame names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Another endpoint, which is live, has it as well.
+    Conflict {
+        /// The address.
+        ip: IpAddr,
+        /// Who has it.
+        holder: Mac,
+    },
+    /// The endpoint has too many; this one is not among them.
+    TooManyIps {
+        /// The address.
+        ip: IpAddr,
+    },
+}
+
+/// What was learned from a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// What to do.
+    pub intent: Intent,
+    /// What else there is to tell.
+    pub note: Option<Note>,
+}
+
+/// Why nothing is learned from a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// The source is a group address.
+    GroupSource,
+    /// The source is all zeros.
+    ZeroSource,
+    /// The port is not in the network.
+    NotMember,
+    /// It is ARP or Neighbor Discovery that breaks its rules.
+    Malformed,
+    /// It says another MAC of its sender than the frame does.
+    SenderMismatch,
+    /// It names an address that no endpoint can have.
+    BadAddress,
+    /// The endpoint is bound to, or sticky at, another place.
+    BoundElsewhere,
+    /// The address is bound to another endpoint.
+    IpBoundElsewhere,
+    /// The port is bound, and not to this MAC.
+    SpoofedMac,
+    /// The endpoint is bound, and not with this address.
+    SpoofedIp,
+    /// The port has as many endpoints as it may.
+    Quota,
+    /// The host has as many endpoints as it can remember.
+    TableFull,
+}
+
+impl Reason {
+    /// How many there are.
+    pub const COUNT: usize = 12;
+
+    /// All of them, in the order of their indices.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::GroupSource,
+        Self::ZeroSource,
+        Self::NotMember,
+        Self::Malformed,
+        Self::SenderMismatch,
+        Self::BadAddress,
+        Self::BoundElsewhere,
+        Self::IpBoundElsewhere,
+        Self::SpoofedMac,
+        Self::SpoofedIp,
+        Self::Quota,
+        Self::TableFull,
+    ];
+
+    /// Whether the frame pretends something, so that it shall not be answered either. A lack of
+    /// room is no pretence.
+    #[must_use]
+    pub const fn is_pretence(self) -> bool {
+        !matches!(self, Self::Quota | Self::TableFull)
+    }
+}
+
+/// An endpoint that is not here any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The endpoint.
+    pub key: Key,
+    /// Where it was.
+    pub port: PortId,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why an endpoint is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing was heard of it for its lifetime.
+    Aged,
+    /// Its port went down.
+    PortDown,
+}
+
+/// How much is learned, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How many ports there are; [`PortId`]s are below it.
+    pub ports: u16,
+    /// How many endpoints are remembered.
+    pub entries: u32,
+    /// For how long an endpoint is remembered that is not heard of.
+    pub lifetime: Nanos,
+}
+
+impl Config {
+    /// For a host of that many ports: 64 Ki endpoints, and 5 minutes, as bridges have it (IEEE
+    /// 802.1Q table 8-6).
+    #[must_use]
+    pub const fn new(ports: u16) -> Self {
+        Self { ports, entries: 1 << 16, lifetime: Nanos::from_millis(300_000) }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Port {
+    /// Those that age.
+    list: List,
+    /// How many stand in the list.
+    count: u32,
+    /// How many stay for good, and stand in no list.
+    sticky_count: u32,
+    /// Counts how often the port went down: entries of earlier times are on their way out.
+    epoch: u32,
+    refused: [u64; Reason::COUNT],
+}
+
+/// What has been learned at the ports of a host.
+#[derive(Debug)]
+pub struct Learner {
+    entries: Entries,
+    ports: Box<[Port]>,
+    /// All that age, the one that was not seen for longest first.
+    by_age: List,
+    /// Those whose port went down.
+    leaving: List,
+    lifetime: Nanos,
+}
+
+/// A source that may be learned.
+struct Sight {
+    now: Nanos,
+    port: PortId,
+    key: Key,
+    /// Whether this host claims it, and at this port.
+    is_claimed: bool,
+}
+
+/// What a frame says of its source beyond the header.
+struct Said {
+    /// An address that it uses.
+    uses: Option<IpAddr>,
+    /// An address that it has, and whether others may be told: a router's may not.
+    has: Option<(IpAddr, bool)>,
+}
+
+impl Said {
+    const NOTHING: Self = Self { uses: None, has: None };
+}
+
+impl Learner {
+    /// Nothing is learned yet. The seed makes collisions hard to provoke.
+    #[must_use]
+    pub fn new(config: &Config, seed: u64) -> Self {
+        let (list, refused) = (List::EMPTY, [0; Reason::COUNT]);
+        let port = Port { list, count: 0, sticky_count: 0, epoch: 0, refused };
+        Self {
+            entries: Entries::new(config.entries, seed),
+            ports: vec![port; usize::from(config.ports)].into(),
+            by_age: List::EMPTY,
+            leaving: List::EMPTY,
+            lifetime: config.lifetime,
+        }
+    }
+
+    /// Learns from `frame`, which came in at `port` of network `vni`. Time does not go back.
+    ///
+    /// # Errors
+    /// Why nothing is learned. It is counted.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    pub fn observe(
+        &mut self,
+        now: Nanos,
+        port: PortId,
+        vni: Vni,
+        frame: &Frame<'_>,
+        directory: &impl Directory,
+        places: &impl Places,
+    ) -> Result<Observed, Reason> {
+        let verdict = self.judge(now, port, vni, frame, directory, places);
+        if let Err(reason) = verdict {
+            self.ports[port.index()].refused[reason as usize] += 1;
+        }
+        verdict
+    }
+
+    fn judge(
+        &mut self,
+        now: Nanos,
+        port: PortId,
+        vni: Vni,
+        frame: &Frame<'_>,
+        directory: &impl Directory,
+        places: &impl Places,
+    ) -> Result<Observed, Reason> {
+        let key = Key { vni, mac: frame.src };
+        if key.mac.is_group() {
+            return Err(Reason::GroupSource);
+        }
+        if key.mac == Mac::default() {
+            return Err(Reason::ZeroSource);
+        }
+        if !places.is_member(port, vni) {
+            return Err(Reason::NotMember);
+        }
+        let said = said(frame)?;
+        let known = directory.find(key);
+        let here = known.filter(|known| known.state == State::Own && known.claim.port == port);
+        let stays = known.is_some_and(|known| known.claim.origin != Origin::Learned);
+        if stays && here.is_none() {
+            return Err(Reason::BoundElsewhere);
+        }
+        let bound = here.filter(|here| here.claim.origin == Origin::Bound);
+        if let Some(bound) = bound {
+            check_binding(&bound, &said)?;
+        }
+        // A gratuitous ARP or an advertisement of an address that is somebody's by configuration.
+        let holder = said.uses.and_then(|ip| directory.find_ip(vni, ip));
+        let holder = holder.filter(|holder| holder.claim.key.mac != key.mac);
+        if holder.is_some_and(|holder| holder.claim.origin == Origin::Bound) {
+            return Err(Reason::IpBoundElsewhere);
+        }
+        let live = holder.filter(|holder| holder.state != State::Stale);
+        let conflict = said.uses.zip(live);
+        let mut note = conflict.map(|(ip, live)| Note::Conflict { ip, holder: live.claim.key.mac });
+        let intent = match (bound, places.rule(port)) {
+            (Some(_), _) => Intent::Seen { key },
+            (None, PortRule::Bound) => return Err(Reason::SpoofedMac),
+            (None, PortRule::Learn { quota, sticky }) => {
+                // What was sticky once stays so, whatever the rule says now.
+                let sticky = sticky || (stays && bound.is_none());
+                let sight = Sight { now, port, key, is_claimed: here.is_some() };
+                self.learn(&sight, quota, sticky, said.has, &mut note)?
+            }
+        };
+        Ok(Observed { intent, note })
+    }
+
+    fn learn(
+        &mut self,
+        sight: &Sight,
+        quota: u32,
+        sticky: bool,
+        has: Option<(IpAddr, bool)>,
+        note: &mut Option<Note>,
+    ) -> Result<Intent, Reason> {
+        let &Sight { now, port, key, is_claimed } = sight;
+        let (at, is_new) = match self.entries.find(key) {
+            Some(at) if self.is_of(at, port) => (at, false),
+            Some(at) if self.entries.get(at).sticky => return Err(Reason::BoundElsewhere),
+            _ if self.learned_at(port) >= quota => return Err(Reason::Quota),
+            None if self.entries.is_full() => return Err(Reason::TableFull),
+            there => {
+                match there {
+                    Some(at) => self.unlink(at),
+                    None => _ = self.entries.insert(key, port, now),
+                }
+                let at = self.entries.find(key).expect("it was put in just now");
+                self.link(now, at, port, sticky);
+                (at, true)
+            }
+        };
+        self.touch(now, at);
+        let ips = &mut self.entries.get_mut(at).ips;
+        // What is not claimed, or not here, is news even if it was seen before.
+        let mut is_news = is_new || !is_claimed;
+        match has {
+            Some((ip, true)) if !ips.contains(ip) => match ips.insert(ip) {
+                Ok(()) => is_news = true,
+                Err(_) => *note = note.or(Some(Note::TooManyIps { ip })),
+            },
+            Some((ip, false)) => is_news |= ips.remove(ip),
+            _ => {}
+        }
+        if !is_news {
+            return Ok(Intent::Seen { key });
+        }
+        let entry = self.entries.get(at);
+        let origin = if entry.sticky { Origin::Sticky } else { Origin::Learned };
+        Ok(Intent::Learned { key, port, ips: entry.ips, origin })
+    }
+
+    /// Whether an entry is at `port` now, and not on its way out.
+    fn is_of(&self, at: u32, port: PortId) -> bool {
+        let entry = self.entries.get(at);
+        let is_current = entry.sticky || entry.epoch == self.ports[port.index()].epoch;
+        entry.port == port && is_current
+    }
+
+    /// Puts an entry, which stands in no list, to a port.
+    fn link(&mut self, now: Nanos, at: u32, port: PortId, sticky: bool) {
+        let state = &mut self.ports[port.index()];
+        let entry = self.entries.get_mut(at);
+        (entry.port, entry.epoch, entry.sticky, entry.seen) = (port, state.epoch, sticky, now);
+        if sticky {
+            state.sticky_count += 1;
+        } else {
+            state.count += 1;
+            self.entries.push(&mut state.list, By::Port, at);
+            self.entries.push(&mut self.by_age, By::Age, at);
+        }
+    }
+
+    /// Takes an entry out of its lists.
+    fn unlink(&mut self, at: u32) {
+        let entry = self.entries.get(at);
+        let (port, sticky) = (entry.port, entry.sticky);
+        let is_current = self.is_of(at, port);
+        let state = &mut self.ports[port.index()];
+        if sticky {
+            state.sticky_count -= 1;
+            return;
+        }
+        if is_current {
+            self.entries.unlink(&mut state.list, By::Port, at);
+            state.count -= 1;
+        } else {
+            self.entries.unlink(&mut self.leaving, By::Port, at);
+        }
+        self.entries.unlink(&mut self.by_age, By::Age, at);
+    }
+
+    /// An entry was seen.
+    fn touch(&mut self, now: Nanos, at: u32) {
+        let entry = self.entries.get_mut(at);
+        debug_assert!(entry.seen <= now, "time does not go back");
+        entry.seen = now;
+        if !entry.sticky {
+            self.entries.unlink(&mut self.by_age, By::Age, at);
+            self.entries.push(&mut self.by_age, By::Age, at);
+        }
+    }
+
+    fn remove(&mut self, at: u32) -> Key {
+        let key = self.entries.get(at).key;
+        self.unlink(at);
+        self.entries.remove(at);
+        key
+    }
+
+    /// The data plane has seen the endpoint as a source: it is alive. False if it is not known
+    /// here.
+    pub fn refresh(&mut self, now: Nanos, key: Key) -> bool {
+        let found = self.entries.find(key);
+        let found = found.filter(|&at| self.is_of(at, self.entries.get(at).port));
+        if let Some(at) = found {
+            self.touch(now, at);
+        }
+        found.is_some()
+    }
+
+    /// The endpoint is elsewhere now, or shall be forgotten. False if it is not known here.
+    pub fn forget(&mut self, key: Key) -> bool {
+        self.entries.find(key).map(|at| self.remove(at)).is_some()
+    }
+
+    /// A port went down: what was learned there goes with the next ticks, but for what is sticky.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    pub fn port_down(&mut self, port: PortId) {
+        let state = &mut self.ports[port.index()];
+        self.entries.append(&mut self.leaving, By::Port, &mut state.list);
+        state.epoch = state.epoch.wrapping_add(1);
+        state.count = 0;
+    }
+
+    /// Takes out what is gone at `now`, at most `limit` endpoints, and tells each. True if there is
+    /// more to do at once.
+    pub fn tick(&mut self, now: Nanos, limit: u32, mut tell: impl FnMut(Gone)) -> bool {
+        for _ in 0..limit {
+            let Some((at, why)) = self.next_gone(now) else { return false };
+            let port = self.entries.get(at).port;
+            let key = self.remove(at);
+            tell(Gone { key, port, why });
+        }
+        self.next_gone(now).is_some()
+    }
+
+    fn next_gone(&self, now: Nanos) -> Option<(u32, Why)> {
+        if self.leaving.first != NIL {
+            return Some((self.leaving.first, Why::PortDown));
+        }
+        (self.deadline()? <= now).then_some((self.by_age.first, Why::Aged))
+    }
+
+    /// When [`Self::tick`] has something to do; `None`: not before something is learned.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        if self.leaving.first != NIL {
+            return Some(Nanos::ZERO);
+        }
+        let first = self.by_age.first;
+        (first != NIL).then(|| self.entries.get(first).seen.after(self.lifetime))
+    }
+
+    /// How many endpoints are remembered, those on their way out included.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is remembered.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many endpoints were learned at `port`.
+    #[must_use]
+    pub fn learned_at(&self, port: PortId) -> u32 {
+        let state = &self.ports[port.index()];
+        state.count + state.sticky_count
+    }
+
+    /// How many frames of `port` taught nothing, for that reason.
+    #[must_use]
+    pub fn refused(&self, port: PortId, reason: Reason) -> u64 {
+        self.ports[port.index()].refused[reason as usize]
+    }
+}
+
+/// A bound endpoint uses the addresses that it is bound with. Bound without any it is bound by its
+/// MAC alone. The link-local address that is made of its MAC is always its own, for without one
+/// there is no IPv6 (RFC 4291 clause 2.8).
+fn check_binding(bound: &Found, said: &Said) -> Result<(), Reason> {
+    let ips = &bound.claim.ips;
+    let own = |ip: IpAddr| ip == IpAddr::V6(link_local(bound.claim.key.mac)) || ips.contains(ip);
+    let ok = ips.is_empty() || said.uses.is_none_or(own);
+    if ok { Ok(()) } else { Err(Reason::SpoofedIp) }
+}
+
+/// The link-local address of a MAC (RFC 4291 clause 2.5.6 and appendix A).
+fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
+    let id = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+    let prefix = 0xfe80_u128 << 112;
+    Ipv6Addr::from(prefix | u128::from(u64::from_be_bytes(id)))
+}
+
+/// The address that `frame` teaches of its source, if it teaches any.
+///
+/// # Errors
+/// The source is none, or says what must not be believed.
+pub(crate) fn taught(frame: &Frame<'_>) -> Result<Option<IpAddr>, Reason> {
+    if frame.src.is_group() {
+        return Err(Reason::GroupSource);
+    }
+    if frame.src == Mac::default() {
+        return Err(Reason::ZeroSource);
+    }
+    let has = said(frame)?.has;
+    Ok(has.filter(|(_, tell)| *tell).map(|(ip, _)| ip))
+}
+
+/// What `frame` says of its source, if it may be believed.
+fn said(frame: &Frame<'_>) -> Result<Said, Reason> {
+    match frame.body {
+        Body::Malformed => Err(Reason::Malformed),
+        Body::Other => Ok(Said::NOTHING),
+        Body::Arp(arp) if arp.sender_mac != frame.src => Err(Reason::SenderMismatch),
+        // A probe: the sender has no address yet (RFC 5227 section 2.1.1).
+        Body::Arp(arp) if arp.sender_ip.is_unspecified() => Ok(Said::NOTHING),
+        Body::Arp(arp) if !is_unicast_v4(arp.sender_ip) => Err(Reason::BadAddress),
+        Body::Arp(arp) => {
+            let ip = IpAddr::V4(arp.sender_ip);
+            Ok(Said { uses: Some(ip), has: Some((ip, true)) })
+        }
+        Body::Neighbor { src, message, .. } => said_by_neighbor(frame.src, src, message),
+    }
+}
+
+fn said_by_neighbor(mac: Mac, src: Ipv6Addr, message: icmpv6::Repr) -> Result<Said, Reason> {
+    let (link, target) = match message {
+        icmpv6::Repr::Solicitation { source_mac, .. } => (source_mac, None),
+        icmpv6::Repr::Advertisement { target, target_mac, router, .. } => {
+            (target_mac, Some((target, !router)))
+        }
+    };
+    if link.is_some_and(|link| link != mac) {
+        return Err(Reason::SenderMismatch);
+    }
+    match target {
+        Some((ip, _)) if !is_unicast_v6(ip) => Err(Reason::BadAddress),
+        Some((ip, tell)) => Ok(Said { uses: Some(ip.into()), has: Some((ip.into(), tell)) }),
+        None if src.is_unspecified() => Ok(Said::NOTHING),
+        None if !is_unicast_v6(src) => Err(Reason::BadAddress),
+        None => Ok(Said { uses: Some(src.into()), has: None }),
+    }
+}
+
+/// Whether an interface can have it (RFC 1122 section 3.2.1.3).
+pub(crate) const fn is_unicast_v4(ip: Ipv4Addr) -> bool {
+    let first = ip.octets()[0];
+    first != 0 && first != 127 && first < 224
+}
+
+/// Whether an interface of a link can have it (RFC 4291 clauses 2.5.2, 2.5.3 and 2.7).
+pub(crate) const fn is_unicast_v6(ip: Ipv6Addr) -> bool {
+    !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! The endpoints that a host has learned: a slab of fixed size, an index by key and two orders.
+//!
+//! Every entry stands in up to two lists: one of all entries by when they were last seen, so that
+//! what is too old is at its front, and one of its port, so that all entries of a port can go at
+//! once. Lists are links inside of the entries; nothing is allocated after the start.
+//!
+//! The index is open addressing with linear probing over twice as many places as entries. Taking an
+//! entry out moves those behind it back, so that a search ends at the first free place.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use sluice_base::{Mac, Nanos, PortId, Vni};
+
+use crate::hash::Hasher;
+use crate::vport::{Ips, Key};
+
+/// No entry.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Which of its two lists.
+#[derive(Clone, Copy)]
+pub(super) enum By {
+    Age = 0,
+    Port = 1,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    before: u32,
+    behind: u32,
+}
+
+const UNLINKED: [Link; 2] = [Link { before: NIL, behind: NIL }; 2];
+
+/// The ends of a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    pub(super) first: u32,
+    last: u32,
+}
+
+impl List {
+    pub(super) const EMPTY: Self = Self { first: NIL, last: NIL };
+}
+
+/// A learned endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) port: PortId,
+    /// Which up-time of its port it belongs to.
+    pub(super) epoch: u32,
+    pub(super) ips: Ips,
+    pub(super) seen: Nanos,
+    /// Whether it stays for good and so has no age.
+    pub(super) sticky: bool,
+    links: [Link; 2],
+}
+
+/// The slab and its index.
+#[derive(Debug)]
+pub(super) struct Entries {
+    slab: Vec<Entry>,
+    free: Vec<u32>,
+    limit: usize,
+    places: Box<[u32]>,
+    hasher: Hasher,
+}
+
+impl Entries {
+    /// Room for `limit` entries. The seed makes collisions hard to provoke.
+    pub(super) fn new(limit: u32, seed: u64) -> Self {
+        assert!(limit < NIL, "entries are numbered in 32 bits");
+        let limit = limit as usize;
+        Self {
+            slab: Vec::with_capacity(limit),
+            free: Vec::with_capacity(limit),
+            limit,
+            places: vec![NIL; (limit * 2).next_power_of_two()].into(),
+            hasher: Hasher::new(seed),
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    pub(super) const fn is_full(&self) -> bool {
+        self.len() == self.limit
+    }
+
+    #[inline]
+    fn home_of(&self, key: Key) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the index")]
+        let home = self.hasher.of_key(key) as usize & (self.places.len() - 1);
+        home
+    }
+
+    /// The place of the entry of `key`, or the free one where the search ends.
+    #[inline]
+    fn place_of(&self, key: Key) -> Result<usize, usize> {
+        let mut place = self.home_of(key);
+        loop {
+            match self.places[place] {
+                NIL => return Err(place),
+                at if self.slab[at as usize].key == key => return Ok(place),
+                _ => place = (place + 1) & (self.places.len() - 1),
+            }
+        }
+    }
+
+    /// The entry of `key`.
+    #[inline]
+    pub(super) fn find(&self, key: Key) -> Option<u32> {
+        self.place_of(key).ok().map(|place| self.places[place])
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: u32) -> &Entry {
+        &self.slab[at as usize]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, at: u32) -> &mut Entry {
+        &mut self.slab[at as usize]
+    }
+
+    /// Puts an entry in, which stands in no list yet. There is room, and none of that key.
+    pub(super) fn insert(&mut self, key: Key, port: PortId, now: Nanos) -> u32 {
+        debug_assert!(!self.is_full(), "the caller has looked for room");
+        let place = self.place_of(key).expect_err("the caller has looked for the key");
+        let links = UNLINKED;
+        let ips = Ips::default();
+        let entry = Entry { key, port, epoch: 0, ips, seen: now, sticky: false, links };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slab[at as usize] = entry;
+                at
+            }
+            None => {
+                self.slab.push(entry);
+                u32::try_from(self.slab.len() - 1).expect("the limit has 32 bits")
+            }
+        };
+        self.places[place] = at;
+        at
+    }
+
+    /// Takes an entry out, which stands in no list any more.
+    pub(super) fn remove(&mut self, at: u32) {
+        let key = self.get(at).key;
+        let mut hole = self.place_of(key).expect("an entry has its place");
+        let mask = self.places.len() - 1;
+        let mut place = hole;
+        loop {
+            place = (place + 1) & mask;
+            let moved = self.places[place];
+            if moved == NIL {
+                break;
+            }
+            // An entry may move back only to a place that its own search passes.
+            let home = self.home_of(self.get(moved).key);
+            if hole.wrapping_sub(home) & mask <= place.wrapping_sub(home) & mask {
+                self.places[hole] = moved;
+                hole = place;
+            }
+        }
+        self.places[hole] = NIL;
+        // A key that cannot come from a frame: a list that is wrong shows.
+        self.get_mut(at).key = Key { vni: Vni::new(0).expect("it fits"), mac: Mac::BROADCAST };
+        self.free.push(at);
+    }
+
+    /// Puts an entry at the end of a list.
+    #[inline]
+    pub(super) fn push(&mut self, list: &mut List, by: By, at: u32) {
+        let link = Link { before: list.last, behind: NIL };
+        self.get_mut(at).links[by as usize] = link;
+        match list.last {
+            NIL => list.first = at,
+            last => self.get_mut(last).links[by as usize].behind = at,
+        }
+        list.last = at;
+    }
+
+    /// Takes an entry out of the list in which it stands.
+    #[inline]
+    pub(super) fn unlink(&mut self, list: &mut List, by: By, at: u32) {
+        let Link { before, behind } = self.get(at).links[by as usize];
+        match before {
+            NIL => list.first = behind,
+            before => self.get_mut(before).links[by as usize].behind = behind,
+        }
+        match behind {
+            NIL => list.last = before,
+            behind => self.get_mut(behind).links[by as usize].before = before,
+        }
+    }
+
+    /// Puts all of `from` at the end of `to`, in one step.
+    pub(super) fn append(&mut self, to: &mut List, by: By, from: &mut List) {
+        let moved = core::mem::replace(from, List::EMPTY);
+        if moved.first == NIL {
+            return;
+        }
+        match to.last {
+            NIL => to.first = moved.first,
+            last => {
+                self.get_mut(last).links[by as usize].behind = moved.first;
+                self.get_mut(moved.first).links[by as usize].before = last;
+            }
+        }
+        to.last = moved.last;
+    }
+}
+
+#[cfg(test)]
+mod tests;

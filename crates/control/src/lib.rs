@@ -1,0 +1,41 @@
+//! The control plane of one host: who is where, and how every other host gets to know.
+//!
+//! Everything here is a state machine without clock, socket, thread or randomness of its own: time
+//! and messages go in, messages and commands come out. The daemon runs one beside its switch; the
+//! simulator runs hundreds in a thread.
+//!
+//! State is its **owner's**: a host publishes the vports of its own ports and nobody else's, so
+//! that no vote is needed. What two hosts claim at the same time is decided by everybody alike
+//! from the claims themselves ([`vport::Claim::beats`]).
+//!
+//! ```text
+//!   own ports ── learn, bind ──> publisher ── a queue per peer ──> the table of every other host
+//!   peers     ── claims ───────> table ── what is used ──> tunnels and flows of the chip
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod bridge;
+pub mod bucket;
+mod clock;
+pub mod digest;
+pub mod directory;
+pub mod frame;
+mod hash;
+pub mod learn;
+pub mod liveness;
+pub mod mobility;
+pub mod plane;
+pub mod publisher;
+pub mod punt;
+mod recent;
+pub mod resolve;
+pub mod rpc;
+pub mod session;
+pub mod storm;
+pub mod table;
+pub mod vport;

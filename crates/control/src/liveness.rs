@@ -1,0 +1,323 @@
+//! Which hosts are alive: SWIM (Das, Gupta and Motivala, DSN 2002) with suspicion, by `foca`.
+//!
+//! Every host probes one other at a time, asks others to probe it when it does not answer, suspects
+//! it, and declares it dead when it does not object. What is learned rides on probes. This module
+//! gives the protocol its clock, its random numbers and its bytes, and says what changed.
+//!
+//! ```text
+//!   datagram, time ──> Liveness ──> datagrams to hosts
+//!                              └──> Change: up, suspected, down
+//! ```
+//!
+//! Liveness is a hint, never a vote: it decides that vports are stale, which forward as before. Who
+//! is a member is configuration. A host that was declared dead by mistake hears of it, takes the
+//! next round of its incarnation and is back.
+//!
+//! A suspicion ends by an objection or by the time of whoever raised it. Who only heard of one has
+//! no such time, and one's own is void once this host has taken another round; a host that has
+//! heard neither would suspect for ever. So a suspicion that lasts several times as long as it
+//! should is ended here, with the declaration of death to which the suspected host can object.
+
+mod codec;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::num::{NonZeroU8, NonZeroUsize};
+use core::time::Duration;
+
+use foca::{Foca, Member, NoCustomBroadcast, Notification, State, Timer};
+use sluice_base::{HostId, Nanos, Prng};
+
+use codec::Codec;
+pub use codec::Malformed;
+
+/// The largest datagram in bytes: it fits into an Ethernet frame behind IPv6 and UDP headers.
+pub const DATAGRAM_MAX: usize = 1_400;
+
+/// A life of a host: between two starts of its control process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The host.
+    pub host: HostId,
+    /// Higher after each start.
+    pub incarnation: u64,
+    /// How often it came back in this life after it had been declared dead.
+    pub round: u32,
+}
+
+impl foca::Identity for Life {
+    type Addr = HostId;
+
+    fn renew(&self) -> Option<Self> {
+        Some(Self { round: self.round.checked_add(1)?, ..*self })
+    }
+
+    fn addr(&self) -> HostId {
+        self.host
+    }
+
+    fn win_addr_conflict(&self, adversary: &Self) -> bool {
+        (self.incarnation, self.round) > (adversary.incarnation, adversary.round)
+    }
+}
+
+/// How fast the protocol is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// A host probes another one this often. A probe without an answer by its end is a suspicion.
+    pub probe: Nanos,
+    /// How long the answer to a direct probe may take before others are asked to probe.
+    pub round_trip: Nanos,
+    /// How long a suspected host may object before it is declared dead.
+    pub suspicion: Nanos,
+}
+
+impl Default for Timing {
+    /// A host that hangs is suspected within 0.2 s in a small fabric and dead after 0.3 s more.
+    fn default() -> Self {
+        Self {
+            probe: Nanos::from_millis(100),
+            round_trip: Nanos::from_millis(40),
+            suspicion: Nanos::from_millis(300),
+        }
+    }
+}
+
+/// What is known of a host now that was not so before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is alive, in this life.
+    Up(HostId, u64),
+    /// It did not answer; perhaps it will object.
+    Suspected(HostId),
+    /// It is dead, or left.
+    Down(HostId),
+}
+
+/// What a host is thought to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thought {
+    Alive(u64),
+    Suspected,
+    Down,
+}
+
+/// A suspicion lasts at most so many times as long as it should.
+const SUSPICIONS_MAX: u64 = 4;
+
+/// What the protocol wants to be done.
+#[derive(Debug, Default)]
+struct Wishes {
+    sends: VecDeque<(HostId, Vec<u8>)>,
+    timers: Vec<(Timer<Life>, Nanos)>,
+}
+
+impl foca::Runtime<Life> for Wishes {
+    // States are compared instead: there is no notification of a suspicion.
+    fn notify(&mut self, _: Notification<'_, Life>) {}
+
+    fn send_to(&mut self, to: Life, data: &[u8]) {
+        self.sends.push_back((to.host, data.to_vec()));
+    }
+
+    fn submit_after(&mut self, event: Timer<Life>, after: Duration) {
+        let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.timers.push((event, Nanos(after)));
+    }
+}
+
+/// Random numbers as the protocol asks for them.
+struct Random(Prng);
+
+impl rand_core::TryRng for Random {
+    type Error = core::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok((self.0.next_u64() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(self.0.next_u64())
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Self::Error> {
+        for chunk in out.chunks_mut(8) {
+            let bytes = self.0.next_u64().to_le_bytes();
+            chunk.copy_from_slice(&bytes[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// The failure detector of one host.
+pub struct Liveness {
+    foca: Foca<Life, Codec, Random, NoCustomBroadcast>,
+    wishes: Wishes,
+    /// By time and number, so that equal times keep their order.
+    timers: BTreeMap<(Nanos, u64), Timer<Life>>,
+    next_timer: u64,
+    thoughts: BTreeMap<HostId, Thought>,
+    /// When suspicions end that nothing else ends.
+    patience: BTreeMap<HostId, Nanos>,
+    patience_span: Nanos,
+    changes: VecDeque<Change>,
+    /// Datagrams that were no message of the protocol, or not for this life.
+    refused: u64,
+}
+
+impl core::fmt::Debug for Liveness {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Liveness").field("thoughts", &self.thoughts).finish_non_exhaustive()
+    }
+}
+
+impl Liveness {
+    /// The detector of the host `own`, which has started as `incarnation`, higher than ever before.
+    #[must_use]
+    pub fn new(own: HostId, incarnation: u64, timing: Timing, seed: u64) -> Self {
+        let life = Life { host: own, incarnation, round: 0 };
+        Self {
+            foca: Foca::new(life, config(timing), Random(Prng::new(seed)), Codec),
+            wishes: Wishes::default(),
+            timers: BTreeMap::new(),
+            next_timer: 0,
+            thoughts: BTreeMap::new(),
+            patience: BTreeMap::new(),
+            patience_span: Nanos(timing.suspicion.0.saturating_mul(SUSPICIONS_MAX)),
+            changes: VecDeque::new(),
+            refused: 0,
+        }
+    }
+
+    /// Says hello to a host that may or may not be there. Whoever has just started greets all
+    /// members; so does, now and then, a host that knows nobody.
+    pub fn greet(&mut self, now: Nanos, host: HostId) {
+        // Its life is not known yet, and an announcement is accepted whatever it says.
+        let anyone = Life { host, incarnation: 0, round: 0 };
+        let done = self.foca.announce(anyone, &mut self.wishes);
+        self.settle(now, done.is_ok());
+    }
+
+    /// A datagram of a peer has arrived.
+    pub fn receive(&mut self, now: Nanos, datagram: &[u8]) {
+        let done = self.foca.handle_data(datagram, &mut self.wishes);
+        self.settle(now, done.is_ok());
+    }
+
+    /// Does what is due.
+    pub fn advance(&mut self, now: Nanos) {
+        while let Some(entry) = self.timers.first_entry()
+            && entry.key().0 <= now
+        {
+            let timer = entry.remove();
+            // A cycle that was late is one that found nothing out; the next one begins by itself.
+            let _ = self.foca.handle_timer(timer, &mut self.wishes);
+            self.settle(now, true);
+        }
+        self.end_suspicions(now);
+    }
+
+    /// Declares dead who has been suspected for too long.
+    fn end_suspicions(&mut self, now: Nanos) {
+        let over = |(_, at): &(&HostId, &Nanos)| **at <= now;
+        let hosts: Vec<_> = self.patience.iter().filter(over).map(|(host, _)| *host).collect();
+        for host in hosts {
+            self.patience.remove(&host);
+            let suspected = self
+                .foca
+                .iter_membership_state()
+                .find(|member| member.id().host == host && member.state() == State::Suspect);
+            let Some(member) = suspected else { continue };
+            let dead = Member::new(*member.id(), member.incarnation(), State::Down);
+            let done = self.foca.apply_many(core::iter::once(dead), true, &mut self.wishes);
+            self.settle(now, done.is_ok());
+        }
+    }
+
+    /// This host stops on purpose: others need not find out.
+    pub fn leave(&mut self, now: Nanos) {
+        let done = self.foca.leave_cluster(&mut self.wishes);
+        self.settle(now, done.is_ok());
+    }
+
+    /// When [`Self::advance`] has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        let timer = self.timers.first_key_value().map(|((at, _), _)| *at);
+        self.patience.values().copied().chain(timer).min()
+    }
+
+    /// The next datagram to be sent, and the host it is for.
+    pub fn datagram(&mut self) -> Option<(HostId, Vec<u8>)> {
+        self.wishes.sends.pop_front()
+    }
+
+    /// The next thing that has changed.
+    pub fn change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// Datagrams that were refused.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes over what the protocol wished, and sees what it thinks now.
+    fn settle(&mut self, now: Nanos, accepted: bool) {
+        self.refused += u64::from(!accepted);
+        for (timer, after) in self.wishes.timers.drain(..) {
+            self.timers.insert((now.after(after), self.next_timer), timer);
+            self.next_timer += 1;
+        }
+        let own = self.foca.identity().host;
+        for member in self.foca.iter_membership_state() {
+            let life = member.id();
+            if life.host == own {
+                continue;
+            }
+            let (thought, change) = match member.state() {
+                State::Alive => {
+                    let incarnation = life.incarnation;
+                    (Thought::Alive(incarnation), Change::Up(life.host, incarnation))
+                }
+                State::Suspect => (Thought::Suspected, Change::Suspected(life.host)),
+                State::Down => (Thought::Down, Change::Down(life.host)),
+            };
+            if self.thoughts.insert(life.host, thought) != Some(thought) {
+                self.changes.push_back(change);
+                match thought {
+                    Thought::Suspected => {
+                        self.patience.insert(life.host, now.after(self.patience_span));
+                    }
+                    _ => _ = self.patience.remove(&life.host),
+                }
+            }
+        }
+    }
+}
+
+fn config(timing: Timing) -> foca::Config {
+    let duration = |nanos: Nanos| Duration::from_nanos(nanos.0.max(1));
+    let some = |count| NonZeroUsize::new(count).expect("not zero");
+    foca::Config {
+        probe_period: duration(timing.probe),
+        probe_rtt: duration(timing.round_trip),
+        num_indirect_probes: some(3),
+        max_transmissions: NonZeroU8::new(10).expect("not zero"),
+        suspect_to_down_after: duration(timing.suspicion),
+        remove_down_after: None,
+        max_packet_size: some(DATAGRAM_MAX),
+        notify_down_members: true,
+        periodic_announce: None,
+        // Both sides of a partition think that the other one is dead: somebody has to ask.
+        periodic_announce_to_down_members: Some(foca::PeriodicParams {
+            frequency: Duration::from_secs(1),
+            num_members: some(2),
+        }),
+        periodic_gossip: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

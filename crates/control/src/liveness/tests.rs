@@ -1,0 +1,217 @@
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use sluice_base::{HostId, Nanos, Prng};
+
+use super::*;
+
+/// Hosts that send each other datagrams which take a while, get lost, or find nobody.
+struct Net {
+    now: Nanos,
+    hosts: BTreeMap<HostId, Liveness>,
+    /// Hosts that do nothing: their datagrams wait.
+    hung: BTreeSet<HostId>,
+    /// Pairs (from, to) whose datagrams are lost.
+    cut: BTreeSet<(HostId, HostId)>,
+    flying: BTreeMap<(Nanos, u64), (HostId, HostId, Vec<u8>)>,
+    count: u64,
+    loss_percent: u64,
+    random: Prng,
+    seen: Vec<(Nanos, HostId, Change)>,
+}
+
+impl Net {
+    fn new(hosts: u16, seed: u64) -> Self {
+        let own = |host| Liveness::new(HostId(host), 1, Timing::default(), seed ^ u64::from(host));
+        let mut net = Self {
+            now: Nanos::ZERO,
+            hosts: (0..hosts).map(|host| (HostId(host), own(host))).collect(),
+            hung: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            flying: BTreeMap::new(),
+            count: 0,
+            loss_percent: 0,
+            random: Prng::stream(seed, "net"),
+            seen: Vec::new(),
+        };
+        for host in 1..hosts {
+            net.hosts.get_mut(&HostId(host)).unwrap().greet(Nanos::ZERO, HostId(0));
+        }
+        net
+    }
+
+    fn collect(&mut self, host: HostId) {
+        let liveness = self.hosts.get_mut(&host).unwrap();
+        while let Some(change) = liveness.change() {
+            self.seen.push((self.now, host, change));
+        }
+        while let Some((to, bytes)) = liveness.datagram() {
+            let lost = self.random.chance(self.loss_percent, 100);
+            if lost || self.cut.contains(&(host, to)) {
+                continue;
+            }
+            let late = Nanos(50_000 + self.random.below(2_000_000));
+            self.flying.insert((self.now.after(late), self.count), (host, to, bytes));
+            self.count += 1;
+        }
+    }
+
+    /// Lets time pass.
+    fn run(&mut self, millis: u64) {
+        let end = self.now.after(Nanos::from_millis(millis));
+        while self.now < end {
+            self.now = self.now.after(Nanos::from_millis(1));
+            for host in self.hosts.keys().copied().collect::<Vec<_>>() {
+                if !self.hung.contains(&host) {
+                    self.hosts.get_mut(&host).unwrap().advance(self.now);
+                    self.collect(host);
+                }
+            }
+            while let Some(entry) = self.flying.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let (_, to, bytes) = entry.remove();
+                if !self.hung.contains(&to) {
+                    self.hosts.get_mut(&to).unwrap().receive(self.now, &bytes);
+                    self.collect(to);
+                }
+            }
+        }
+    }
+
+    /// What `host` thinks of `of`, from what it said.
+    fn thought(&self, host: HostId, of: HostId) -> Option<Change> {
+        let about = |change: &Change| match change {
+            Change::Up(host, _) | Change::Suspected(host) | Change::Down(host) => *host,
+        };
+        let own = self.seen.iter().rev().filter(|(_, by, _)| *by == host);
+        own.map(|(_, _, change)| *change).find(|change| about(change) == of)
+    }
+
+    fn all_think(&self, of: HostId, wanted: Change) -> bool {
+        let others = self.hosts.keys().filter(|host| **host != of && !self.hung.contains(*host));
+        others.into_iter().all(|host| self.thought(*host, of) == Some(wanted))
+    }
+}
+
+#[test]
+fn everybody_finds_everybody_through_one() {
+    let mut net = Net::new(8, 1);
+    net.run(3_000);
+    for host in 0..8 {
+        assert!(net.all_think(HostId(host), Change::Up(HostId(host), 1)), "host {host}");
+    }
+}
+
+#[test]
+fn a_hung_host_is_suspected_and_declared_dead() {
+    for seed in 0..20 {
+        let mut net = Net::new(4, seed);
+        net.run(2_000);
+        let since = net.now;
+        net.hung.insert(HostId(2));
+        net.run(1_000);
+        assert!(net.all_think(HostId(2), Change::Down(HostId(2))), "seed {seed}");
+        let first = net
+            .seen
+            .iter()
+            .find(|(at, _, change)| *at > since && *change == Change::Suspected(HostId(2)));
+        let after = first.expect("it was suspected first").0.since(since);
+        assert!(after <= Nanos::from_millis(500), "seed {seed}: after {after}");
+    }
+}
+
+#[test]
+fn a_host_that_comes_back_is_alive_again() {
+    let mut net = Net::new(4, 3);
+    net.run(2_000);
+    net.hung.insert(HostId(1));
+    net.run(2_000);
+    assert!(net.all_think(HostId(1), Change::Down(HostId(1))));
+    // It goes on where it stopped, and learns that it was declared dead.
+    net.hung.clear();
+    net.run(5_000);
+    assert!(net.all_think(HostId(1), Change::Up(HostId(1), 1)), "{:?}", net.seen);
+}
+
+#[test]
+fn a_restart_is_another_life() {
+    let mut net = Net::new(4, 4);
+    net.run(2_000);
+    let mut again = Liveness::new(HostId(3), 2, Timing::default(), 77);
+    again.greet(net.now, HostId(1));
+    net.hosts.insert(HostId(3), again);
+    net.run(3_000);
+    assert!(net.all_think(HostId(3), Change::Up(HostId(3), 2)));
+}
+
+#[test]
+fn both_sides_of_a_partition_find_each_other_again() {
+    let mut net = Net::new(6, 5);
+    net.run(2_000);
+    for left in 0..3 {
+        for right in 3..6 {
+            net.cut.insert((HostId(left), HostId(right)));
+            net.cut.insert((HostId(right), HostId(left)));
+        }
+    }
+    net.run(4_000);
+    assert_eq!(net.thought(HostId(0), HostId(5)), Some(Change::Down(HostId(5))));
+    assert_eq!(net.thought(HostId(0), HostId(1)), Some(Change::Up(HostId(1), 1)));
+    net.cut.clear();
+    net.run(15_000);
+    for host in 0..6 {
+        assert!(net.all_think(HostId(host), Change::Up(HostId(host), 1)), "host {host}");
+    }
+}
+
+#[test]
+fn lost_datagrams_and_a_cable_that_works_one_way_declare_nobody_dead() {
+    for seed in 0..5 {
+        let mut net = Net::new(5, seed);
+        net.run(2_000);
+        net.loss_percent = 5;
+        net.cut.insert((HostId(0), HostId(1)));
+        net.run(20_000);
+        let dead = net.seen.iter().find(|(_, _, change)| matches!(change, Change::Down(_)));
+        assert_eq!(dead, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let mut net = Net::new(5, 9);
+        net.loss_percent = 20;
+        net.run(5_000);
+        (net.count, net.seen)
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn what_is_no_message_is_counted_and_changes_nothing() {
+    let mut net = Net::new(3, 6);
+    net.run(2_000);
+    let one = net.hosts.get_mut(&HostId(0)).unwrap();
+    let mut random = Prng::new(1);
+    for size in 0..200 {
+        let bytes: Vec<u8> = (0..size).map(|_| random.next_u64().to_le_bytes()[0]).collect();
+        one.receive(net.now, &bytes);
+    }
+    assert!(one.refused() > 150, "{}", one.refused());
+    net.run(2_000);
+    assert!(net.all_think(HostId(0), Change::Up(HostId(0), 1)));
+}
+
+#[test]
+fn who_leaves_is_gone_at_once() {
+    let mut net = Net::new(4, 7);
+    net.run(2_000);
+    let now = net.now;
+    net.hosts.get_mut(&HostId(2)).unwrap().leave(now);
+    net.collect(HostId(2));
+    net.hung.insert(HostId(2));
+    net.run(150);
+    assert!(net.all_think(HostId(2), Change::Down(HostId(2))));
+}

@@ -1,0 +1,277 @@
+//! What a host may claim when it learns an endpoint that another host has: MAC mobility as in
+//! RFC 7432 clause 15, and the history of moves.
+//!
+//! ```text
+//!   own port learns ──> learn ──┬─ nobody has it ─────────> a claim without moves
+//!                               ├─ this host has it ──────> the same moves; maybe another port
+//!                               ├─ another has it ────────> one move more than any claim known
+//!                               │    ├─ … and it is to stay ──> refused: sticky, bound
+//!                               │    └─ … and it moves on ────> refused: frozen
+//!   changes of the table ───────> record ──> history, moves within the window
+//! ```
+//!
+//! **Damping** (clause 15.1): an endpoint that moved [`Limits::moves`] times within
+//! [`Limits::window`] and is to move again is most likely there twice. It is frozen: this host
+//! refuses to claim it, so that it stays where it is, until some time has passed or
+//! [`Mobility::clear`] is called. Every host that learns it counts every move it hears of, its own
+//! and the others', and so comes to the same. What others claim is never refused, or tables would
+//! differ.
+//!
+//! What is configured ([`Origin::Bound`]) is somebody's decision, and neither what is to stay nor
+//! a freeze stands against it. The claim of a host that is stale stands against nothing.
+//!
+//! **Limits.** One ring holds the last [`Limits::history`] moves of all endpoints; what falls out
+//! of it while it is in the window is no longer counted, so that more moves than the ring holds
+//! freeze later. The number of frozen endpoints is bounded; beyond it the one thaws that would be
+//! the first to thaw.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use sluice_base::{HostId, Nanos};
+
+use crate::table::{Change, Holder, OwnerState, Table};
+use crate::vport::{Claim, Key, Origin};
+
+/// When a move is one too many, and how much is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Moves within the window that are no reason for alarm (N of RFC 7432 clause 15.1).
+    pub moves: u32,
+    /// The window (M of RFC 7432 clause 15.1).
+    pub window: Nanos,
+    /// How long an endpoint is frozen; not less than the window, so that it starts anew.
+    pub freeze: Nanos,
+    /// Moves that are remembered, of all endpoints.
+    pub history: usize,
+    /// Endpoints that are frozen at a time.
+    pub frozen: usize,
+}
+
+impl Default for Limits {
+    /// 5 moves in 180 s, the defaults of RFC 7432 clause 15.1; frozen for half an hour.
+    fn default() -> Self {
+        Self {
+            moves: 5,
+            window: Nanos::from_millis(180_000),
+            freeze: Nanos::from_millis(1_800_000),
+            history: 65_536,
+            frozen: 4_096,
+        }
+    }
+}
+
+/// Why an endpoint went from one host to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// An own port learned it.
+    Learned,
+    /// Another host claimed it, or claimed it otherwise.
+    Announced,
+    /// The host that had it claims it no more.
+    Withdrawn,
+    /// The host that had it was named in a snapshot no more.
+    Swept,
+    /// The host that had it is stale.
+    OwnerStale,
+    /// A host that was stale is live.
+    OwnerLive,
+    /// The host that had it was evicted.
+    Evicted,
+}
+
+/// A move of an endpoint between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// When this host came to know.
+    pub when: Nanos,
+    /// The endpoint.
+    pub key: Key,
+    /// Where it was.
+    pub from: HostId,
+    /// Where it is.
+    pub to: HostId,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why an own port's endpoint is not claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It shall stay at the port that has it.
+    Sticky(Holder),
+    /// It is configured at the port that has it.
+    Bound(Holder),
+    /// It moves too often.
+    Frozen {
+        /// Until then.
+        until: Nanos,
+        /// Whether it was frozen just now, so that somebody is to be told: true once each time.
+        alarm: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    what: Move,
+    /// Whether it is among the recent moves of its endpoint.
+    counts: bool,
+}
+
+/// The rules, and what they remember.
+#[derive(Debug)]
+pub struct Mobility {
+    limits: Limits,
+    /// In the order of time.
+    history: VecDeque<Remembered>,
+    /// How many of the history, from its beginning, are older than the window.
+    old_count: usize,
+    /// Moves within the window.
+    recent: BTreeMap<Key, u32>,
+    /// Until when.
+    frozen: BTreeMap<Key, Nanos>,
+}
+
+impl Mobility {
+    /// Nothing has moved yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        assert!(limits.history > 0 && limits.frozen > 0, "something is remembered");
+        assert!(limits.freeze >= limits.window, "what thaws has no recent moves");
+        Self {
+            limits,
+            history: VecDeque::new(),
+            old_count: 0,
+            recent: BTreeMap::new(),
+            frozen: BTreeMap::new(),
+        }
+    }
+
+    /// What host `me` is to claim when one of its ports learned an endpoint: `learned` with the
+    /// right number of moves. The claim of the same port keeps the strongest origin that it had.
+    ///
+    /// # Errors
+    /// It must not be claimed.
+    pub fn learn(
+        &mut self,
+        now: Nanos,
+        table: &Table,
+        me: HostId,
+        learned: &Claim,
+    ) -> Result<Claim, Refusal> {
+        let mut claims = table.claims(learned.key);
+        let Some(winner) = claims.next() else {
+            return Ok(Claim { moves: 0, ..*learned });
+        };
+        let holder = Holder { owner: winner.owner, port: winner.claim.port };
+        let mine = winner.owner == me;
+        if mine && holder.port == learned.port {
+            let origin = learned.origin.max(winner.claim.origin);
+            return Ok(Claim { origin, moves: winner.claim.moves, ..*learned });
+        }
+        if winner.state == OwnerState::Live && learned.origin != Origin::Bound {
+            match winner.claim.origin {
+                Origin::Learned => {}
+                Origin::Sticky => return Err(Refusal::Sticky(holder)),
+                Origin::Bound => return Err(Refusal::Bound(holder)),
+            }
+        }
+        if mine {
+            return Ok(Claim { moves: winner.claim.moves, ..*learned });
+        }
+        if learned.origin != Origin::Bound {
+            self.damp(now, learned.key)?;
+        }
+        let moves = claims.map(|vport| vport.claim.moves).fold(winner.claim.moves, u32::max);
+        Ok(Claim { moves: moves.saturating_add(1), ..*learned })
+    }
+
+    /// Whether an endpoint may move once more.
+    fn damp(&mut self, now: Nanos, key: Key) -> Result<(), Refusal> {
+        if let Some(until) = self.frozen_until(now, key) {
+            return Err(Refusal::Frozen { until, alarm: false });
+        }
+        self.frozen.remove(&key);
+        self.forget_old(now);
+        if self.recent.get(&key).is_none_or(|count| *count < self.limits.moves) {
+            return Ok(());
+        }
+        if self.frozen.len() == self.limits.frozen {
+            let first = self.frozen.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key);
+            self.frozen.remove(&first.expect("there are so many"));
+        }
+        let until = now.after(self.limits.freeze);
+        self.frozen.insert(key, until);
+        Err(Refusal::Frozen { until, alarm: true })
+    }
+
+    /// Remembers a change of the table, if it is a move. Every change is to be given, in the order
+    /// of time.
+    pub fn record(&mut self, now: Nanos, change: &Change, why: Why) {
+        let (Some(before), Some(after)) = (change.before, change.after) else { return };
+        if before.owner == after.owner {
+            return;
+        }
+        self.forget_old(now);
+        if self.history.len() == self.limits.history {
+            let first = self.history.pop_front().expect("something is remembered");
+            self.uncount(first);
+            self.old_count = self.old_count.saturating_sub(1);
+        }
+        let what = Move { when: now, key: change.key, from: before.owner, to: after.owner, why };
+        self.history.push_back(Remembered { what, counts: true });
+        *self.recent.entry(change.key).or_default() += 1;
+    }
+
+    /// The moves of an endpoint that are remembered, the oldest first. It looks through all.
+    pub fn history(&self, key: Key) -> impl Iterator<Item = Move> + '_ {
+        self.history.iter().map(|remembered| remembered.what).filter(move |what| what.key == key)
+    }
+
+    /// Until when an endpoint is frozen, if it is.
+    #[must_use]
+    pub fn frozen_until(&self, now: Nanos, key: Key) -> Option<Nanos> {
+        self.frozen.get(&key).copied().filter(|until| *until > now)
+    }
+
+    /// The endpoints that are frozen, in order, and until when.
+    pub fn frozen(&self, now: Nanos) -> impl Iterator<Item = (Key, Nanos)> + '_ {
+        let all = self.frozen.iter().map(|(key, until)| (*key, *until));
+        all.filter(move |(_, until)| *until > now)
+    }
+
+    /// Thaws an endpoint, whose moves until now count no more. True if it was frozen.
+    pub fn clear(&mut self, now: Nanos, key: Key) -> bool {
+        let was = self.frozen.remove(&key).is_some_and(|until| until > now);
+        for remembered in self.history.iter_mut().skip(self.old_count) {
+            remembered.counts &= remembered.what.key != key;
+        }
+        self.recent.remove(&key);
+        was
+    }
+
+    /// Moves that have left the window count no more.
+    fn forget_old(&mut self, now: Nanos) {
+        while let Some(oldest) = self.history.get_mut(self.old_count)
+            && now.since(oldest.what.when) >= self.limits.window
+        {
+            let was = *oldest;
+            oldest.counts = false;
+            self.old_count += 1;
+            self.uncount(was);
+        }
+    }
+
+    fn uncount(&mut self, remembered: Remembered) {
+        if !remembered.counts {
+            return;
+        }
+        let count = self.recent.get_mut(&remembered.what.key).expect("it counts");
+        *count -= 1;
+        if *count == 0 {
+            self.recent.remove(&remembered.what.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

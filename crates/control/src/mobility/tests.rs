@@ -1,0 +1,242 @@
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use sluice_base::{Mac, PortId, Vni};
+
+use super::*;
+use crate::vport::Ips;
+
+const ME: HostId = HostId(5);
+const OTHER: HostId = HostId(2);
+const THIRD: HostId = HostId(3);
+
+fn seconds(seconds: u64) -> Nanos {
+    Nanos::from_millis(seconds * 1000)
+}
+
+fn key(number: u64) -> Key {
+    Key { vni: Vni::new(7).unwrap(), mac: Mac::from_u64(number) }
+}
+
+fn claim(port: u16, origin: Origin, moves: u32) -> Claim {
+    Claim { key: key(1), port: PortId(port), ips: Ips::default(), origin, moves }
+}
+
+/// A host's part: its table, its rules.
+struct Rig {
+    table: Table,
+    mobility: Mobility,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self { table: Table::new(1000, 1), mobility: Mobility::new(Limits::default()) }
+    }
+
+    fn with(claims: &[(HostId, Claim)]) -> Self {
+        let mut rig = Self::new();
+        for (owner, claim) in claims {
+            rig.announce(Nanos::ZERO, *owner, claim);
+        }
+        rig
+    }
+
+    fn announce(&mut self, now: Nanos, owner: HostId, claim: &Claim) {
+        let change = self.table.claim(now, owner, claim).unwrap();
+        self.mobility.record(now, &change, Why::Announced);
+    }
+
+    fn learn(&mut self, now: Nanos, learned: &Claim) -> Result<Claim, Refusal> {
+        let claim = self.mobility.learn(now, &self.table, ME, learned)?;
+        let change = self.table.claim(now, ME, &claim).unwrap();
+        self.mobility.record(now, &change, Why::Learned);
+        Ok(claim)
+    }
+
+    /// The other host takes it, then this one, so that it moves twice.
+    fn flap(&mut self, now: Nanos) -> Result<Claim, Refusal> {
+        let moves = self.table.find(key(1)).map_or(0, |vport| vport.claim.moves + 1);
+        self.announce(now, OTHER, &claim(9, Origin::Learned, moves));
+        self.learn(now, &claim(1, Origin::Learned, 0))
+    }
+}
+
+/// Who has it already, what is learned at port 1, and what is claimed: origin and moves, or the
+/// reason why not.
+type Case<'a> = (&'a [(HostId, Claim)], Origin, Result<(Origin, u32), Refusal>);
+
+#[test]
+fn every_claim_meets_every_learning() {
+    use Origin::{Bound, Learned, Sticky};
+    let theirs = |origin| (OTHER, claim(9, origin, 4));
+    let mine = |port, origin| (ME, claim(port, origin, 2));
+    let at = |owner, port| Holder { owner, port: PortId(port) };
+    let (sticky, bound) = (Refusal::Sticky(at(OTHER, 9)), Refusal::Bound(at(OTHER, 9)));
+    let cases: &[Case] = &[
+        (&[], Learned, Ok((Learned, 0))),
+        (&[], Bound, Ok((Bound, 0))),
+        (&[mine(1, Learned)], Learned, Ok((Learned, 2))),
+        (&[mine(1, Sticky)], Learned, Ok((Sticky, 2))),
+        (&[mine(1, Learned)], Bound, Ok((Bound, 2))),
+        (&[mine(3, Learned)], Learned, Ok((Learned, 2))),
+        (&[mine(3, Sticky)], Learned, Err(Refusal::Sticky(at(ME, 3)))),
+        (&[mine(3, Bound)], Sticky, Err(Refusal::Bound(at(ME, 3)))),
+        (&[mine(3, Bound)], Bound, Ok((Bound, 2))),
+        (&[theirs(Learned)], Learned, Ok((Learned, 5))),
+        (&[theirs(Learned)], Sticky, Ok((Sticky, 5))),
+        (&[theirs(Sticky)], Learned, Err(sticky)),
+        (&[theirs(Sticky)], Sticky, Err(sticky)),
+        (&[theirs(Sticky)], Bound, Ok((Bound, 5))),
+        (&[theirs(Bound)], Learned, Err(bound)),
+        (&[theirs(Bound)], Sticky, Err(bound)),
+        (&[theirs(Bound)], Bound, Ok((Bound, 5))),
+        (&[theirs(Learned), mine(1, Learned)], Learned, Ok((Learned, 5))),
+        (&[(OTHER, claim(9, Sticky, 0)), (THIRD, claim(9, Learned, 7))], Bound, Ok((Bound, 8))),
+    ];
+    for (had, origin, expected) in cases {
+        let mut rig = Rig::with(had);
+        let got = rig.learn(seconds(1), &claim(1, *origin, 99));
+        assert_eq!(got.map(|claim| (claim.origin, claim.moves)), *expected, "{had:?} {origin:?}");
+        let mine = rig.table.find(key(1)).is_some_and(|vport| vport.owner == ME);
+        assert_eq!(mine, got.is_ok() || had[0].0 == ME, "what is claimed is won");
+    }
+}
+
+#[test]
+fn a_stale_host_s_claim_stands_against_nothing() {
+    let mut rig = Rig::with(&[(OTHER, claim(9, Origin::Bound, 4))]);
+    rig.table.set_owner(seconds(1), OTHER, OwnerState::Stale, |_| {});
+    let claim = rig.learn(seconds(1), &claim(1, Origin::Learned, 0)).unwrap();
+    assert_eq!(claim.moves, 5, "so that it is later when the other comes back");
+}
+
+#[test]
+fn the_sixth_move_in_180_s_freezes_with_one_alarm() {
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    rig.flap(seconds(1)).unwrap();
+    rig.flap(seconds(2)).unwrap();
+    let until = seconds(3).after(Limits::default().freeze);
+    assert_eq!(rig.flap(seconds(3)), Err(Refusal::Frozen { until, alarm: true }), "the sixth");
+    let again = rig.learn(seconds(4), &claim(1, Origin::Learned, 0));
+    assert_eq!(again, Err(Refusal::Frozen { until, alarm: false }), "said once");
+    assert_eq!(rig.table.find(key(1)).unwrap().owner, OTHER, "it stays");
+    assert_eq!(rig.mobility.frozen(seconds(4)).collect::<Vec<_>>(), [(key(1), until)]);
+    assert_eq!(rig.mobility.frozen(until).count(), 0);
+    rig.learn(until, &claim(1, Origin::Learned, 0)).unwrap();
+}
+
+#[test]
+fn five_moves_in_the_window_are_no_reason_however_often() {
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    for step in 0..20 {
+        rig.flap(seconds(step * 90)).unwrap();
+    }
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    for step in 0..2 {
+        rig.flap(seconds(step)).unwrap();
+    }
+    assert!(rig.flap(seconds(179)).is_err(), "the first two are in the window");
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    for step in 0..2 {
+        rig.flap(seconds(step)).unwrap();
+    }
+    rig.flap(seconds(180)).unwrap();
+}
+
+#[test]
+fn an_operator_or_configuration_ends_a_freeze() {
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    while rig.flap(seconds(1)).is_ok() {}
+    assert!(rig.mobility.frozen_until(seconds(2), key(1)).is_some());
+    assert!(rig.mobility.clear(seconds(2), key(1)) && !rig.mobility.clear(seconds(2), key(1)));
+    rig.learn(seconds(2), &claim(1, Origin::Learned, 0)).unwrap();
+    rig.flap(seconds(3)).unwrap();
+    while rig.flap(seconds(4)).is_ok() {}
+    rig.learn(seconds(5), &claim(1, Origin::Bound, 0)).unwrap();
+    assert_eq!(rig.table.find(key(1)).unwrap().owner, ME);
+}
+
+#[test]
+fn a_refresh_is_no_move_and_passes_a_freeze() {
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    for step in 0..100 {
+        rig.learn(seconds(step), &claim(1, Origin::Learned, 0)).unwrap();
+    }
+    assert_eq!(rig.mobility.history(key(1)).count(), 0);
+    while rig.flap(seconds(100)).is_ok() {}
+    let change = rig.table.withdraw(seconds(101), OTHER, key(1));
+    rig.mobility.record(seconds(101), &change, Why::Withdrawn);
+    rig.learn(seconds(102), &claim(1, Origin::Learned, 0)).unwrap();
+}
+
+#[test]
+fn history_tells_when_from_where_to_where_and_why() {
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    rig.announce(seconds(1), OTHER, &claim(9, Origin::Learned, 1));
+    rig.table.set_owner(seconds(2), OTHER, OwnerState::Stale, |change| {
+        rig.mobility.record(seconds(2), &change, Why::OwnerStale);
+    });
+    let step = |when, from, to, why| Move { when: seconds(when), key: key(1), from, to, why };
+    assert_eq!(
+        rig.mobility.history(key(1)).collect::<Vec<_>>(),
+        [step(1, ME, OTHER, Why::Announced), step(2, OTHER, ME, Why::OwnerStale),]
+    );
+    assert_eq!(rig.mobility.history(key(2)).count(), 0);
+}
+
+#[test]
+fn the_number_of_frozen_endpoints_is_bounded() {
+    let limits = Limits { moves: 0, frozen: 2, ..Limits::default() };
+    let mut mobility = Mobility::new(limits);
+    let mut table = Table::new(10, 1);
+    // With no move allowed the first one freezes; it needs one that was.
+    for number in 1..=3 {
+        let theirs = Claim { key: key(number), ..claim(9, Origin::Learned, 0) };
+        table.claim(Nanos::ZERO, OTHER, &theirs).unwrap();
+        let change = table.claim(Nanos::ZERO, THIRD, &Claim { moves: 1, ..theirs }).unwrap();
+        mobility.record(Nanos::ZERO, &change, Why::Announced);
+        let learned = mobility.learn(seconds(number), &table, ME, &theirs);
+        assert!(matches!(learned, Err(Refusal::Frozen { alarm: true, .. })));
+    }
+    let frozen: Vec<Key> = mobility.frozen(seconds(4)).map(|(key, _)| key).collect();
+    assert_eq!(frozen, [key(2), key(3)]);
+}
+
+proptest! {
+    /// Against a list of all moves, with a small ring and all kinds of order.
+    #[test]
+    fn moves_are_counted_as_in_a_list(
+        steps in prop::collection::vec((0u64..100, 0u64..3, 0u8..8), 0..120),
+        history in 1usize..12,
+    ) {
+        let limits = Limits { history, ..Limits::default() };
+        let mut mobility = Mobility::new(limits);
+        let mut list: Vec<(Nanos, Key, bool)> = Vec::new();
+        let mut now = Nanos::ZERO;
+        for (later, number, kind) in steps {
+            now = now.after(seconds(later));
+            let key = key(number);
+            if kind == 0 {
+                mobility.clear(now, key);
+                list.iter_mut().filter(|(_, k, _)| *k == key).for_each(|moved| moved.2 = false);
+            } else {
+                let at = |owner| Some(Holder { owner, port: PortId(0) });
+                let (before, after) = (at(ME), at(if kind == 1 { ME } else { OTHER }));
+                let (gone, come, duplicates) = Default::default();
+                let change = Change { key, before, after, gone, come, duplicates };
+                mobility.record(now, &change, Why::Announced);
+                if change.moved() {
+                    list.push((now, key, true));
+                }
+            }
+            let kept = &list[list.len().saturating_sub(history)..];
+            prop_assert_eq!(mobility.history.len(), kept.len());
+            let counts = |(when, k, counts): &&(Nanos, Key, bool)| {
+                *counts && *k == key && now.since(*when) < limits.window
+            };
+            let expected = u32::try_from(kept.iter().filter(counts).count()).unwrap();
+            mobility.forget_old(now);
+            prop_assert_eq!(mobility.recent.get(&key).copied().unwrap_or(0), expected);
+        }
+    }
+}

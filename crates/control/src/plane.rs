@@ -1,0 +1,338 @@
+//! The control plane of one host: every part of this crate, joined.
+//!
+//! Pure: time and input go in, and what is to be done comes out. No clock, no socket, no thread.
+//!
+//! ```text
+//!   add_vnet, add_port, bind ──┐                         ┌──> command  (chip, tunnels, frames)
+//!   add_host ──────────────────┤                         ├──> event    (what people are told)
+//!   punt, used, decap ─────────┤          Plane          ├──> datagram_out
+//!   connected, disconnected ───┤                         ├──> write    (bytes to a peer)
+//!   stream, datagram, tick ────┘                         └──> due      (connect, hung)
+//!
+//!   frames ──> policer ──> learner ──> mobility ──> table, publisher ──> sessions
+//!   sessions ──> table ──> follow ──> chip, tunnels, own claims
+//! ```
+//!
+//! **How it is driven.** After each input, and at [`Plane::deadline`], the caller calls
+//! [`Plane::tick`] and then takes everything out: [`Plane::ready`] until it says nobody, and for
+//! each host that it names [`Plane::due`] and [`Plane::write`]; then commands, events, questions
+//! and datagrams until there are none. Whoever takes everything is never called again before
+//! something is due.
+//!
+//! **The chip is a cache.** Nothing is installed before a frame needs it; what is installed follows
+//! the table at once; what nobody uses goes. A host with a million vports in its table has in its
+//! chip what its endpoints talk to, and tunnels to those hosts only.
+//!
+//! **What is not here.** Storm control ([`crate::storm`]) is asked for each frame and lives with
+//! the data plane. What the chip held before this process began is not known: whoever starts a
+//! plane beside a switch that went on clears its chip, and what is used misses once.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `surface` | what goes in and comes out, as values |
+//! | `hosts`, `peers` | members, sessions, who is alive, deadlines |
+//! | `punts`, `ask` | what frames make it do; questions in a sender's name |
+//! | `follow`, `chip`, `tunnels` | what follows the table: chip, flows, tunnels, own claims |
+//! | `foreign` | endpoints of hosts that do not speak the protocol |
+//! | `nets`, `agenda`, `outbox` | who is in which network; things with a time; what waits |
+//! | `talk` | questions to other members, and theirs |
+//! | `restart` | a new plane beside a switch that went on, a new switch, goodbye |
+//! | `inspect` | what people may look at |
+
+mod agenda;
+mod ask;
+mod chip;
+mod follow;
+mod foreign;
+mod hosts;
+mod inspect;
+mod nets;
+mod outbox;
+mod peers;
+mod punts;
+mod restart;
+mod surface;
+mod talk;
+mod tunnels;
+
+use alloc::vec::Vec;
+
+use sluice_base::{HostId, Nanos, PortId, Vni, mix};
+
+pub use self::punts::HEAD_SIZE_MAX;
+pub use self::surface::{
+    BindError, Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, PuntFrom,
+    TunnelInfo, VportInfo, Way,
+};
+
+use self::agenda::Agenda;
+use self::chip::Chip;
+use self::foreign::Foreign;
+use self::nets::Nets;
+use self::outbox::Outbox;
+use self::peers::Peers;
+use self::tunnels::Tunnels;
+use crate::clock::Clock;
+use crate::directory::{Places, PortRule};
+use crate::learn::{self, Learner};
+use crate::liveness::Liveness;
+use crate::mobility::{Mobility, Why};
+use crate::publisher::Publisher;
+use crate::punt::{self, Policer};
+use crate::resolve::{self, Resolver};
+use crate::session;
+use crate::table::Table;
+use crate::vport::{Claim, Ips, Key, Origin};
+
+/// So many endpoints age in one tick.
+const AGE_STEP: u32 = 1 << 10;
+
+/// The control plane of one host.
+#[derive(Debug)]
+pub struct Plane {
+    own: HostId,
+    fabric: [u8; 16],
+    versions: (u8, u8),
+    timing: session::Timing,
+    stale_life: Nanos,
+    unknown_life: Nanos,
+    seed: u64,
+    /// The number that stands for all other hosts where a port is asked for.
+    hosts_port: PortId,
+    clock: Clock,
+    nets: Nets,
+    table: Table,
+    publisher: Publisher,
+    mobility: Mobility,
+    policer: Policer,
+    learner: Learner,
+    resolver: Resolver,
+    liveness: Liveness,
+    peers: Peers,
+    chip: Chip,
+    tunnels: Tunnels,
+    foreign: Foreign,
+    /// Endpoints that nobody claims and somebody sends to.
+    wanted: Agenda<Key>,
+    wanted_max: usize,
+    /// What was in the chip before this plane was there, until somebody claims it.
+    adopted: Agenda<Key>,
+    /// Hosts whose claims are being forgotten, in steps.
+    evicting: Vec<HostId>,
+    outbox: Outbox,
+}
+
+impl Plane {
+    /// The control plane of a host that knows nothing yet. The seed is for what must not be
+    /// guessed or happen at once everywhere.
+    ///
+    /// # Panics
+    /// If the incarnation is zero, or a bound is zero that must not be.
+    #[must_use]
+    pub fn new(config: &Config, seed: u64, now: Nanos) -> Self {
+        let mut clock = Clock::default();
+        clock.at(now);
+        let own = config.own;
+        let ports = config.ports_max.checked_add(1).expect("one number stands for other hosts");
+        let seed_of = |part: u64| mix(seed ^ mix(part));
+        let learn = learn::Config { ports: config.ports_max, ..config.learn };
+        let entries = usize::try_from(learn.entries).expect("32 bits");
+        Self {
+            own,
+            fabric: config.fabric,
+            versions: config.versions,
+            timing: config.session,
+            stale_life: config.stale_life,
+            unknown_life: config.punt.unknown_life,
+            seed,
+            hosts_port: PortId(config.ports_max),
+            clock,
+            nets: Nets::default(),
+            table: Table::new(config.claims_max, seed_of(1)),
+            publisher: Publisher::new(config.incarnation, config.tombstones_max),
+            mobility: Mobility::new(config.mobility),
+            policer: Policer::new(&punt::Config { ports, ..config.punt }, seed_of(2)),
+            learner: Learner::new(&learn, seed_of(3)),
+            resolver: Resolver::new(&resolve::Config { ports, ..config.resolve }, seed_of(4)),
+            liveness: Liveness::new(own, config.incarnation, config.liveness, seed_of(5)),
+            peers: Peers::new(),
+            chip: Chip::new(config.flow_limit, entries, config.flow_life),
+            tunnels: Tunnels::new(config.decap_life, config.tunnel_life),
+            foreign: Foreign::new(entries, learn.lifetime),
+            wanted: Agenda::new(),
+            wanted_max: usize::try_from(config.punt.unknowns).expect("32 bits"),
+            adopted: Agenda::new(),
+            evicting: Vec::new(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// This host has a network from now on.
+    pub fn add_vnet(&mut self, vni: Vni) {
+        self.nets.add(vni);
+    }
+
+    /// This host has a network no more: its ports there claim nothing, and nothing of it is in the
+    /// chip. What others claim in it stays in the table.
+    pub fn remove_vnet(&mut self, now: Nanos, vni: Vni) {
+        let now = self.clock.at(now);
+        self.nets.remove(vni);
+        self.withdraw_own(now, |claim| claim.key.vni == vni);
+        let installed = self.chip.iter().filter(|(key, ..)| key.vni == vni);
+        let keys: Vec<_> = installed.map(|(key, ..)| key).collect();
+        for key in keys {
+            self.uninstall(now, key, End::Removed);
+        }
+        let flows: Vec<_> = self.tunnels.decaps().filter(|flow| flow.0 == vni).collect();
+        for (vni, host, _) in flows {
+            self.end_decap(now, vni, host, End::Removed);
+        }
+    }
+
+    /// A port is in a network from now on, and comes by its endpoints as `rule` says. A port may be
+    /// in several networks; the rule that was said last is the port's. False if this host does not
+    /// have the network.
+    ///
+    /// # Panics
+    /// If the number of the port is not below [`Config::ports_max`].
+    pub fn add_port(&mut self, now: Nanos, port: PortId, vni: Vni, rule: PortRule) -> bool {
+        self.clock.at(now);
+        assert!(port < self.hosts_port, "port {port} is not below the configured number");
+        let fits = self.nets.is_local(vni);
+        if fits {
+            self.nets.add_port(port, vni, rule);
+        }
+        fits
+    }
+
+    /// A port is gone, and with it what it claims. Nothing happens if it is not there.
+    pub fn remove_port(&mut self, now: Nanos, port: PortId) {
+        let now = self.clock.at(now);
+        if self.nets.remove_port(port) {
+            self.withdraw_own(now, |claim| claim.port == port);
+            self.learner.port_down(port);
+        }
+    }
+
+    /// The endpoint at a port is known by configuration: it is claimed until [`Self::unbind`], with
+    /// these addresses and no others.
+    ///
+    /// # Errors
+    /// It is not claimed; nothing is changed.
+    pub fn bind(&mut self, now: Nanos, port: PortId, key: Key, ips: Ips) -> Result<(), BindError> {
+        let now = self.clock.at(now);
+        if !self.nets.is_member(port, key.vni) {
+            return Err(BindError::NoSuchPort(port));
+        }
+        if key.mac.is_group() {
+            return Err(BindError::GroupAddress(key.mac));
+        }
+        let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
+        let claim = self.mobility.learn(now, &self.table, self.own, &wanted);
+        let claim = claim.map_err(BindError::Refused)?;
+        if self.publish(now, &claim) { Ok(()) } else { Err(BindError::Full) }
+    }
+
+    /// An endpoint is not bound any more. It is claimed again when it is learned. Nothing happens
+    /// if it is not bound here.
+    pub fn unbind(&mut self, now: Nanos, key: Key) {
+        let now = self.clock.at(now);
+        if self.own_claim(key).is_some_and(|claim| claim.origin == Origin::Bound) {
+            self.retract(now, key, Why::Withdrawn);
+        }
+    }
+
+    /// Withdraws own claims, and forgets what they were learned from.
+    fn withdraw_own(&mut self, now: Nanos, which: impl Fn(&Claim) -> bool) {
+        let claims = self.table.claims_of(self.own).filter(|claim| which(claim));
+        let keys: Vec<_> = claims.map(|claim| claim.key).collect();
+        for key in keys {
+            self.learner.forget(key);
+            self.retract(now, key, Why::Withdrawn);
+        }
+    }
+
+    /// Does what is due at `now` but for sessions, which [`Self::ready`] names.
+    pub fn tick(&mut self, now: Nanos) {
+        let now = self.clock.at(now);
+        self.liveness.advance(now);
+        self.greet(now);
+        self.hear(now);
+        self.age_own(now);
+        self.age_foreign(now);
+        self.age_chip(now);
+        self.age_adopted(now);
+        self.age_hosts(now);
+        self.evict_some(now);
+        if self.peers.has_news(&self.publisher) {
+            self.peers.wake(&self.publisher);
+        }
+    }
+
+    fn age_own(&mut self, now: Nanos) {
+        let mut gone = Vec::new();
+        self.learner.tick(now, AGE_STEP, |which| gone.push(which));
+        for learn::Gone { key, port, .. } in gone {
+            let own = self.own_claim(key).filter(|claim| claim.port == port);
+            if own.is_some_and(|claim| claim.origin == Origin::Learned) {
+                self.retract(now, key, Why::Withdrawn);
+            }
+        }
+    }
+
+    fn age_chip(&mut self, now: Nanos) {
+        while let Some(key) = self.chip.expired(now) {
+            self.uninstall(now, key, End::Idle);
+        }
+        while let Some((vni, host)) = self.tunnels.expired_decap(now) {
+            self.end_decap(now, vni, host, End::Idle);
+        }
+        while let Some(host) = self.tunnels.close_expired(now) {
+            self.outbox.command(Command::CloseTunnel { host });
+            self.outbox.event(Event::TunnelClosed(host, End::Idle));
+        }
+        while let Some(key) = self.wanted.due(now) {
+            self.wanted.remove(key);
+            if self.outbox.has_room() {
+                self.outbox.command(Command::Reject { vni: key.vni, mac: key.mac });
+            }
+        }
+    }
+
+    /// When [`Self::tick`] or a session has something to do; `None`: not before something happens.
+    /// A moment that has passed means now. It costs the same however many hosts there are.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        let at_once = self.peers.has_news(&self.publisher) || !self.evicting.is_empty();
+        let times = [
+            at_once.then_some(Nanos::ZERO),
+            self.liveness.deadline(),
+            self.learner.deadline(),
+            self.peers.deadline(),
+            self.chip.deadline(),
+            self.tunnels.deadline(),
+            self.foreign.deadline(),
+            self.wanted.deadline(),
+            self.adopted.deadline(),
+        ];
+        times.into_iter().flatten().min().map(|at| self.clock.outside(at))
+    }
+
+    /// The next thing for the switch to do. Take all.
+    pub fn command(&mut self) -> Option<Command> {
+        self.outbox.next_command()
+    }
+
+    /// The next thing to tell people. At most some thousands wait; then the oldest goes.
+    pub fn event(&mut self) -> Option<Event> {
+        self.outbox.next_event()
+    }
+
+    /// The next datagram of the failure detector, and the host that it is for.
+    pub fn datagram_out(&mut self) -> Option<(HostId, Vec<u8>)> {
+        self.outbox.next_datagram()
+    }
+}
+
+#[cfg(test)]
+mod tests;

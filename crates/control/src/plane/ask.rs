@@ -1,0 +1,98 @@
+//! Questions in the name of a sender.
+//!
+//! An endpoint with a static neighbour entry never asks, and one that was silent since it came was
+//! never learned. When such a pair is to talk, nobody would ever find the receiver. A frame that
+//! misses names both by their IP addresses, and this is enough to ask for the receiver as the
+//! sender would have: its answer is what it is learned from.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use sluice_base::Mac;
+use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6, vlan};
+
+use crate::frame::Frame;
+use crate::learn::{is_unicast_v4, is_unicast_v6};
+
+/// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
+const FRAME_SIZE_MIN: usize = 60;
+
+/// Between whom a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pair {
+    V4(Ipv4Addr, Ipv4Addr),
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
+/// The question for the receiver of the frame that begins with `head`, which `frame` is read from;
+/// `None` if its packet does not say who that is.
+pub(super) fn question(head: &[u8], frame: &Frame<'_>) -> Option<Vec<u8>> {
+    let pair = pair_of(head, frame)?;
+    let (dst, ethertype, payload) = match pair {
+        Pair::V4(src, target) => {
+            let mut bytes = vec![0; arp::SIZE];
+            arp::Repr { sender_ip: src, ..arp::Repr::probe(frame.src, target) }.emit(&mut bytes);
+            (Mac::BROADCAST, EtherType::ARP, bytes)
+        }
+        Pair::V6(src, target) => {
+            let group = icmpv6::solicited_node(target);
+            let bytes = solicitation(src, target, group, frame.src);
+            (ipv6::group_mac(group), EtherType::IPV6, bytes)
+        }
+    };
+    let start = ethernet::HEADER_SIZE + frame.tags.len();
+    let mut out = vec![0; (start + payload.len()).max(FRAME_SIZE_MIN)];
+    ethernet::Repr { dst, src: frame.src, ethertype }.emit(&mut out);
+    // The type goes behind the tags.
+    let type_start = ethernet::HEADER_SIZE - size_of::<EtherType>();
+    out.copy_within(type_start..ethernet::HEADER_SIZE, type_start + frame.tags.len());
+    out[type_start..type_start + frame.tags.len()].copy_from_slice(frame.tags);
+    out[start..start + payload.len()].copy_from_slice(&payload);
+    Some(out)
+}
+
+fn solicitation(src: Ipv6Addr, target: Ipv6Addr, group: Ipv6Addr, mac: Mac) -> Vec<u8> {
+    let message = icmpv6::Repr::Solicitation { target, source_mac: Some(mac) };
+    let header = ipv6::Repr {
+        src,
+        dst: group,
+        next_header: icmpv6::PROTOCOL,
+        dscp: 0,
+        ecn: 0,
+        flow_label: 0,
+        hop_limit: icmpv6::HOP_LIMIT,
+        payload_size: u16::try_from(message.size()).expect("32 bytes"),
+    };
+    let mut bytes = vec![0; ipv6::HEADER_SIZE + message.size()];
+    header.emit(&mut bytes);
+    message.emit(src, group, &mut bytes[ipv6::HEADER_SIZE..]);
+    bytes
+}
+
+fn pair_of(head: &[u8], frame: &Frame<'_>) -> Option<Pair> {
+    if let crate::frame::Body::Arp(arp) = frame.body {
+        // An answer to somebody who is not known.
+        return v4(arp.sender_ip, arp.target_ip);
+    }
+    let type_start = ethernet::HEADER_SIZE - size_of::<EtherType>() + frame.tags.len();
+    let ethertype = u16::from_be_bytes(*head.get(type_start..)?.first_chunk()?);
+    debug_assert!(frame.tags.len().is_multiple_of(vlan::TAG_SIZE));
+    let payload = &head[type_start + size_of::<EtherType>()..];
+    match EtherType(ethertype) {
+        EtherType::IPV4 => {
+            let packet = ipv4::Packet::new_checked(payload).ok()?;
+            v4(packet.src(), packet.dst())
+        }
+        EtherType::IPV6 => {
+            let packet = ipv6::Packet::new_checked(payload).ok()?;
+            let (src, dst) = (packet.src(), packet.dst());
+            (is_unicast_v6(src) && is_unicast_v6(dst)).then_some(Pair::V6(src, dst))
+        }
+        _ => None,
+    }
+}
+
+fn v4(src: Ipv4Addr, dst: Ipv4Addr) -> Option<Pair> {
+    (is_unicast_v4(src) && is_unicast_v4(dst)).then_some(Pair::V4(src, dst))
+}

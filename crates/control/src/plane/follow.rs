@@ -1,0 +1,200 @@
+//! What the rest does when the table changes.
+//!
+//! Every change of the table comes through [`Plane::follow`] or, where one call makes several,
+//! [`Plane::follow_all`]: the negative cache, what waits, the chip, the history of moves and the
+//! own claims follow it, the own claims last of all.
+
+use core::slice;
+
+use sluice_base::{HostId, Nanos, PortId, Vni};
+
+use super::Plane;
+use super::surface::{Command, End, Event, Full, Way};
+use super::tunnels::{Flow, Turn};
+use crate::mobility::{Refusal, Why};
+use crate::punt::Target;
+use crate::table::{Change, Holder};
+use crate::vport::{Claim, Key, Origin};
+
+impl Plane {
+    pub(super) fn way_to(&self, holder: Holder) -> Way {
+        if holder.owner == self.own { Way::Port(holder.port) } else { Way::Host(holder.owner) }
+    }
+
+    /// Takes over a change of the table.
+    pub(super) fn follow(&mut self, now: Nanos, change: &Change, why: Why) {
+        self.follow_all(now, slice::from_ref(change), |_| why);
+    }
+
+    /// Takes over changes that the table has been through already, in their order. To yield changes
+    /// the table once more. This comes when all are taken over: before that, the rest would follow
+    /// the newest change first and end with an older one.
+    pub(super) fn follow_all(
+        &mut self,
+        now: Nanos,
+        changes: &[Change],
+        why: impl Fn(&Change) -> Why,
+    ) {
+        for change in changes {
+            self.take_over(now, change, why(change));
+        }
+        for change in changes {
+            if change.lost_by(self.own) {
+                self.yield_claim(now, change.key);
+            }
+        }
+    }
+
+    fn take_over(&mut self, now: Nanos, change: &Change, why: Why) {
+        if change.is_nothing() {
+            return;
+        }
+        self.mobility.record(now, change, why);
+        let key = change.key;
+        for ip in change.come.iter() {
+            self.policer.known(key.vni, Target::Ip(ip));
+        }
+        if let Some(holder) = change.after {
+            self.policer.known(key.vni, Target::Mac(key.mac));
+            let way = self.way_to(holder);
+            let wanted = self.wanted.remove(key);
+            let repoint = self.chip.way(key).is_some_and(|there| there != way);
+            if wanted || repoint {
+                self.install(now, key, way);
+            }
+        } else {
+            self.uninstall(now, key, End::Withdrawn);
+        }
+        self.tell(change, why);
+    }
+
+    /// Another host has the endpoint now: what this one claims of it is withdrawn (RFC 7432 clause
+    /// 15), unless it is bound, which is for somebody else to change.
+    fn yield_claim(&mut self, now: Nanos, key: Key) {
+        let own = self.own_claim(key);
+        if own.is_some_and(|claim| claim.origin != Origin::Bound) {
+            self.retract(now, key, Why::Withdrawn);
+            self.learner.forget(key);
+        }
+    }
+
+    /// What this host claims of an endpoint.
+    pub(super) fn own_claim(&self, key: Key) -> Option<Claim> {
+        self.table.claims(key).find(|vport| vport.owner == self.own).map(|vport| vport.claim)
+    }
+
+    /// Claims an endpoint for this host: here and, with the next writes, everywhere. False without
+    /// room.
+    pub(super) fn publish(&mut self, now: Nanos, claim: &Claim) -> bool {
+        let Ok(change) = self.table.claim(now, self.own, claim) else {
+            self.claims_full();
+            return false;
+        };
+        self.publisher.claim(claim);
+        self.follow(now, &change, Why::Learned);
+        true
+    }
+
+    /// Claims an endpoint no more.
+    pub(super) fn retract(&mut self, now: Nanos, key: Key, why: Why) {
+        self.publisher.withdraw(key);
+        let change = self.table.withdraw(now, self.own, key);
+        self.follow(now, &change, why);
+    }
+
+    pub(super) fn claims_full(&mut self) {
+        self.outbox.counts.claims_refused += 1;
+        self.outbox.event(Event::Full(Full::Claims));
+    }
+
+    pub(super) fn held(&mut self, port: PortId, key: Key, why: Refusal) {
+        // A freeze is told once, not for every frame that it holds.
+        if !matches!(why, Refusal::Frozen { alarm: false, .. }) {
+            self.outbox.event(Event::Held(port, key, why));
+        }
+    }
+
+    /// Puts an endpoint into the chip, or to another place there.
+    pub(super) fn install(&mut self, now: Nanos, key: Key, way: Way) {
+        let before = self.chip.way(key);
+        if before.is_none() && !self.outbox.has_room() {
+            return;
+        }
+        if before != Some(way) {
+            // It goes first, or it might be the one that has to make room for itself.
+            if let Some(before) = self.chip.remove(key) {
+                self.flow_ended(now, key, before, End::Moved);
+            }
+            self.make_flow_room(now, way);
+            self.flow_made(now, key, way);
+        }
+        self.chip.put(now, key, way);
+        self.outbox.command(Command::Install { vni: key.vni, mac: key.mac, to: way });
+    }
+
+    /// When there are as many as may be, the one goes that was not used for longest.
+    pub(super) fn make_flow_room(&mut self, now: Nanos, way: Way) {
+        let Some(key) = self.chip.in_the_way(way) else { return };
+        if let Way::Host(_) = way {
+            self.outbox.counts.flows_evicted += 1;
+            self.outbox.event(Event::Full(Full::Flows));
+        }
+        self.uninstall(now, key, End::Evicted);
+    }
+
+    /// Takes an endpoint out of the chip, if it is there.
+    pub(super) fn uninstall(&mut self, now: Nanos, key: Key, end: End) {
+        let Some(way) = self.chip.remove(key) else { return };
+        self.outbox.command(Command::Remove { vni: key.vni, mac: key.mac });
+        self.flow_ended(now, key, way, end);
+    }
+
+    /// A way to an endpoint is in the chip: one to another host is a flow, and needs its tunnel.
+    pub(super) fn flow_made(&mut self, now: Nanos, key: Key, way: Way) {
+        if let Way::Host(host) = way {
+            let turn = self.tunnels.flow_made(now, host, Flow::Encap);
+            self.turn(turn, host);
+            self.outbox.event(Event::FlowMade(key, host));
+        }
+    }
+
+    pub(super) fn flow_ended(&mut self, now: Nanos, key: Key, way: Way, end: End) {
+        if let Way::Host(host) = way {
+            self.tunnels.flow_ended(now, host, Flow::Encap);
+            self.outbox.event(Event::FlowEnded(key, host, end));
+        }
+    }
+
+    pub(super) fn turn(&mut self, turn: Turn, host: HostId) {
+        if turn == Turn::Open {
+            self.outbox.command(Command::OpenTunnel { host });
+            self.outbox.event(Event::TunnelOpened(host));
+        }
+    }
+
+    pub(super) fn end_decap(&mut self, now: Nanos, vni: Vni, host: HostId, end: End) {
+        if self.tunnels.remove_decap(now, vni, host) {
+            self.outbox.command(Command::ForgetDecap { vni, host });
+            self.outbox.event(Event::DecapEnded(vni, host, end));
+        }
+    }
+
+    fn tell(&mut self, change: &Change, why: Why) {
+        let key = change.key;
+        let event = match (change.before, change.after) {
+            (None, Some(after)) => Event::VportAdded(key, after.owner),
+            (Some(before), None) => Event::VportWithdrawn(key, before.owner, why),
+            (Some(before), Some(after)) if before.owner != after.owner => {
+                Event::VportMoved { key, from: before.owner, to: after.owner, why }
+            }
+            (_, Some(after)) => Event::VportChanged(key, after.owner),
+            (None, None) => return,
+        };
+        self.outbox.event(event);
+        for ip in change.duplicates.iter() {
+            let others = self.table.all_with_ip(key.vni, ip).map(|vport| vport.claim.key.mac);
+            let holder = others.filter(|mac| *mac != key.mac).min();
+            self.outbox.event(Event::Conflict { key, ip, holder });
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Members and their sessions: what the caller says of connections, and what it hears of them.
+
+use alloc::vec::Vec;
+
+use sluice_base::{HostId, Nanos, Vni, mix};
+
+use super::Plane;
+use super::peers::Peer;
+use super::surface::{Command, End, Event, Health, Kind};
+use crate::bridge::Intake;
+use crate::liveness;
+use crate::mobility::Why;
+use crate::session::{self, Due, Error, Session};
+use crate::table::{Change, OwnerState, Progress};
+
+/// So many claims of a host that is removed are forgotten in one step.
+const EVICT_STEP: usize = 1 << 12;
+/// How often hosts are greeted that are not known to be alive.
+const GREET_EVERY: Nanos = Nanos::from_millis(250);
+/// How many at a time: what they know of others comes with their answers.
+const GREET_COUNT: usize = 3;
+
+impl Plane {
+    /// A host is one of the fabric from now on, and has these networks; or it has others now. What
+    /// is known of a host that was there stays.
+    ///
+    /// # Panics
+    /// If it is this host.
+    pub fn add_host(&mut self, now: Nanos, host: HostId, vnets: &[Vni], kind: Kind) {
+        let now = self.clock.at(now);
+        assert!(host != self.own, "host {host} is this one");
+        // What it claimed when it was there before must be gone before it claims anew.
+        while self.evicting.contains(&host) {
+            self.evict_some(now);
+        }
+        if self.peers.get(host).is_some_and(|peer| peer.kind != kind) {
+            self.drop_host(now, host);
+            while self.evicting.contains(&host) {
+                self.evict_some(now);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(host) {
+            let before = core::mem::replace(&mut peer.vnets, vnets.to_vec());
+            self.nets.set_host(host, &before, vnets);
+            return;
+        }
+        self.nets.set_host(host, &[], vnets);
+        let session = (kind == Kind::Member).then(|| self.new_session(host));
+        self.peers.insert(host, Peer::new(kind, vnets.to_vec(), session));
+        if kind == Kind::Member {
+            self.publisher.set_peer(host, 0);
+            self.peers.greet_at.get_or_insert(now);
+            self.peers.reschedule(host, &self.publisher);
+        }
+    }
+
+    fn new_session(&self, peer: HostId) -> Session {
+        let config = session::Config {
+            own: self.own,
+            peer,
+            fabric: self.fabric,
+            versions: self.versions,
+            timing: self.timing,
+        };
+        Session::new(config, mix(self.seed ^ mix(u64::from(peer.0) << 16)))
+    }
+
+    /// A host is none of the fabric any more: what it claims is forgotten, at once as far as it is
+    /// in the chip and in steps otherwise. Its connection is to be closed.
+    pub fn remove_host(&mut self, now: Nanos, host: HostId) {
+        let now = self.clock.at(now);
+        self.drop_host(now, host);
+    }
+
+    fn drop_host(&mut self, now: Nanos, host: HostId) {
+        if let Some(session) = self.session(host) {
+            // Whoever waits for its answer is told.
+            session.disconnected(now);
+            self.hear_talk(now, host);
+        }
+        let Some(peer) = self.peers.remove(host) else { return };
+        self.nets.set_host(host, &peer.vnets, &[]);
+        self.publisher.forget(host);
+        self.evicting.push(host);
+        let flows: Vec<_> =
+            self.tunnels.decaps_from(host).map(|(vni, there, _)| (vni, there)).collect();
+        for (vni, _) in flows.into_iter().take_while(|(_, there)| *there == host) {
+            self.end_decap(now, vni, host, End::Removed);
+        }
+        self.evict_some(now);
+    }
+
+    /// Forgets some claims of hosts that are removed.
+    pub(super) fn evict_some(&mut self, now: Nanos) {
+        let Some(&host) = self.evicting.first() else { return };
+        let mut changes = Vec::new();
+        let progress = self.table.evict(now, host, EVICT_STEP, |change| changes.push(change));
+        for change in &changes {
+            self.foreign.forget(change.key, host);
+        }
+        self.follow_all(now, &changes, |_| Why::Evicted);
+        if progress == Progress::Done {
+            self.evicting.remove(0);
+            self.outbox.event(Event::ClaimsEvicted(host));
+            let is_member = self.peers.get(host).is_some();
+            // Nothing of it is in the chip, so that no flow needs the tunnel.
+            if !is_member && self.tunnels.remove(host) {
+                self.outbox.command(Command::CloseTunnel { host });
+                self.outbox.event(Event::TunnelClosed(host, End::Removed));
+            }
+        }
+    }
+
+    /// There is a connection, authenticated as the host's.
+    pub fn connected(&mut self, now: Nanos, host: HostId) {
+        let now = self.clock.at(now);
+        if let Some(session) = self.session(host) {
+            session.connected(now);
+        }
+        self.peers.unblock(host);
+        self.looked_at(now, host);
+    }
+
+    /// The connection to a host is gone, or an attempt failed.
+    pub fn disconnected(&mut self, now: Nanos, host: HostId) {
+        let now = self.clock.at(now);
+        if let Some(session) = self.session(host) {
+            session.disconnected(now);
+        }
+        self.peers.unblock(host);
+        self.looked_at(now, host);
+    }
+
+    /// Takes the whole messages at the start of `bytes`, which came on the connection of a host,
+    /// and returns how many bytes these were. The rest is to be handed in again with more behind
+    /// it. Bytes of a host that is not there are taken and do nothing.
+    ///
+    /// # Errors
+    /// The connection is to be ended: [`Self::write`] once more, then [`Self::disconnected`].
+    pub fn stream(&mut self, now: Nanos, host: HostId, bytes: &[u8]) -> Result<usize, Error> {
+        let now = self.clock.at(now);
+        let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
+        let Some(session) = peer else { return Ok(bytes.len()) };
+        let mut changes = Vec::new();
+        let mut intake = Intake { table: &mut self.table, now, changes: &mut changes };
+        let refused = session.counts().refused;
+        let taken = session.stream(now, bytes, &mut self.publisher, &mut intake);
+        let is_full = session.counts().refused > refused;
+        self.follow_all(now, &changes, |change| why_of(change, host));
+        if is_full {
+            self.claims_full();
+        }
+        self.looked_at(now, host);
+        taken
+    }
+
+    /// A datagram of the failure detector came. Who sent it, it says itself.
+    pub fn datagram(&mut self, now: Nanos, bytes: &[u8]) {
+        let now = self.clock.at(now);
+        self.liveness.receive(now, bytes);
+        self.hear(now);
+    }
+
+    /// Appends what is to be sent to a host to `out`, up to `budget` bytes, and returns how many
+    /// these are: to be called until it returns zero or the connection takes no more, and again
+    /// when the connection takes more. What was appended must be sent, in order, or the connection
+    /// closed.
+    pub fn write(&mut self, now: Nanos, host: HostId, budget: usize, out: &mut Vec<u8>) -> usize {
+        let now = self.clock.at(now);
+        let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
+        let Some(session) = peer else { return 0 };
+        let size = session.write(now, &self.publisher, budget, out);
+        self.looked_at(now, host);
+        self.peers.wrote(now, host, size, &self.publisher);
+        size
+    }
+
+    /// What it is time for with a host. [`Due::Hung`]: its connection is to be closed, and the
+    /// session knows.
+    pub fn due(&mut self, now: Nanos, host: HostId) -> Due {
+        let now = self.clock.at(now);
+        let peer = self.peers.get_mut(host);
+        let Some(peer) = peer else { return Due::Nothing };
+        let Some(session) = &mut peer.session else { return Due::Nothing };
+        let due = session.tick(now);
+        if due == Due::Hung {
+            peer.hung = true;
+            self.outbox.event(Event::SessionHung(host));
+        }
+        self.looked_at(now, host);
+        due
+    }
+
+    /// A host whose session has something to do: [`Self::due`] and [`Self::write`] are to be called
+    /// for it. The same one, until they were.
+    #[must_use]
+    pub fn ready(&self, now: Nanos) -> Option<HostId> {
+        // The caller's clock may be ahead of what was last said; not all of that has to pass.
+        let ahead = now.since(self.clock.outside(self.clock.latest()));
+        self.peers.ready(self.clock.latest().after(ahead))
+    }
+
+    pub(super) fn session(&mut self, host: HostId) -> Option<&mut Session> {
+        self.peers.get_mut(host)?.session.as_mut()
+    }
+
+    /// Something was done with the session of a host: what has changed by it.
+    pub(super) fn looked_at(&mut self, now: Nanos, host: HostId) {
+        self.hear_talk(now, host);
+        let Some(peer) = self.peers.get_mut(host) else { return };
+        let is_up = peer.is_up();
+        let was_up = core::mem::replace(&mut peer.was_up, is_up);
+        if is_up && !was_up {
+            (peer.lost_at, peer.hung) = (None, false);
+            self.outbox.event(Event::SessionUp(host));
+        } else if was_up && !is_up {
+            peer.lost_at = Some(now);
+            self.outbox.event(Event::SessionDown(host));
+        }
+        self.judge(now, host);
+        self.peers.reschedule(host, &self.publisher);
+    }
+
+    /// Makes a host's claims stale, or live again, if it is time for that.
+    fn judge(&mut self, now: Nanos, host: HostId) {
+        let Some(peer) = self.peers.get_mut(host) else { return };
+        let (is_gone, was_stale) = (peer.is_gone(), peer.stale_since.is_some());
+        if is_gone != was_stale {
+            peer.stale_since = is_gone.then_some(now);
+            let count = self.table.digest(host).count;
+            let (state, why, event) = if is_gone {
+                (OwnerState::Stale, Why::OwnerStale, Event::ClaimsStale(host, count))
+            } else {
+                (OwnerState::Live, Why::OwnerLive, Event::ClaimsLive(host, count))
+            };
+            self.outbox.event(event);
+            let mut changes = Vec::new();
+            self.table.set_owner(now, host, state, |change| changes.push(change));
+            self.follow_all(now, &changes, |_| why);
+        }
+        let Some(peer) = self.peers.get(host) else { return };
+        let patience = self.timing.silence_max;
+        let lost = peer.lost_at.filter(|_| !peer.hung).map(|at| at.after(patience));
+        let stale = peer.stale_since.filter(|_| !peer.is_up());
+        let at = lost.or_else(|| stale.map(|at| at.after(self.stale_life)));
+        let claims = self.table.digest(host).count > 0;
+        self.peers.grace.put(host, at.filter(|_| lost.is_some() || claims));
+    }
+
+    /// What is due for hosts without a session.
+    pub(super) fn age_hosts(&mut self, now: Nanos) {
+        while let Some(host) = self.peers.grace.due(now) {
+            let Some(peer) = self.peers.get_mut(host) else { return };
+            if peer.lost_at.is_some() && !peer.hung {
+                peer.hung = true;
+                self.outbox.event(Event::SessionHung(host));
+            } else {
+                if let Some(session) = &mut peer.session {
+                    session.forget_claims();
+                }
+                self.forget_claims(now, host);
+            }
+            self.judge(now, host);
+        }
+    }
+
+    /// The claims of a host that was away for too long go; it stays a member.
+    fn forget_claims(&mut self, now: Nanos, host: HostId) {
+        loop {
+            let mut changes = Vec::new();
+            let step = self.table.evict(now, host, EVICT_STEP, |change| changes.push(change));
+            self.follow_all(now, &changes, |_| Why::Evicted);
+            if step == Progress::Done {
+                break;
+            }
+        }
+        self.table.set_owner(now, host, OwnerState::Stale, |_| {});
+        self.outbox.event(Event::ClaimsEvicted(host));
+    }
+
+    /// Greets members that are not known to be alive, a few at a time.
+    pub(super) fn greet(&mut self, now: Nanos) {
+        if self.peers.greet_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let hosts = self.peers.next_to_greet(GREET_COUNT);
+        self.peers.greet_at = (!hosts.is_empty()).then(|| now.after(GREET_EVERY));
+        for host in hosts {
+            self.liveness.greet(now, host);
+        }
+    }
+
+    /// Takes over what the failure detector thinks and wants to send.
+    pub(super) fn hear(&mut self, now: Nanos) {
+        while let Some(datagram) = self.liveness.datagram() {
+            if self.peers.get(datagram.0).is_some_and(|peer| peer.kind == Kind::Member) {
+                self.outbox.datagram(datagram);
+            }
+        }
+        while let Some(change) = self.liveness.change() {
+            let (host, health, event) = match change {
+                liveness::Change::Up(host, incarnation) => {
+                    (host, Health::Alive(incarnation), Event::HostUp(host, incarnation))
+                }
+                liveness::Change::Suspected(host) => {
+                    (host, Health::Suspected, Event::HostSuspected(host))
+                }
+                liveness::Change::Down(host) => (host, Health::Down, Event::HostDown(host)),
+            };
+            let Some(peer) = self.peers.get_mut(host) else { continue };
+            if peer.kind == Kind::Member {
+                peer.health = health;
+                if health == Health::Down {
+                    self.peers.greet_at.get_or_insert(now.after(GREET_EVERY));
+                }
+                self.outbox.event(event);
+                self.judge(now, host);
+            }
+        }
+    }
+}
+
+/// Why an endpoint changed that a host spoke of.
+fn why_of(change: &Change, host: HostId) -> Why {
+    let had = change.before.is_some_and(|before| before.owner == host);
+    let has = change.after.is_some_and(|after| after.owner == host);
+    if had && !has { Why::Withdrawn } else { Why::Announced }
+}

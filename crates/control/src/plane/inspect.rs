@@ -1,0 +1,209 @@
+//! What people may look at. Nothing here changes anything, and nothing of it is fast.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+
+use super::Plane;
+use super::surface::{Counts, HostInfo, TunnelInfo, VportInfo, Way};
+use crate::directory::{Places, State};
+use crate::learn;
+use crate::punt::{Cause, Refused};
+use crate::session::Session;
+use crate::table::{OwnerState, Vport};
+use crate::vport::Key;
+
+impl Plane {
+    /// The endpoints of a network in the order of their MACs: the first `count` after `after`.
+    #[must_use]
+    pub fn vports(&self, vni: Vni, after: Option<Mac>, count: usize) -> Vec<Vport> {
+        self.table.list(vni, after, count)
+    }
+
+    /// All that is known of an endpoint; `None` if nobody claims it. Times are this plane's own:
+    /// [`Self::elapsed`] says how long ago they were.
+    #[must_use]
+    pub fn vport(&self, key: Key) -> Option<VportInfo> {
+        let vport = self.table.find(key)?;
+        let now = self.clock.latest();
+        let state = match vport.state {
+            _ if vport.owner == self.own => State::Own,
+            OwnerState::Live => State::Authoritative,
+            OwnerState::Stale => State::Stale,
+        };
+        Some(VportInfo {
+            vport,
+            state,
+            installed: self.chip.way(key).zip(self.chip.used_at(key)),
+            frozen_until: self.mobility.frozen_until(now, key),
+            history: self.mobility.history(key).collect(),
+        })
+    }
+
+    /// The best claim for an endpoint of a network that has an IP address.
+    #[must_use]
+    pub fn vport_of_ip(&self, vni: Vni, ip: IpAddr) -> Option<Vport> {
+        self.table.find_ip(vni, ip)
+    }
+
+    /// How many endpoints this host claims.
+    #[must_use]
+    pub fn own_claims(&self) -> u64 {
+        self.table.digest(self.own).count
+    }
+
+    /// Every host's claim for an endpoint, the winner's first.
+    pub fn claims(&self, key: Key) -> impl Iterator<Item = Vport> + '_ {
+        self.table.claims(key)
+    }
+
+    /// Thaws an endpoint that moved too often. True if it was frozen.
+    pub fn thaw(&mut self, now: Nanos, key: Key) -> bool {
+        let now = self.clock.at(now);
+        self.mobility.clear(now, key)
+    }
+
+    /// The networks that anybody claims something in, in order, and how many endpoints each has.
+    pub fn vnets(&self) -> impl Iterator<Item = (Vni, u32)> + '_ {
+        self.table.vnets()
+    }
+
+    /// The networks of this host, in order.
+    pub fn own_vnets(&self) -> impl Iterator<Item = Vni> + '_ {
+        self.nets.local()
+    }
+
+    /// The hosts that claim anything in a network, in order, and how much.
+    pub fn hosts_of(&self, vni: Vni) -> impl Iterator<Item = (HostId, u64)> + '_ {
+        self.table.hosts_of(vni)
+    }
+
+    /// The ports of this host in a network, in order.
+    #[must_use]
+    pub fn ports_of(&self, vni: Vni) -> &[PortId] {
+        self.nets.ports(vni)
+    }
+
+    /// The tunnels, by host.
+    pub fn tunnels(&self) -> impl Iterator<Item = TunnelInfo> + '_ {
+        self.tunnels.iter()
+    }
+
+    /// What is in the chip, in order, where it goes and when it was used last. What goes to hosts
+    /// is the encap flows.
+    pub fn installed(&self) -> impl Iterator<Item = (Key, Way, Nanos)> + '_ {
+        self.chip.iter()
+    }
+
+    /// How many encap flows there are.
+    #[must_use]
+    pub fn flow_count(&self) -> usize {
+        self.chip.flow_count()
+    }
+
+    /// The decap flows, by host, and until when each is kept.
+    pub fn decap_flows(&self) -> impl Iterator<Item = (Vni, HostId, Nanos)> + '_ {
+        self.tunnels.decaps()
+    }
+
+    /// The other hosts, in order.
+    pub fn hosts(&self) -> impl Iterator<Item = HostInfo> + '_ {
+        self.peers.iter().map(|(host, peer)| {
+            let session = peer.session.as_ref();
+            let acked = self.publisher.acked_by(host).unwrap_or(0);
+            HostInfo {
+                host,
+                kind: peer.kind,
+                health: peer.health,
+                is_up: peer.is_up(),
+                stale_since: peer.stale_since,
+                have: session.map_or(NOTHING, Session::have),
+                lag: session.map_or(0, |_| self.publisher.last() - acked),
+                claims: self.table.digest(host).count,
+                counts: session.map(Session::counts).unwrap_or_default(),
+            }
+        })
+    }
+
+    /// This host.
+    #[must_use]
+    pub const fn own(&self) -> HostId {
+        self.own
+    }
+
+    /// Which run of this host's control plane this is.
+    #[must_use]
+    pub const fn incarnation(&self) -> u64 {
+        self.publisher.incarnation()
+    }
+
+    /// The last change of this host's claims.
+    #[must_use]
+    pub const fn sequence(&self) -> u64 {
+        self.publisher.last()
+    }
+
+    /// How long this plane has run, by its own time: what it says of times is on this scale.
+    #[must_use]
+    pub const fn elapsed(&self) -> Nanos {
+        self.clock.latest()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.outbox.counts
+    }
+
+    /// How many commands, events and datagrams wait to be taken.
+    #[must_use]
+    pub fn waiting(&self) -> (usize, usize, usize) {
+        self.outbox.waiting()
+    }
+
+    /// How many endpoints are wanted that nobody claims.
+    #[must_use]
+    pub fn wanted_count(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// How many endpoints are learned at a port of this host.
+    #[must_use]
+    pub fn learned_at(&self, port: PortId) -> u32 {
+        self.learner.learned_at(port)
+    }
+
+    /// How many endpoints of foreign hosts are known.
+    #[must_use]
+    pub fn foreign_count(&self) -> usize {
+        self.foreign.len()
+    }
+
+    /// How many punts of a port for a cause were refused for that reason.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    #[must_use]
+    pub fn punts_refused(&self, port: PortId, cause: Cause, why: Refused) -> u64 {
+        self.policer.refused(port, cause, why)
+    }
+
+    /// How many frames of a port taught nothing, for that reason.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    #[must_use]
+    pub fn learning_refused(&self, port: PortId, why: learn::Reason) -> u64 {
+        self.learner.refused(port, why)
+    }
+
+    /// Bytes of the vport table, the largest part, and how many claims it has.
+    #[must_use]
+    pub fn memory(&self) -> (usize, u32) {
+        (self.table.memory_bytes(), self.table.claim_count())
+    }
+}
+
+const NOTHING: sluice_wire::fabric::Have =
+    sluice_wire::fabric::Have { incarnation: 0, sequence: 0 };

@@ -1,0 +1,122 @@
+//! Which ports and hosts each network has.
+//!
+//! A network is **local** when it was added here; what other hosts have is known of the others,
+//! too, so that adding a network later finds its hosts.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use sluice_base::{HostId, PortId, Vni};
+
+use crate::directory::{Places, PortRule};
+
+#[derive(Debug, Default)]
+struct Net {
+    local: bool,
+    ports: Vec<PortId>,
+    hosts: Vec<HostId>,
+}
+
+#[derive(Debug)]
+struct Port {
+    rule: PortRule,
+    vnis: Vec<Vni>,
+}
+
+/// The networks.
+#[derive(Debug, Default)]
+pub(super) struct Nets {
+    nets: BTreeMap<Vni, Net>,
+    ports: BTreeMap<PortId, Port>,
+}
+
+impl Nets {
+    pub(super) fn add(&mut self, vni: Vni) {
+        self.nets.entry(vni).or_default().local = true;
+    }
+
+    /// Takes a network out; the ports that are in no network any more are to be removed.
+    pub(super) fn remove(&mut self, vni: Vni) {
+        let Some(net) = self.nets.get_mut(&vni) else { return };
+        net.local = false;
+        for port in core::mem::take(&mut net.ports) {
+            if let Some(port) = self.ports.get_mut(&port) {
+                port.vnis.retain(|there| *there != vni);
+            }
+        }
+        self.ports.retain(|_, port| !port.vnis.is_empty());
+        self.tidy(vni);
+    }
+
+    fn tidy(&mut self, vni: Vni) {
+        let gone = |net: &Net| !net.local && net.ports.is_empty() && net.hosts.is_empty();
+        if self.nets.get(&vni).is_some_and(gone) {
+            self.nets.remove(&vni);
+        }
+    }
+
+    pub(super) fn is_local(&self, vni: Vni) -> bool {
+        self.nets.get(&vni).is_some_and(|net| net.local)
+    }
+
+    /// Puts a port into a network that is local.
+    pub(super) fn add_port(&mut self, port: PortId, vni: Vni, rule: PortRule) {
+        let record = self.ports.entry(port).or_insert(Port { rule, vnis: Vec::new() });
+        record.rule = rule;
+        insert(&mut record.vnis, vni);
+        insert(&mut self.nets.entry(vni).or_default().ports, port);
+    }
+
+    /// Takes a port out of all its networks. False if it is in none.
+    pub(super) fn remove_port(&mut self, port: PortId) -> bool {
+        let Some(record) = self.ports.remove(&port) else { return false };
+        for vni in record.vnis {
+            if let Some(net) = self.nets.get_mut(&vni) {
+                net.ports.retain(|there| *there != port);
+            }
+        }
+        true
+    }
+
+    pub(super) fn set_host(&mut self, host: HostId, before: &[Vni], now: &[Vni]) {
+        for vni in before {
+            if let Some(net) = self.nets.get_mut(vni) {
+                net.hosts.retain(|there| *there != host);
+            }
+            self.tidy(*vni);
+        }
+        for vni in now {
+            insert(&mut self.nets.entry(*vni).or_default().hosts, host);
+        }
+    }
+
+    /// The local networks in order.
+    pub(super) fn local(&self) -> impl Iterator<Item = Vni> + '_ {
+        self.nets.iter().filter(|(_, net)| net.local).map(|(vni, _)| *vni)
+    }
+}
+
+/// Adds to a list in order that has it once.
+fn insert<T: Ord>(list: &mut Vec<T>, item: T) {
+    if let Err(at) = list.binary_search(&item) {
+        list.insert(at, item);
+    }
+}
+
+impl Places for Nets {
+    fn is_member(&self, port: PortId, vni: Vni) -> bool {
+        self.ports.get(&port).is_some_and(|port| port.vnis.contains(&vni))
+    }
+
+    fn rule(&self, port: PortId) -> PortRule {
+        self.ports.get(&port).map_or(PortRule::Bound, |port| port.rule)
+    }
+
+    fn ports(&self, vni: Vni) -> &[PortId] {
+        self.nets.get(&vni).map_or(&[], |net| &net.ports)
+    }
+
+    fn hosts(&self, vni: Vni) -> &[HostId] {
+        self.nets.get(&vni).map_or(&[], |net| &net.hosts)
+    }
+}

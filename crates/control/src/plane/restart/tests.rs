@@ -1,0 +1,122 @@
+use std::vec::Vec;
+
+use sluice_base::{HostId, PortId};
+
+use super::*;
+use crate::directory::PortRule;
+use crate::plane::{Command, Config, Kind, PuntFrom};
+use crate::punt::Cause;
+use crate::vport::Ips;
+
+const PORT: PortId = PortId(1);
+const PEER: HostId = HostId(2);
+const HERE: Way = Way::Port(PORT);
+const THERE: Way = Way::Host(PEER);
+
+fn vni() -> Vni {
+    Vni::new(9).unwrap()
+}
+
+fn mac(n: u64) -> Mac {
+    Mac::from_u64(0x0200_0000_0000 | n)
+}
+
+fn key(n: u64) -> Key {
+    Key { vni: vni(), mac: mac(n) }
+}
+
+fn at(millis: u64) -> Nanos {
+    Nanos::from_millis(millis)
+}
+
+fn plane() -> Plane {
+    let mut plane = Plane::new(&Config::new(HostId(5), 1, [1; 16], 4), 3, Nanos::ZERO);
+    plane.add_vnet(vni());
+    let rule = PortRule::Learn { quota: 10, sticky: false };
+    assert!(plane.add_port(Nanos::ZERO, PORT, vni(), rule));
+    plane.add_host(Nanos::ZERO, PEER, &[vni()], Kind::Member);
+    plane
+}
+
+fn commands(plane: &mut Plane) -> Vec<Command> {
+    let all = core::iter::from_fn(|| plane.command());
+    all.filter(|command| !matches!(command, Command::OpenTunnel { .. })).collect()
+}
+
+#[test]
+fn what_is_at_an_own_port_is_claimed_at_once_and_nothing_is_ordered() {
+    let mut plane = plane();
+    plane.adopt(at(1), vni(), mac(7), HERE);
+    assert_eq!(plane.own_claims(), 1);
+    assert_eq!(plane.vport(key(7)).unwrap().vport.claim.port, PORT);
+    assert_eq!(commands(&mut plane), []);
+    assert_eq!(plane.installed().count(), 1);
+    // It stays when the time of what nobody claims is over.
+    plane.tick(at(20_000));
+    assert_eq!(commands(&mut plane), []);
+}
+
+#[test]
+fn what_is_elsewhere_stays_until_nobody_can_be_expected_to_claim_it() {
+    let mut plane = plane();
+    plane.adopt(at(1), vni(), mac(7), THERE);
+    assert_eq!(plane.own_claims(), 0, "it is not this host's to claim");
+    assert_eq!((commands(&mut plane), plane.flow_count()), (Vec::new(), 1));
+    plane.tick(at(14_000));
+    assert_eq!(commands(&mut plane), []);
+    plane.tick(at(15_100));
+    assert_eq!(commands(&mut plane), [Command::Remove { vni: vni(), mac: mac(7) }]);
+    assert_eq!(plane.flow_count(), 0);
+}
+
+#[test]
+fn what_the_table_knows_better_is_corrected() {
+    let mut plane = plane();
+    plane.bind(at(1), PORT, key(7), Ips::default()).unwrap();
+    plane.adopt(at(2), vni(), mac(7), THERE);
+    assert_eq!(commands(&mut plane), [Command::Install { vni: vni(), mac: mac(7), to: HERE }]);
+    assert_eq!(plane.flow_count(), 0);
+    plane.adopt(at(3), vni(), mac(7), HERE);
+    assert_eq!(commands(&mut plane), [], "as it should be");
+}
+
+#[test]
+fn a_network_that_this_host_does_not_have_is_nobodys() {
+    let mut plane = plane();
+    plane.adopt(at(1), Vni::new(8).unwrap(), mac(7), HERE);
+    assert_eq!((plane.own_claims(), plane.installed().count()), (0, 0));
+}
+
+#[test]
+fn a_switch_that_is_new_has_nothing_and_is_told_again_when_it_asks() {
+    let mut plane = plane();
+    plane.bind(at(1), PORT, key(7), Ips::default()).unwrap();
+    plane.decap(at(1), vni(), PEER);
+    let mut head = [0; 60];
+    head[..6].copy_from_slice(&mac(7).0);
+    head[6..12].copy_from_slice(&mac(8).0);
+    let ask = |plane: &mut Plane, now| {
+        plane.punt(now, PuntFrom::Host(PEER), vni(), Cause::Miss, &head);
+        commands(plane)
+    };
+    let install = Command::Install { vni: vni(), mac: mac(7), to: HERE };
+    assert_eq!(ask(&mut plane, at(2)), std::slice::from_ref(&install));
+    plane.punt(at(200), PuntFrom::Host(PEER), vni(), Cause::Miss, &head);
+    plane.chip_lost(at(200));
+    assert_eq!(commands(&mut plane), [], "what waited was for the old one");
+    assert_eq!((plane.installed().count(), plane.decap_flows().count()), (0, 0));
+    assert_eq!(plane.own_claims(), 1, "what is claimed is not the chip's");
+    assert_eq!(ask(&mut plane, at(400)), [install]);
+}
+
+#[test]
+fn who_leaves_says_so_and_ends_its_sessions() {
+    let mut plane = plane();
+    plane.connected(at(1), PEER);
+    let mut bytes = Vec::new();
+    plane.write(at(1), PEER, 1 << 16, &mut bytes);
+    plane.leave(at(2));
+    bytes.clear();
+    assert!(plane.write(at(2), PEER, 1 << 16, &mut bytes) > 0, "goodbye");
+    assert_eq!(plane.write(at(2), PEER, 1 << 16, &mut bytes), 0);
+}

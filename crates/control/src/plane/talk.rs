@@ -1,0 +1,70 @@
+//! Questions to other members and their questions to this host ([`crate::rpc`]), each on the
+//! session that is there anyway.
+
+use sluice_base::{HostId, Nanos};
+use sluice_wire::fabric::Topic;
+
+use super::Plane;
+use super::surface::Event;
+use crate::rpc::{self, Failure};
+
+impl Plane {
+    /// Asks a member. [`rpc::Event::Done`] with this number follows, after `limit` at the latest.
+    ///
+    /// # Errors
+    /// Nothing was asked, and nothing follows.
+    pub fn ask_host(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        topic: Topic,
+        limit: Nanos,
+        body: &[u8],
+    ) -> Result<u64, Failure> {
+        let now = self.clock.at(now);
+        let (rpc, inside) = self.session(host).ok_or(Failure::NotConnected)?.rpc(now);
+        let asked = rpc.ask(inside, topic, limit, body);
+        self.looked_at(now, host);
+        asked
+    }
+
+    /// Answers a question of a member: the `ticket` of [`rpc::Event::Asked`]. One that nobody waits
+    /// for any more is dropped and counted.
+    pub fn reply_to(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        ticket: u64,
+        answer: Result<&[u8], Failure>,
+    ) {
+        let now = self.clock.at(now);
+        let Some(session) = self.session(host) else { return };
+        let (rpc, inside) = session.rpc(now);
+        rpc.reply(inside, ticket, answer);
+        self.looked_at(now, host);
+    }
+
+    /// The next question of a member, or end of an own one. Take all.
+    pub fn talk(&mut self) -> Option<(HostId, rpc::Event)> {
+        self.outbox.next_talk()
+    }
+
+    /// What questions and answers a member and this host have had; `None` if it is no member.
+    #[must_use]
+    pub fn talk_counts(&self, host: HostId) -> Option<rpc::Counts> {
+        self.peers.get(host)?.session.as_ref().map(crate::session::Session::rpc_counts)
+    }
+
+    /// Takes over what a session says of questions.
+    pub(super) fn hear_talk(&mut self, now: Nanos, host: HostId) {
+        let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
+        let Some(session) = peer else { return };
+        let (rpc, _) = session.rpc(now);
+        while let Some(event) = rpc.event() {
+            match event {
+                rpc::Event::Wrong(what) => self.outbox.event(Event::WrongTalk(host, what)),
+                event => self.outbox.talk(host, event),
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Tunnels on demand: one per host, made by the first flow and given back some time after the last.
+//!
+//! ```text
+//!   event                  CLOSED            IN USE (flows > 0)             LINGERING (until)
+//!   a flow is made         open, IN USE      one flow more                  IN USE
+//!   a flow ends            (cannot be)       one less; of the last:         (cannot be)
+//!                                            LINGERING for the life
+//!   the time comes         -                 -                              close, CLOSED
+//!   the host is removed    -                 close, CLOSED                  close, CLOSED
+//! ```
+//!
+//! An **encap flow** is a remote endpoint in the chip: [`chip`](super::chip) has them, and they are
+//! counted here. A **decap flow** is a network and a host that frames come from: at most
+//! (N - 1) * M for N hosts with M networks each, and only those that are used. The switch tells the
+//! first frame of one; after a life it is taken out of the switch, which tells the next first frame
+//! if there is any. So a flow that is used costs one notice in a life, and nothing has to be
+//! polled.
+
+use alloc::collections::BTreeMap;
+
+use sluice_base::{HostId, Nanos, Vni};
+
+use super::agenda::Agenda;
+use super::surface::TunnelInfo;
+
+#[derive(Clone, Copy, Debug)]
+struct Tunnel {
+    opened: Nanos,
+    encap: u32,
+    decap: u32,
+}
+
+/// Which kind of flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Encap,
+    Decap,
+}
+
+/// What a tunnel is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the switch has to follow"]
+pub(super) enum Turn {
+    /// As it is.
+    Stays,
+    /// It is to be made.
+    Open,
+}
+
+/// The tunnels and decap flows of a host.
+#[derive(Debug)]
+pub(super) struct Tunnels {
+    tunnels: BTreeMap<HostId, Tunnel>,
+    lingering: Agenda<HostId>,
+    decaps: Agenda<(HostId, Vni)>,
+    decap_life: Nanos,
+    tunnel_life: Nanos,
+}
+
+impl Tunnels {
+    pub(super) const fn new(decap_life: Nanos, tunnel_life: Nanos) -> Self {
+        Self {
+            tunnels: BTreeMap::new(),
+            lingering: Agenda::new(),
+            decaps: Agenda::new(),
+            decap_life,
+            tunnel_life,
+        }
+    }
+
+    /// A flow to or from a host is made.
+    pub(super) fn flow_made(&mut self, now: Nanos, host: HostId, flow: Flow) -> Turn {
+        let turn = if self.tunnels.contains_key(&host) { Turn::Stays } else { Turn::Open };
+        let new = Tunnel { opened: now, encap: 0, decap: 0 };
+        let tunnel = self.tunnels.entry(host).or_insert(new);
+        *tunnel.count(flow) += 1;
+        self.lingering.remove(host);
+        turn
+    }
+
+    /// A flow ends that was made.
+    pub(super) fn flow_ended(&mut self, now: Nanos, host: HostId, flow: Flow) {
+        let tunnel = self.tunnels.get_mut(&host).expect("a flow has a tunnel");
+        *tunnel.count(flow) -= 1;
+        if tunnel.encap + tunnel.decap == 0 {
+            self.lingering.set(host, now.after(self.tunnel_life));
+        }
+    }
+
+    /// Closes a tunnel whose time has come, and says which.
+    pub(super) fn close_expired(&mut self, now: Nanos) -> Option<HostId> {
+        let host = self.lingering.due(now)?;
+        self.remove(host);
+        Some(host)
+    }
+
+    /// Closes the tunnel of a host, whose flows have ended. True if it had one.
+    pub(super) fn remove(&mut self, host: HostId) -> bool {
+        self.lingering.remove(host);
+        let tunnel = self.tunnels.remove(&host);
+        let empty = |tunnel: &Tunnel| tunnel.encap + tunnel.decap == 0;
+        assert!(tunnel.as_ref().is_none_or(empty), "flows end before their tunnel");
+        tunnel.is_some()
+    }
+
+    /// A first frame came from a host in a network. `Some` if the flow is new.
+    pub(super) fn decap(&mut self, now: Nanos, vni: Vni, host: HostId) -> Option<Turn> {
+        let before = self.decaps.set((host, vni), now.after(self.decap_life));
+        before.is_none().then(|| self.flow_made(now, host, Flow::Decap))
+    }
+
+    /// A decap flow whose life is over.
+    pub(super) fn expired_decap(&self, now: Nanos) -> Option<(Vni, HostId)> {
+        self.decaps.due(now).map(|(host, vni)| (vni, host))
+    }
+
+    /// Takes a decap flow out. False if there is none.
+    pub(super) fn remove_decap(&mut self, now: Nanos, vni: Vni, host: HostId) -> bool {
+        let there = self.decaps.remove((host, vni));
+        if there {
+            self.flow_ended(now, host, Flow::Decap);
+        }
+        there
+    }
+
+    /// Every decap flow, by host, and until when it is kept.
+    pub(super) fn decaps(&self) -> impl Iterator<Item = (Vni, HostId, Nanos)> + '_ {
+        self.decaps_from(HostId(0))
+    }
+
+    /// Those of hosts from one on.
+    pub(super) fn decaps_from(
+        &self,
+        host: HostId,
+    ) -> impl Iterator<Item = (Vni, HostId, Nanos)> + '_ {
+        let first = Vni::new(0).expect("24 bits");
+        self.decaps.from((host, first)).map(|((host, vni), until)| (vni, host, until))
+    }
+
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        [self.lingering.deadline(), self.decaps.deadline()].into_iter().flatten().min()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = TunnelInfo> + '_ {
+        self.tunnels.iter().map(|(host, tunnel)| TunnelInfo {
+            host: *host,
+            opened: tunnel.opened,
+            encap_flows: tunnel.encap,
+            decap_flows: tunnel.decap,
+        })
+    }
+}
+
+impl Tunnel {
+    const fn count(&mut self, flow: Flow) -> &mut u32 {
+        match flow {
+            Flow::Encap => &mut self.encap,
+            Flow::Decap => &mut self.decap,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

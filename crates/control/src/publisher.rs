@@ -1,0 +1,270 @@
+//! The claims of this host, as a log that every peer reads at its own pace.
+//!
+//! Each change gets the next **sequence** of this incarnation and one entry at the end of the log.
+//! An entry names a slot, the slot names its last change, and an entry that is not the last change
+//! of its slot is void. So changes of one vport coalesce by themselves, the log read from its
+//! beginning is a snapshot, and a peer is nothing but a number: how far it has read.
+//!
+//! ```text
+//!   log     1:a  2:b  3:c  4:b  5:a         void: 1:a and 2:b
+//!   slots   a = 5 gone   b = 4   c = 3
+//!            a reader at 0 gets c, b         (snapshot: what is gone is not named)
+//!            a reader at 3 gets b, a gone    (delta)
+//! ```
+//!
+//! A withdrawal stays in the log as a **tombstone** until every peer that counts has acknowledged
+//! it. There are at most so many of them; beyond, the oldest is forgotten. When one is forgotten,
+//! the **horizon** rises to its sequence: a reader below it may have missed a withdrawal, and only
+//! a snapshot helps.
+//!
+//! Costs: a change is one search in a tree, and a log entry of 16 bytes. When more than half of the
+//! log is void it is compacted, which looks at each entry once and leaves none void. A change voids
+//! at most two entries (the one before it, and its own when it is a withdrawal that is forgotten),
+//! so that it comes to at most four entries looked at per change. The longest stop is one
+//! such pass over all claims. Reading costs a search in the log and then one look per entry, void
+//! ones included.
+//!
+//! Limits: 2^32 - 1 slots. Sequences do not run out: 64 bits last 584 years at one per nanosecond.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use sluice_base::HostId;
+
+use crate::digest::Digest;
+use crate::vport::{Claim, Key};
+
+/// Below so many entries a log is not worth compacting.
+const LOG_SMALL: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    sequence: u64,
+    slot: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The last change.
+    sequence: u64,
+    key: Key,
+    /// `None`: withdrawn.
+    claim: Option<Claim>,
+}
+
+/// What a change made of a vport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// It is there, like this.
+    Claimed(&'a Claim),
+    /// It is not there any more.
+    Withdrawn(Key),
+}
+
+/// The claims of this host.
+#[derive(Debug)]
+pub struct Publisher {
+    incarnation: u64,
+    last: u64,
+    horizon: u64,
+    log: Vec<Entry>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_key: BTreeMap<Key, u32>,
+    /// Slots of what was withdrawn, by the sequence of the withdrawal.
+    tombstones: BTreeMap<u64, u32>,
+    tombstones_max: usize,
+    digest: Digest,
+    /// The peers that count, and what they have acknowledged.
+    peers: BTreeMap<HostId, u64>,
+}
+
+impl Publisher {
+    /// Nothing is claimed. An incarnation is above zero, and above every one this host has had.
+    ///
+    /// # Panics
+    /// If it is zero.
+    #[must_use]
+    pub fn new(incarnation: u64, tombstones_max: usize) -> Self {
+        assert!(incarnation > 0, "zero stands for an incarnation that was never heard of");
+        Self {
+            incarnation,
+            last: 0,
+            horizon: 0,
+            log: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            tombstones_max,
+            digest: Digest::default(),
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// Claims a vport, or changes what is said of it. Returns the sequence of the last change of
+    /// it; if nothing is different, that is an old one.
+    ///
+    /// # Panics
+    /// If the address is a group address: no endpoint has it, and whoever believed this would send
+    /// all broadcasts of the network here.
+    pub fn claim(&mut self, claim: &Claim) -> u64 {
+        assert!(!claim.key.mac.is_group(), "{} is no endpoint", claim.key.mac);
+        let index = match self.by_key.get(&claim.key) {
+            Some(&index) => index,
+            None => self.new_slot(claim.key),
+        };
+        let slot = &mut self.slots[at(index)];
+        match slot.claim.replace(*claim) {
+            Some(before) if before == *claim => return slot.sequence,
+            Some(before) => self.digest.remove(&before),
+            None => drop(self.tombstones.remove(&slot.sequence)),
+        }
+        self.digest.add(claim);
+        self.changed(index)
+    }
+
+    /// Withdraws a vport. Returns the sequence of that; `None` if it was not claimed.
+    pub fn withdraw(&mut self, key: Key) -> Option<u64> {
+        let index = *self.by_key.get(&key)?;
+        let before = self.slots[at(index)].claim.take()?;
+        self.digest.remove(&before);
+        let sequence = self.changed(index);
+        self.tombstones.insert(sequence, index);
+        self.forget_tombstones();
+        Some(sequence)
+    }
+
+    fn new_slot(&mut self, key: Key) -> u32 {
+        let slot = Slot { sequence: 0, key, claim: None };
+        let index = if let Some(index) = self.free.pop() {
+            self.slots[at(index)] = slot;
+            index
+        } else {
+            self.slots.push(slot);
+            u32::try_from(self.slots.len() - 1).expect("a host has less than 2^32 vports")
+        };
+        self.by_key.insert(key, index);
+        index
+    }
+
+    fn changed(&mut self, index: u32) -> u64 {
+        self.last += 1;
+        self.slots[at(index)].sequence = self.last;
+        self.log.push(Entry { sequence: self.last, slot: index });
+        self.compact();
+        self.last
+    }
+
+    /// Takes the void entries out if they are more than half.
+    fn compact(&mut self) {
+        if self.log.len() > 2 * self.by_key.len() + LOG_SMALL {
+            self.log.retain(|entry| self.slots[at(entry.slot)].sequence == entry.sequence);
+        }
+    }
+
+    /// What every peer that counts has acknowledged.
+    fn acked_by_all(&self) -> u64 {
+        self.peers.values().copied().min().unwrap_or(u64::MAX)
+    }
+
+    fn forget_tombstones(&mut self) {
+        let acked = self.acked_by_all();
+        while let Some(oldest) = self.tombstones.first_entry() {
+            if *oldest.key() > acked && self.tombstones.len() <= self.tombstones_max {
+                break;
+            }
+            let (sequence, index) = self.tombstones.pop_first().expect("there is an oldest");
+            self.horizon = self.horizon.max(sequence);
+            let slot = &mut self.slots[at(index)];
+            slot.sequence = 0;
+            self.by_key.remove(&slot.key);
+            self.free.push(index);
+        }
+        self.compact();
+    }
+
+    /// The changes above `cursor` that no later one replaces, oldest first, each with its sequence.
+    /// Above zero this is everything that is there. A reader may stop anywhere and go on from
+    /// there after more changes; it has missed nothing unless [`Self::horizon`] has passed it.
+    pub fn after(&self, cursor: u64) -> impl Iterator<Item = (u64, Change<'_>)> {
+        let first = self.log.partition_point(|entry| entry.sequence <= cursor);
+        self.log[first..].iter().filter_map(|entry| {
+            let slot = &self.slots[at(entry.slot)];
+            let change = slot.claim.as_ref().map_or(Change::Withdrawn(slot.key), Change::Claimed);
+            (slot.sequence == entry.sequence).then_some((entry.sequence, change))
+        })
+    }
+
+    /// A peer counts from now on, and has everything up to `sequence`. Tombstones wait for it.
+    /// Also says that a peer has less than it once acknowledged.
+    pub fn set_peer(&mut self, peer: HostId, sequence: u64) {
+        self.peers.insert(peer, sequence);
+        self.forget_tombstones();
+    }
+
+    /// A peer has applied everything up to `sequence`. Nothing happens if it does not count.
+    pub fn acked(&mut self, peer: HostId, sequence: u64) {
+        let Some(acked) = self.peers.get_mut(&peer) else { return };
+        let before = core::mem::replace(acked, sequence.max(*acked));
+        // Only who was among the last can set a tombstone free.
+        if self.tombstones.first_key_value().is_some_and(|(&oldest, _)| oldest > before) {
+            self.forget_tombstones();
+        }
+    }
+
+    /// A peer does not count any more: it is no member, or was away for too long.
+    pub fn forget(&mut self, peer: HostId) {
+        self.peers.remove(&peer);
+        self.forget_tombstones();
+    }
+
+    /// What a peer has acknowledged; `None` if it does not count.
+    #[must_use]
+    pub fn acked_by(&self, peer: HostId) -> Option<u64> {
+        self.peers.get(&peer).copied()
+    }
+
+    /// Which run of this host's control plane this is.
+    #[must_use]
+    pub const fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// The sequence of the last change; zero before the first.
+    #[must_use]
+    pub const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The highest sequence of a withdrawal that was forgotten. Who has read less needs a snapshot.
+    #[must_use]
+    pub const fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// What the claims are in sum.
+    #[must_use]
+    pub const fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How many entries the log has: at most two per claim and tombstone, and a few.
+    #[must_use]
+    pub fn log_len(&self) -> usize {
+        self.log.len()
+    }
+
+    /// How many withdrawals are remembered.
+    #[must_use]
+    pub fn tombstone_count(&self) -> usize {
+        self.tombstones.len()
+    }
+}
+
+fn at(index: u32) -> usize {
+    index as usize
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+use std::string::String;
+use std::vec::Vec;
+
+use super::*;
+use crate::directory::PortRule;
+use crate::frame::tests::{
+    Claims, House, TAG, advertisement, arp_frame, arp_request, data, found, mac, nd_frame,
+    nd_probe, solicitation, v4, v6, vni,
+};
+use crate::vport::Origin;
+
+const MS: u64 = 1_000_000;
+/// The asker's port.
+const PORT: PortId = PortId(1);
+
+fn config() -> Config {
+    Config {
+        ports: 4,
+        port: Rate { per_second: 100, burst: 10 },
+        all: Rate { per_second: 100, burst: 20 },
+        gap: Nanos(100 * MS),
+        floods: 64,
+    }
+}
+
+fn house() -> House {
+    House::new([PortRule::Bound; 4])
+}
+
+/// Where the address that is asked for is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Known {
+    Live,
+    Stale,
+    OwnPort,
+    SamePort,
+    Nowhere,
+    Asker,
+}
+
+const KNOWN: [Known; 6] =
+    [Known::Live, Known::Stale, Known::OwnPort, Known::SamePort, Known::Nowhere, Known::Asker];
+
+/// Endpoint 2 is asked for, and endpoint 1 asks.
+fn claims(known: Known) -> Claims {
+    let learned = Origin::Learned;
+    let asker = found(1, State::Own, 1, learned);
+    let target = match known {
+        Known::Live => found(2, State::Authoritative, 1, learned),
+        Known::Stale => found(2, State::Stale, 1, learned),
+        Known::OwnPort => found(2, State::Own, 2, learned),
+        Known::SamePort => found(2, State::Own, 1, learned),
+        Known::Nowhere | Known::Asker => return Claims(vec![asker]),
+    };
+    Claims(vec![asker, target])
+}
+
+/// The action in one word, without the bytes.
+fn word(action: &Action<'_>) -> String {
+    match action {
+        Action::Answer(_) => "answer".into(),
+        Action::Flood { why, to } => {
+            let ports: Vec<_> = to.ports().collect();
+            assert_eq!(ports, [PortId(0), PortId(2), PortId(3)], "all but the asker's");
+            assert!(to.hosts().eq([HostId(2), HostId(3)]));
+            std::format!("flood {why:?}")
+        }
+        Action::Ignore(why) => std::format!("ignore {why:?}"),
+    }
+}
+
+fn resolve(known: Known, bytes: &[u8]) -> String {
+    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    let frame = Frame::parse(bytes).unwrap();
+    let action = resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims(known), &house);
+    let word = word(&action);
+    let counted = match action {
+        Action::Answer(_) => resolver.answered(PORT),
+        Action::Flood { .. } => resolver.flooded(PORT),
+        Action::Ignore(why) => resolver.ignored(PORT, why),
+    };
+    assert_eq!(counted, 1, "{word} is counted");
+    word
+}
+
+/// Endpoint 1 tells endpoint 2 of its address.
+fn solicited() -> Vec<u8> {
+    let message = icmpv6::Repr::Advertisement {
+        target: v6(1),
+        target_mac: Some(mac(1)),
+        router: false,
+        solicited: true,
+        overrides: true,
+    };
+    nd_frame(mac(1), &[], v6(1), v6(2), message)
+}
+
+fn with_tag(bytes: &[u8]) -> Vec<u8> {
+    [&bytes[..12], &TAG, &bytes[12..]].concat()
+}
+
+#[test]
+fn every_question_in_every_state() {
+    let own = |known| if known == Known::Asker { 1 } else { 2 };
+    // The rows of the table in the file's theory, in the order of KNOWN.
+    let question =
+        ["answer", "flood Stale", "answer", "ignore SamePort", "flood Unknown", "ignore Itself"];
+    let probe =
+        ["answer", "flood Stale", "answer", "ignore SamePort", "flood Unknown", "flood Probe"];
+    for (at, known) in KNOWN.into_iter().enumerate() {
+        let target = own(known);
+        let arp = if known == Known::Asker {
+            // With another address of its own; without it is an announcement.
+            let ask = arp::Repr { sender_ip: v4(3), ..arp::Repr::probe(mac(1), v4(1)) };
+            arp_frame(mac(1), &[], ask)
+        } else {
+            arp_request(1, target)
+        };
+        let arp_probe = arp_frame(mac(1), &[], arp::Repr::probe(mac(1), v4(target)));
+        let told = arp::Repr::announcement(mac(1), v4(target));
+        let told_by_reply = arp::Repr { operation: arp::Operation::REPLY, ..told };
+        let reply = arp::Repr::probe(mac(2), v4(1)).reply(mac(1));
+        let rows = [
+            ("question, ARP", arp, question[at]),
+            ("question, ND", solicitation(1, target), question[at]),
+            ("probe, ARP", arp_probe, probe[at]),
+            ("probe, ND", nd_probe(1, target), probe[at]),
+            ("announcement, ARP", arp_frame(mac(1), &[], told), "flood Announcement"),
+            ("the same as a reply", arp_frame(mac(1), &[], told_by_reply), "flood Announcement"),
+            ("announcement, ND", advertisement(1, false), "flood Announcement"),
+            ("reply to a probe, ARP", arp_frame(mac(1), &[], reply), "ignore NotAsked"),
+            ("reply, ND", solicited(), "ignore NotAsked"),
+            ("data", data(1), "ignore NotAsked"),
+        ];
+        for (what, bytes, expected) in rows {
+            assert_eq!(resolve(known, &bytes), expected, "{what}, {known:?}");
+            assert_eq!(resolve(known, &with_tag(&bytes)), expected, "{what}, {known:?}, tagged");
+        }
+    }
+}
+
+#[test]
+fn what_goes_to_one_or_asks_for_none_is_left_alone() {
+    for mut bytes in [arp_request(1, 2), solicitation(1, 2)] {
+        bytes[..6].copy_from_slice(&mac(2).0);
+        assert_eq!(resolve(Known::Live, &bytes), "ignore Unicast");
+    }
+    for target in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]] {
+        let ask = arp::Repr { sender_ip: v4(1), ..arp::Repr::probe(mac(1), target.into()) };
+        assert_eq!(resolve(Known::Live, &arp_frame(mac(1), &[], ask)), "ignore NoTarget");
+    }
+    for target in [Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST] {
+        let message = icmpv6::Repr::Solicitation { target, source_mac: None };
+        let bytes = nd_frame(mac(1), &[], v6(1), icmpv6::solicited_node(target), message);
+        assert_eq!(resolve(Known::Live, &bytes), "ignore NoTarget");
+    }
+}
+
+/// The answer to a question of endpoint 1 for endpoint 2, which is live.
+fn answer_to(bytes: &[u8]) -> Vec<u8> {
+    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    let (frame, claims) = (Frame::parse(bytes).unwrap(), claims(Known::Live));
+    match resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims, &house) {
+        Action::Answer(answer) => answer.as_slice().to_vec(),
+        action => panic!("{}", word(&action)),
+    }
+}
+
+/// Byte by byte after the figure of RFC 826.
+#[test]
+fn an_arp_reply_to_the_byte() {
+    #[rustfmt::skip]
+    let packet = [
+        0x08, 0x06,
+        0, 1, 0x08, 0, 6, 4, 0, 2,
+        2, 0, 0, 0, 0, 2, 10, 0, 0, 2,
+        2, 0, 0, 0, 0, 1, 10, 0, 0, 1,
+    ];
+    let addresses = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    let expected = [&addresses[..], &packet, &[0; 18]].concat();
+    assert_eq!(answer_to(&arp_request(1, 2)), expected);
+    let expected = [&addresses[..], &TAG, &packet, &[0; 14]].concat();
+    assert_eq!(answer_to(&with_tag(&arp_request(1, 2))), expected);
+    let twice = [0x88, 0xa8, 0x20, 5, 0x81, 0, 0x60, 0x64];
+    let request = arp_request(1, 2);
+    let request = [&request[..12], &twice, &request[12..]].concat();
+    let expected = [&addresses[..], &twice, &packet, &[0; 10]].concat();
+    assert_eq!(answer_to(&request), expected);
+}
+
+/// A probe is told that somebody has the address; the sender's own is still none.
+#[test]
+fn an_arp_reply_to_a_probe_to_the_byte() {
+    let probe = arp_frame(mac(1), &[], arp::Repr::probe(mac(1), v4(2)));
+    #[rustfmt::skip]
+    let packet = [
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x06,
+        0, 1, 0x08, 0, 6, 4, 0, 2,
+        2, 0, 0, 0, 0, 2, 10, 0, 0, 2,
+        2, 0, 0, 0, 0, 1, 0, 0, 0, 0,
+    ];
+    assert_eq!(answer_to(&probe), [&packet[..], &[0; 18]].concat());
+}
+
+/// Byte by byte after the figures of RFC 8200 section 3 and RFC 4861 clauses 4.4 and 4.6.1.
+#[test]
+fn an_advertisement_to_the_byte() {
+    #[rustfmt::skip]
+    let packet = [
+        0x86, 0xdd,
+        0x60, 0, 0, 0, 0, 32, 58, 255,
+        0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+        0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+        136, 0, 0x8a, 0x71, 0x60, 0, 0, 0,
+        0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+        2, 1, 2, 0, 0, 0, 0, 2,
+    ];
+    let addresses = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    assert_eq!(answer_to(&solicitation(1, 2)), [&addresses[..], &packet].concat());
+    let tagged = answer_to(&with_tag(&solicitation(1, 2)));
+    assert_eq!(tagged, [&addresses[..], &TAG, &packet].concat());
+}
+
+/// Who asks without an address hears it with all nodes, and nobody solicited it (RFC 4861 clause
+/// 7.2.4).
+#[test]
+fn an_advertisement_to_a_probe_to_the_byte() {
+    #[rustfmt::skip]
+    let expected = [
+        0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd,
+        0x60, 0, 0, 0, 0, 32, 58, 255,
+        0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+        0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+        136, 0, 0xf9, 0x27, 0x20, 0, 0, 0,
+        0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+        2, 1, 2, 0, 0, 0, 0, 2,
+    ];
+    assert_eq!(answer_to(&nd_probe(1, 2)), expected);
+}
+
+#[test]
+fn an_answer_is_read_by_whom_it_is_for() {
+    for bytes in [arp_request(1, 2), solicitation(1, 2), nd_probe(1, 2)] {
+        for bytes in [with_tag(&bytes), bytes] {
+            let answer = answer_to(&bytes);
+            let (read, asked) = (Frame::parse(&answer).unwrap(), Frame::parse(&bytes).unwrap());
+            assert_eq!((read.src, read.tags), (mac(2), asked.tags));
+            assert!(matches!(read.body, Body::Arp(_) | Body::Neighbor { .. }));
+            assert!((FRAME_SIZE_MIN..=ANSWER_SIZE_MAX).contains(&answer.len()));
+        }
+    }
+}
+
+#[test]
+fn the_same_flood_goes_once_in_a_gap() {
+    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    let claims = Claims::default();
+    let probe = |n| arp_frame(mac(n), &[], arp::Repr::probe(mac(n), v4(9)));
+    let told = |n| arp_frame(mac(n), &[], arp::Repr::announcement(mac(n), v4(9)));
+    let rows = [
+        (0, arp_request(1, 9), "flood Unknown"),
+        (99, arp_request(1, 9), "ignore Repeated"),
+        (99, arp_request(2, 9), "ignore Repeated"),
+        (99, arp_request(1, 8), "flood Unknown"),
+        (99, solicitation(1, 9), "flood Unknown"),
+        (100, arp_request(2, 9), "flood Unknown"),
+        // Two who try the same address have to hear of each other.
+        (100, probe(1), "flood Unknown"),
+        (100, probe(1), "ignore Repeated"),
+        (100, probe(2), "flood Unknown"),
+        (100, told(1), "flood Announcement"),
+        (100, told(1), "ignore Repeated"),
+        (100, told(2), "flood Announcement"),
+    ];
+    for (row, (ms, bytes, expected)) in rows.into_iter().enumerate() {
+        let frame = Frame::parse(&bytes).unwrap();
+        let action = resolver.resolve(Nanos(ms * MS), PORT, vni(7), &frame, &claims, &house);
+        assert_eq!(word(&action), expected, "row {row}");
+    }
+    assert_eq!(resolver.ignored(PORT, Ignored::Repeated), 4);
+}
+
+#[test]
+fn floods_have_a_budget_and_answers_have_none() {
+    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    let claims = claims(Known::Live);
+    let mut flooded = |ms: u64, port: u16, base: u32| {
+        let ask = arp_request(3, 9);
+        let frame = Frame::parse(&ask).unwrap();
+        (base..base + 50)
+            .map(|number| {
+                let now = Nanos(ms * MS);
+                resolver.resolve(now, PortId(port), vni(number), &frame, &claims, &house)
+            })
+            .filter(|action| matches!(action, Action::Flood { .. }))
+            .count()
+    };
+    assert_eq!(flooded(0, 0, 1000), 10, "of the port");
+    assert_eq!(flooded(0, 2, 2000), 10);
+    assert_eq!(flooded(0, 3, 3000), 0, "of all ports");
+    assert_eq!(flooded(10, 3, 3000), 1, "what was refused may be tried again");
+    assert_eq!(resolver.ignored(PortId(3), Ignored::FloodLimit), 99);
+    let ask = arp_request(1, 2);
+    let frame = Frame::parse(&ask).unwrap();
+    for _ in 0..1000 {
+        resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims, &house);
+    }
+    assert_eq!(resolver.answered(PORT), 1000);
+}

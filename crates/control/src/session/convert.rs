@@ -1,0 +1,43 @@
+//! Claims as records on the wire, and back.
+
+use sluice_wire::fabric::{IpList, Origin as WireOrigin, Record};
+
+use crate::publisher::Change;
+use crate::vport::{Claim, Key, Origin};
+
+/// The record of a change.
+pub(super) fn record(change: Change<'_>) -> Record {
+    match change {
+        Change::Withdrawn(Key { vni, mac }) => Record::Withdrawn { vni, mac },
+        Change::Claimed(claim) => Record::Claimed {
+            vni: claim.key.vni,
+            mac: claim.key.mac,
+            port: claim.port,
+            origin: match claim.origin {
+                Origin::Learned => WireOrigin::Learned,
+                Origin::Sticky => WireOrigin::Sticky,
+                Origin::Bound => WireOrigin::Bound,
+            },
+            moves: claim.moves,
+            ips: IpList::new(claim.ips.iter()),
+        },
+    }
+}
+
+/// A change as a record says it: the vport, and the claim unless it is withdrawn.
+pub(super) fn change(record: &Record) -> (Key, Option<Claim>) {
+    match *record {
+        Record::Withdrawn { vni, mac } => (Key { vni, mac }, None),
+        Record::Claimed { vni, mac, port, origin, moves, ips } => {
+            let key = Key { vni, mac };
+            let origin = match origin {
+                WireOrigin::Learned => Origin::Learned,
+                WireOrigin::Sticky => Origin::Sticky,
+                WireOrigin::Bound => Origin::Bound,
+            };
+            (key, Some(Claim { key, port, ips: ips.iter().collect(), origin, moves }))
+        }
+    }
+}
+
+const _: () = assert!(sluice_wire::fabric::IPS_MAX == crate::vport::IPS_MAX);

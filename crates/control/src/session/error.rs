@@ -1,0 +1,141 @@
+//! Why a connection ends before its time.
+
+use core::fmt;
+
+use sluice_base::HostId;
+use sluice_wire::fabric::{Malformed, Reason};
+
+use crate::vport::Key;
+
+/// Why this side ends a connection, or the other did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Bytes that are no message.
+    Malformed(Malformed),
+    /// The peer belongs to another fabric.
+    WrongFabric,
+    /// The peer says that it is somebody else.
+    WrongHost(HostId),
+    /// There is no version that both speak.
+    NoCommonVersion {
+        /// The peer's oldest and newest.
+        theirs: (u8, u8),
+    },
+    /// A later incarnation of the peer is known.
+    StaleIncarnation {
+        /// What it says.
+        theirs: u64,
+        /// The lowest that would do.
+        known: u64,
+    },
+    /// Something came before a Hello.
+    NoHello,
+    /// There was a Hello already.
+    SecondHello,
+    /// Claims without a snapshot before them, where nothing is there to go on from.
+    ClaimsWithoutSnapshot,
+    /// Claims do not begin where those before them ended, or end before they begin.
+    Gap {
+        /// Where they begin.
+        after: u64,
+        /// Where they end.
+        up_to: u64,
+        /// Where the last ended.
+        at: u64,
+    },
+    /// A claim for what is no endpoint: a group address.
+    NoEndpoint(Key),
+    /// The end of a snapshot that did not begin, or went further.
+    EndWithoutBegin {
+        /// Where it ends.
+        up_to: u64,
+        /// Where the last claims ended.
+        at: u64,
+    },
+    /// A digest of something that is not here.
+    DigestElsewhere {
+        /// What it is as of.
+        at: u64,
+        /// What is here.
+        ours: u64,
+    },
+    /// A snapshot out of turn, or a complaint about one that did not begin.
+    WrongRound {
+        /// What the peer says.
+        theirs: u32,
+        /// How many there were.
+        ours: u32,
+    },
+    /// An acknowledgement of what was not sent, or one that goes back.
+    WrongAck {
+        /// The round.
+        round: u32,
+        /// The sequence.
+        sequence: u64,
+        /// What was sent in the present round.
+        sent: u64,
+    },
+    /// A question or an answer on a connection whose version has none.
+    NotSpoken {
+        /// The version.
+        version: u8,
+    },
+    /// The peer ended the connection.
+    Bye(Reason),
+}
+
+impl Error {
+    /// What the peer is told.
+    pub(super) const fn reason(&self) -> Reason {
+        match self {
+            Self::Malformed(_) | Self::NoEndpoint(_) => Reason::Malformed,
+            Self::WrongFabric => Reason::WrongFabric,
+            Self::WrongHost(_) => Reason::WrongHost,
+            Self::NoCommonVersion { .. } => Reason::NoCommonVersion,
+            Self::StaleIncarnation { .. } => Reason::StaleIncarnation,
+            Self::Bye(_) => Reason::Leaving,
+            _ => Reason::OutOfPlace,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "{error}"),
+            Self::WrongFabric => f.write_str("it belongs to another fabric"),
+            Self::WrongHost(HostId(host)) => write!(f, "it says that it is host {host}"),
+            Self::NoCommonVersion { theirs: (min, max) } => {
+                write!(f, "it speaks versions {min} to {max} only")
+            }
+            Self::StaleIncarnation { theirs, known } => {
+                write!(f, "incarnation {theirs} is over, {known} is the lowest that would do")
+            }
+            Self::NoHello => f.write_str("it did not say Hello"),
+            Self::SecondHello => f.write_str("it said Hello twice"),
+            Self::ClaimsWithoutSnapshot => f.write_str("its claims do not begin with a snapshot"),
+            Self::Gap { after, up_to, at } => {
+                write!(f, "claims {after} to {up_to} do not follow {at}")
+            }
+            Self::NoEndpoint(key) => write!(f, "it claims the group address {}", key.mac),
+            Self::EndWithoutBegin { up_to, at } => {
+                write!(f, "the end of a snapshot at {up_to} does not follow {at}")
+            }
+            Self::DigestElsewhere { at, ours } => {
+                write!(f, "a digest as of {at} does not follow {ours}")
+            }
+            Self::WrongRound { theirs, ours } => {
+                write!(f, "snapshot {theirs} is not in turn after {ours}")
+            }
+            Self::WrongAck { round, sequence, sent } => {
+                write!(f, "it has {sequence} of snapshot {round}, {sent} was sent")
+            }
+            Self::NotSpoken { version } => {
+                write!(f, "it asks or answers, and version {version} is spoken, which cannot")
+            }
+            Self::Bye(reason) => write!(f, "it closed the connection: {reason:?}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

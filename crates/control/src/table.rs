@@ -1,0 +1,588 @@
+//! The vport table: what every host of the fabric claims, and who of them has each endpoint.
+//!
+//! Aim: 1.2 million claims and more in at most 200 bytes each, found by endpoint and by IP address
+//! within a few cache misses, changed without a long stop. The table knows nothing of messages:
+//! sessions put claims in, and every call says in a [`Change`] what the rest has to follow.
+//!
+//! ```text
+//!   key index (VNI, MAC) ──> slot, the winner ──> slot of another host's claim ──> …
+//!                              │ addresses
+//!                              v
+//!   IP index (VNI, IP) ────> IP slot ──> IP slot of another vport with the same address ──> …
+//!
+//!   owner ──> list of its claims, in the order in which they were named
+//!   VNI   ──> list of its claims
+//! ```
+//!
+//! **Who wins.** All claims for one endpoint are kept, as a chain in order. A claim of a host that
+//! is live comes before one of a host that is stale, whatever the claims say; hosts that are alike
+//! are ordered by [`Claim::beats`]. This is decided here and not in `beats`, because liveness is no
+//! part of a claim: tables agree when they know the same claims **and** the same states of hosts. A
+//! host that comes back takes its endpoints back only by the claims themselves.
+//!
+//! **What is stale** ([`OwnerState::Stale`]) stays, wins if nobody live claims the same, and is
+//! shown as such, so that its frames are forwarded and nobody answers ARP for it. The state is the
+//! owner's: to change it touches none of its claims but those which another host claims too.
+//!
+//! **Addresses.** Only a winner's are in the index. Two vports of a network with one address are
+//! both found ([`Table::all_with_ip`]), the better is what is answered ([`Table::find_ip`]), and it
+//! is reported when the second one comes.
+//!
+//! **Snapshots.** Each claim knows the snapshot in which its owner named it last, and moves to the
+//! front of its owner's list when it is named again. What was not named lies at the tail when the
+//! snapshot ends and is taken off there. A snapshot that begins while another one is open
+//! replaces it, and nothing goes.
+//!
+//! **Limits.** The number of claims is bounded, beyond it [`Full`]. Slots come in chunks of 1024,
+//! and an index grows by segments of about as many entries: no call takes or copies more than that,
+//! whatever the size (most of its longest stop is the kernel's work on new memory; measured below
+//! a millisecond). A call that touches many claims of one owner works in steps ([`Progress`]). Only
+//! [`Table::set_owner`] takes as long as there are endpoints that several hosts claim. A chain is
+//! as long as there are hosts that claim one endpoint, or vports that claim one address; it is
+//! walked on a change, and on a look-up by address. Nothing shrinks but what is claimed.
+
+mod arena;
+mod change;
+mod index;
+mod owners;
+mod slot;
+
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::net::IpAddr;
+
+use sluice_base::{HostId, Mac, Nanos, Vni};
+
+pub use self::change::{Change, Full, Holder, OwnerState, Progress, Vport};
+
+use self::arena::{Arena, NONE};
+use self::index::Index;
+use self::owners::Owner;
+use self::slot::{IpSlot, List, Of, Slot};
+use crate::digest::Digest;
+use crate::hash::Hasher;
+use crate::vport::{Claim, IPS_MAX, Ips, Key};
+
+/// The table.
+#[derive(Debug)]
+pub struct Table {
+    limit: u32,
+    hasher: Hasher,
+    slots: Arena<Slot>,
+    by_key: Index,
+    ip_slots: Arena<IpSlot>,
+    by_ip: Index,
+    /// By host.
+    owners: Vec<Owner>,
+    vnets: BTreeMap<Vni, Vnet>,
+    /// What each host claims in each network.
+    shares: BTreeMap<(Vni, HostId), Digest>,
+    /// Endpoints that more than one host claims.
+    contested: BTreeSet<Key>,
+    vports: u32,
+}
+
+#[derive(Debug)]
+struct Vnet {
+    claims: List,
+    vports: u32,
+}
+
+/// The first of a chain, as [`Change`] tells it.
+#[derive(Clone, Copy)]
+struct Front {
+    holder: Holder,
+    ips: Ips,
+}
+
+impl Table {
+    /// An empty table for at most `limit` claims of all hosts. The seed makes collisions hard to
+    /// provoke; nothing that is seen of the table depends on it.
+    #[must_use]
+    pub fn new(limit: u32, seed: u64) -> Self {
+        let ips_max = u32::try_from(IPS_MAX).expect("a few");
+        assert!(limit < NONE / ips_max, "each address has a number");
+        Self {
+            limit,
+            hasher: Hasher::new(seed),
+            slots: Arena::new(),
+            by_key: Index::new(limit),
+            ip_slots: Arena::new(),
+            by_ip: Index::new(limit),
+            owners: Vec::new(),
+            vnets: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            contested: BTreeSet::new(),
+            vports: 0,
+        }
+    }
+
+    /// Puts in what `owner` says of an endpoint, in place of what it said before.
+    ///
+    /// # Errors
+    /// [`Full`] if it said nothing before and there is no room: nothing is changed.
+    pub fn claim(&mut self, now: Nanos, owner: HostId, claim: &Claim) -> Result<Change, Full> {
+        let hash = self.hasher.of_key(claim.key);
+        let head = self.head(hash, claim.key);
+        let own = head.and_then(|head| self.claim_in_chain(head, owner));
+        if let Some(at) = own
+            && self.claim_at(at) == *claim
+        {
+            self.refresh(at);
+            return Ok(Change::between(claim.key, None, None, Ips::default()));
+        }
+        if own.is_none() && self.slots.count() == self.limit {
+            return Err(Full);
+        }
+        let before = head.map(|head| self.uncrown(head));
+        let at = if let Some(at) = own {
+            self.unchain(hash, at);
+            self.account(at, false);
+            self.rewrite(at, claim);
+            self.refresh(at);
+            at
+        } else {
+            self.take(now, owner, claim)
+        };
+        self.account(at, true);
+        self.enchain(hash, at);
+        Ok(self.settle(now, hash, claim.key, before))
+    }
+
+    /// Takes out what `owner` says of an endpoint. Nothing happens if it says nothing.
+    pub fn withdraw(&mut self, now: Nanos, owner: HostId, key: Key) -> Change {
+        let hash = self.hasher.of_key(key);
+        let own = self.head(hash, key).and_then(|head| self.claim_in_chain(head, owner));
+        match own {
+            Some(at) => self.remove(now, at),
+            None => Change::between(key, None, None, Ips::default()),
+        }
+    }
+
+    /// The endpoint as the host that has it says.
+    #[must_use]
+    pub fn find(&self, key: Key) -> Option<Vport> {
+        self.head(self.hasher.of_key(key), key).map(|at| self.vport_at(at))
+    }
+
+    /// Who has the endpoint and whether that host is live. Faster than [`find`](Self::find).
+    #[must_use]
+    pub fn holder(&self, key: Key) -> Option<(Holder, OwnerState)> {
+        let at = self.head(self.hasher.of_key(key), key)?;
+        Some((self.holder_at(at), self.state_at(at)))
+    }
+
+    /// The vport of a network to answer with when somebody asks for an address. Of several that
+    /// have it: a live host's before a stale one's, then by [`crate::vport::Origin`], then the
+    /// lower MAC; all hosts agree on it.
+    #[must_use]
+    pub fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Vport> {
+        let best = self.with_ip(vni, ip).min_by_key(|at| {
+            let slot = &self.slots[*at];
+            (self.state_at(*at) == OwnerState::Stale, Reverse(slot.origin), slot.mac)
+        });
+        best.map(|at| self.vport_at(at))
+    }
+
+    /// All vports of a network that have an address, mostly one at most, in no order.
+    pub fn all_with_ip(&self, vni: Vni, ip: IpAddr) -> impl Iterator<Item = Vport> + '_ {
+        self.with_ip(vni, ip).map(|at| self.vport_at(at))
+    }
+
+    fn with_ip(&self, vni: Vni, ip: IpAddr) -> impl Iterator<Item = u32> + '_ {
+        let hash = self.hasher.of_ip(vni, ip);
+        let first = self.by_ip.find(hash, |at| self.is_ip(at, vni, ip));
+        core::iter::successors(first, |at| some(self.ip_slots[*at].next_same))
+            .map(|at| self.ip_slots[at].slot)
+    }
+
+    /// Every host's claim for an endpoint, the winner's first.
+    pub fn claims(&self, key: Key) -> impl Iterator<Item = Vport> + '_ {
+        self.chain(self.head(self.hasher.of_key(key), key)).map(|at| self.vport_at(at))
+    }
+
+    /// All that a host claims, whether it wins or not: the last named first.
+    pub fn claims_of(&self, owner: HostId) -> impl Iterator<Item = Claim> + '_ {
+        let list = self.owners.get(owner.index()).map_or(List::EMPTY, |owner| owner.claims);
+        list.iter(&self.slots, Of::Owner).map(|at| self.claim_at(at))
+    }
+
+    /// The endpoints of a network in the order of their MAC addresses: the first `count` after
+    /// `after`. It walks all of the network's, for people and for copies by pages.
+    #[must_use]
+    pub fn list(&self, vni: Vni, after: Option<Mac>, count: usize) -> Vec<Vport> {
+        let list = self.vnets.get(&vni).map_or(List::EMPTY, |vnet| vnet.claims);
+        let mut lowest = BinaryHeap::new();
+        for at in list.iter(&self.slots, Of::Vnet) {
+            let slot = &self.slots[at];
+            if slot.winner && after.is_none_or(|after| slot.mac > after) {
+                lowest.push((slot.mac, at));
+                if lowest.len() > count {
+                    lowest.pop();
+                }
+            }
+        }
+        lowest.into_sorted_vec().into_iter().map(|(_mac, at)| self.vport_at(at)).collect()
+    }
+
+    /// The networks in order, and how many endpoints each has.
+    pub fn vnets(&self) -> impl Iterator<Item = (Vni, u32)> + '_ {
+        self.vnets.iter().map(|(vni, vnet)| (*vni, vnet.vports))
+    }
+
+    /// The hosts that claim anything in a network, in order, and how much.
+    pub fn hosts_of(&self, vni: Vni) -> impl Iterator<Item = (HostId, u64)> + '_ {
+        let all = (vni, HostId(0))..=(vni, HostId(u16::MAX));
+        self.shares.range(all).map(|((_vni, owner), share)| (*owner, share.count))
+    }
+
+    /// Endpoints that more than one host claims, in order.
+    pub fn contested(&self) -> impl Iterator<Item = Key> + '_ {
+        self.contested.iter().copied()
+    }
+
+    /// Counts a use of an endpoint by `frames`. False if nobody claims it.
+    pub fn used(&mut self, now: Nanos, key: Key, frames: u64) -> bool {
+        let Some(at) = self.head(self.hasher.of_key(key), key) else { return false };
+        let slot = &mut self.slots[at];
+        slot.used = now;
+        slot.frames = slot.frames.saturating_add(frames);
+        true
+    }
+
+    /// A summary of all that a host claims.
+    #[must_use]
+    pub fn digest(&self, owner: HostId) -> Digest {
+        self.owners.get(owner.index()).map_or(Digest::default(), |owner| owner.digest)
+    }
+
+    /// A summary of what a host claims in one network.
+    #[must_use]
+    pub fn digest_in(&self, owner: HostId, vni: Vni) -> Digest {
+        self.shares.get(&(vni, owner)).copied().unwrap_or_default()
+    }
+
+    /// How many claims there are.
+    #[must_use]
+    pub const fn claim_count(&self) -> u32 {
+        self.slots.count()
+    }
+
+    /// How many endpoints there are.
+    #[must_use]
+    pub const fn vport_count(&self) -> u32 {
+        self.vports
+    }
+
+    /// Bytes of memory: exact but for the ordered maps (networks, what each host claims in each,
+    /// contested endpoints), of which it is the most that they can need.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let places = self.slots.bytes() + self.ip_slots.bytes();
+        let indices = self.by_key.bytes() + self.by_ip.bytes();
+        let owners = self.owners.capacity() * size_of::<Owner>();
+        let maps = map_bytes(self.vnets.len(), size_of::<(Vni, Vnet)>())
+            + map_bytes(self.shares.len(), size_of::<((Vni, HostId), Digest)>())
+            + map_bytes(self.contested.len(), size_of::<Key>());
+        places + indices + owners + maps
+    }
+}
+
+/// What is behind one endpoint.
+impl Table {
+    #[inline]
+    fn head(&self, hash: u64, key: Key) -> Option<u32> {
+        self.by_key.find(hash, |at| self.slots[at].key() == key)
+    }
+
+    fn chain(&self, head: Option<u32>) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors(head, |at| some(self.slots[*at].chain_next))
+    }
+
+    fn claim_in_chain(&self, head: u32, owner: HostId) -> Option<u32> {
+        self.chain(Some(head)).find(|at| self.slots[*at].owner == owner)
+    }
+
+    fn ip_slots_of(&self, at: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = some(self.slots[at].first_ip);
+        core::iter::successors(first, |at| some(self.ip_slots[*at].next_of_claim))
+    }
+
+    fn claim_at(&self, at: u32) -> Claim {
+        let ips = self.ip_slots_of(at).map(|at| self.ip_slots[at].ip()).collect();
+        Claim { ips, ..self.slots[at].bare_claim() }
+    }
+
+    fn holder_at(&self, at: u32) -> Holder {
+        let slot = &self.slots[at];
+        Holder { owner: slot.owner, port: slot.port }
+    }
+
+    fn state_at(&self, at: u32) -> OwnerState {
+        self.owners[self.slots[at].owner.index()].state
+    }
+
+    fn vport_at(&self, at: u32) -> Vport {
+        let slot = &self.slots[at];
+        Vport {
+            claim: self.claim_at(at),
+            owner: slot.owner,
+            state: self.state_at(at),
+            since: slot.since,
+            used: slot.used,
+            frames: slot.frames,
+        }
+    }
+
+    /// Whether the claim at `a` comes before the one at `b`, which is for the same endpoint.
+    fn precedes(&self, a: u32, b: u32) -> bool {
+        let (a_state, b_state) = (self.state_at(a), self.state_at(b));
+        if a_state != b_state {
+            return a_state == OwnerState::Live;
+        }
+        let (a, b) = (&self.slots[a], &self.slots[b]);
+        a.bare_claim().beats(a.owner, &b.bare_claim(), b.owner)
+    }
+
+    /// Takes a slot for a new claim, which is not yet in a chain.
+    fn take(&mut self, now: Nanos, owner: HostId, claim: &Claim) -> u32 {
+        let at = self.slots.take(Slot::new(now, owner, claim));
+        self.put_ips(at, &claim.ips);
+        let record = owners::of(&mut self.owners, owner);
+        self.slots[at].epoch = record.epoch;
+        record.claims.push(&mut self.slots, Of::Owner, at);
+        let empty = Vnet { claims: List::EMPTY, vports: 0 };
+        let vnet = self.vnets.entry(claim.key.vni).or_insert(empty);
+        vnet.claims.push(&mut self.slots, Of::Vnet, at);
+        at
+    }
+
+    /// Writes a claim over an older one of the same host.
+    fn rewrite(&mut self, at: u32, claim: &Claim) {
+        self.give_ips(at);
+        self.put_ips(at, &claim.ips);
+        let slot = &mut self.slots[at];
+        slot.port = claim.port;
+        slot.origin = claim.origin;
+        slot.moves = claim.moves;
+    }
+
+    /// Takes a claim out of everything.
+    fn remove(&mut self, now: Nanos, at: u32) -> Change {
+        let Slot { owner, .. } = self.slots[at];
+        let key = self.slots[at].key();
+        let hash = self.hasher.of_key(key);
+        let before = self.head(hash, key).map(|head| self.uncrown(head));
+        self.unchain(hash, at);
+        self.account(at, false);
+        owners::of(&mut self.owners, owner).claims.remove(&mut self.slots, Of::Owner, at);
+        let vnet = self.vnets.get_mut(&key.vni).expect("it has a claim");
+        vnet.claims.remove(&mut self.slots, Of::Vnet, at);
+        self.give_ips(at);
+        self.slots.give(at);
+        self.settle(now, hash, key, before)
+    }
+
+    fn put_ips(&mut self, at: u32, ips: &Ips) {
+        for ip in ips.iter() {
+            let next = self.slots[at].first_ip;
+            self.slots[at].first_ip = self.ip_slots.take(IpSlot::new(ip, at, next));
+        }
+    }
+
+    fn give_ips(&mut self, at: u32) {
+        while let Some(first) = some(self.slots[at].first_ip) {
+            self.slots[at].first_ip = self.ip_slots[first].next_of_claim;
+            self.ip_slots.give(first);
+        }
+    }
+
+    /// Counts a claim into its owner's digests, or out of them.
+    fn account(&mut self, at: u32, there: bool) {
+        let claim = self.claim_at(at);
+        let owner = self.slots[at].owner;
+        let whole = &mut owners::of(&mut self.owners, owner).digest;
+        let share = self.shares.entry((claim.key.vni, owner)).or_default();
+        for digest in [whole, &mut *share] {
+            if there {
+                digest.add(&claim);
+            } else {
+                digest.remove(&claim);
+            }
+        }
+        if share.count == 0 {
+            self.shares.remove(&(claim.key.vni, owner));
+        }
+    }
+
+    /// Hangs a claim into its chain where its order is.
+    fn enchain(&mut self, hash: u64, at: u32) {
+        let key = self.slots[at].key();
+        let Some(head) = self.head(hash, key) else {
+            self.slots[at].chain_next = NONE;
+            self.by_key.insert(hash, at);
+            return;
+        };
+        self.contested.insert(key);
+        if self.precedes(at, head) {
+            self.slots[at].chain_next = head;
+            self.by_key.replace(hash, head, at);
+            return;
+        }
+        let last_before = self
+            .chain(Some(head))
+            .take_while(|there| self.precedes(*there, at))
+            .last()
+            .expect("the head comes before it");
+        self.slots[at].chain_next = self.slots[last_before].chain_next;
+        self.slots[last_before].chain_next = at;
+    }
+
+    /// Takes a claim out of its chain.
+    fn unchain(&mut self, hash: u64, at: u32) {
+        let key = self.slots[at].key();
+        let head = self.head(hash, key).expect("it is in a chain");
+        let next = self.slots[at].chain_next;
+        if head != at {
+            let prev = self
+                .chain(Some(head))
+                .find(|there| self.slots[*there].chain_next == at)
+                .expect("it is in the chain");
+            self.slots[prev].chain_next = next;
+        } else if next == NONE {
+            self.by_key.remove(hash, at);
+        } else {
+            self.by_key.replace(hash, at, next);
+        }
+        let head = if head == at { next } else { head };
+        if head != NONE && self.slots[head].chain_next == NONE {
+            self.contested.remove(&key);
+        }
+    }
+}
+
+/// What only the winner of a chain has: addresses in the index.
+impl Table {
+    /// Takes the crown off the first of a chain and tells what it was.
+    fn uncrown(&mut self, head: u32) -> Front {
+        let front = Front { holder: self.holder_at(head), ips: self.claim_at(head).ips };
+        self.slots[head].winner = false;
+        let mut at = self.slots[head].first_ip;
+        while at != NONE {
+            self.unindex_ip(at);
+            at = self.ip_slots[at].next_of_claim;
+        }
+        front
+    }
+
+    /// Crowns the first of the chain, if there is one, and tells what changed since `before`.
+    fn settle(&mut self, now: Nanos, hash: u64, key: Key, before: Option<Front>) -> Change {
+        let head = self.head(hash, key);
+        let mut shared = Ips::default();
+        let after = head.map(|head| {
+            let holder = self.holder_at(head);
+            self.slots[head].winner = true;
+            if before.is_some_and(|before| before.holder != holder) {
+                self.slots[head].since = now;
+            }
+            let mut at = self.slots[head].first_ip;
+            while at != NONE {
+                if self.index_ip(at) {
+                    shared.insert(self.ip_slots[at].ip()).expect("as many as a claim has");
+                }
+                at = self.ip_slots[at].next_of_claim;
+            }
+            Front { holder, ips: self.claim_at(head).ips }
+        });
+        match (&before, &after) {
+            (None, Some(_)) => {
+                self.vports += 1;
+                self.vnets.get_mut(&key.vni).expect("it has a claim").vports += 1;
+            }
+            (Some(_), None) => {
+                self.vports -= 1;
+                let vnet = self.vnets.get_mut(&key.vni).expect("it had a claim");
+                vnet.vports -= 1;
+                if vnet.vports == 0 {
+                    self.vnets.remove(&key.vni);
+                }
+            }
+            _ => {}
+        }
+        Change::between(key, before, after, shared)
+    }
+
+    fn is_ip(&self, at: u32, vni: Vni, ip: IpAddr) -> bool {
+        let there = &self.ip_slots[at];
+        there.ip() == ip && self.slots[there.slot].vni == vni
+    }
+
+    /// Puts an address of a winner into the index. True if another vport has it as well.
+    fn index_ip(&mut self, at: u32) -> bool {
+        let (vni, ip) = (self.slots[self.ip_slots[at].slot].vni, self.ip_slots[at].ip());
+        let hash = self.hasher.of_ip(vni, ip);
+        let first = self.by_ip.find(hash, |there| self.is_ip(there, vni, ip));
+        self.ip_slots[at].prev_same = NONE;
+        self.ip_slots[at].next_same = first.unwrap_or(NONE);
+        match first {
+            None => self.by_ip.insert(hash, at),
+            Some(first) => {
+                self.ip_slots[first].prev_same = at;
+                self.by_ip.replace(hash, first, at);
+            }
+        }
+        first.is_some()
+    }
+
+    /// Takes an address out of the index.
+    fn unindex_ip(&mut self, at: u32) {
+        let IpSlot { slot, prev_same, next_same, .. } = self.ip_slots[at];
+        if next_same != NONE {
+            self.ip_slots[next_same].prev_same = prev_same;
+        }
+        if prev_same != NONE {
+            self.ip_slots[prev_same].next_same = next_same;
+            return;
+        }
+        let hash = self.hasher.of_ip(self.slots[slot].vni, self.ip_slots[at].ip());
+        if next_same == NONE {
+            self.by_ip.remove(hash, at);
+        } else {
+            self.by_ip.replace(hash, at, next_same);
+        }
+    }
+}
+
+impl Change {
+    fn between(key: Key, before: Option<Front>, after: Option<Front>, shared: Ips) -> Self {
+        let ips = |front: Option<Front>| front.map_or(Ips::default(), |front| front.ips);
+        let (had, has) = (ips(before), ips(after));
+        let come: Ips = has.iter().filter(|ip| !had.contains(*ip)).collect();
+        Self {
+            key,
+            before: before.map(|front| front.holder),
+            after: after.map(|front| front.holder),
+            gone: had.iter().filter(|ip| !has.contains(*ip)).collect(),
+            come,
+            duplicates: come.iter().filter(|ip| shared.contains(*ip)).collect(),
+        }
+    }
+}
+
+/// A link as it is meant.
+const fn some(at: u32) -> Option<u32> {
+    if at == NONE { None } else { Some(at) }
+}
+
+/// The most that an ordered map of `count` entries takes: its nodes have room for 11 entries, and
+/// all but the root hold five or more; links and lengths are a sixth of a node or less.
+const fn map_bytes(count: usize, entry_bytes: usize) -> usize {
+    const NODE_ENTRIES: usize = 11;
+    const NODE_ENTRIES_MIN: usize = 5;
+    const NODE_LINKS_BYTES: usize = 48;
+    count.div_ceil(NODE_ENTRIES_MIN) * (NODE_ENTRIES * entry_bytes + NODE_LINKS_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

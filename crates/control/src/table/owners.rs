@@ -1,0 +1,166 @@
+//! The hosts that claim: their states, their snapshots, their end.
+
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use sluice_base::{HostId, Nanos};
+
+use super::change::{Change, OwnerState, Progress};
+use super::slot::{List, Of};
+use super::{NONE, Table};
+use crate::digest::Digest;
+
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) claims: List,
+    pub(super) digest: Digest,
+    /// Counts its snapshots. A claim that is as new lies before all that are older in `claims`.
+    pub(super) epoch: u32,
+    /// Whether a snapshot is open.
+    in_snapshot: bool,
+    pub(super) state: OwnerState,
+}
+
+const UNKNOWN: Owner = Owner {
+    claims: List::EMPTY,
+    digest: Digest { count: 0, sum: 0 },
+    epoch: 0,
+    in_snapshot: false,
+    state: OwnerState::Live,
+};
+
+/// The record of a host, made when it is first named.
+pub(super) fn of(owners: &mut Vec<Owner>, owner: HostId) -> &mut Owner {
+    if owners.len() <= owner.index() {
+        owners.resize(owner.index() + 1, UNKNOWN);
+    }
+    &mut owners[owner.index()]
+}
+
+impl Table {
+    /// What is thought of a host; [`OwnerState::Live`] until somebody says otherwise.
+    #[must_use]
+    pub fn owner(&self, owner: HostId) -> OwnerState {
+        self.owners.get(owner.index()).map_or(OwnerState::Live, |owner| owner.state)
+    }
+
+    /// Says what is thought of a host. `each` is told every endpoint that another host wins by
+    /// that.
+    pub fn set_owner(
+        &mut self,
+        now: Nanos,
+        owner: HostId,
+        state: OwnerState,
+        mut each: impl FnMut(Change),
+    ) {
+        let record = of(&mut self.owners, owner);
+        if record.state == state {
+            return;
+        }
+        record.state = state;
+        if record.digest.count == 0 {
+            return;
+        }
+        // No other order than that of this host's claims among the others' depends on its state.
+        let mut last = Bound::Unbounded;
+        while let Some(&key) = self.contested.range((last, Bound::Unbounded)).next() {
+            last = Bound::Excluded(key);
+            let hash = self.hasher.of_key(key);
+            let head = self.head(hash, key).expect("it is contested");
+            let Some(at) = self.claim_in_chain(head, owner) else { continue };
+            let before = self.uncrown(head);
+            self.unchain(hash, at);
+            self.enchain(hash, at);
+            let change = self.settle(now, hash, key, Some(before));
+            if !change.is_nothing() {
+                each(change);
+            }
+        }
+    }
+
+    /// Forgets a host, up to `count` claims in one call. `each` is told what became of every
+    /// endpoint that it claimed. The host counts as live again when it is done.
+    pub fn evict(
+        &mut self,
+        now: Nanos,
+        owner: HostId,
+        count: usize,
+        each: impl FnMut(Change),
+    ) -> Progress {
+        let progress = self.take_off_tail(now, owner, count, |_epoch| true, each);
+        if progress == Progress::Done {
+            let record = of(&mut self.owners, owner);
+            debug_assert_eq!(record.digest, Digest::default(), "no claim, no digest");
+            record.in_snapshot = false;
+            record.state = OwnerState::Live;
+        }
+        progress
+    }
+
+    /// Begins a snapshot of all that a host claims. One that is open ends without effect.
+    pub fn begin_snapshot(&mut self, owner: HostId) {
+        let record = of(&mut self.owners, owner);
+        record.epoch = record.epoch.wrapping_add(1);
+        record.in_snapshot = true;
+    }
+
+    /// Gives an open snapshot up: nothing goes.
+    pub fn abort_snapshot(&mut self, owner: HostId) {
+        of(&mut self.owners, owner).in_snapshot = false;
+    }
+
+    /// Ends the snapshot of a host and takes out what was not named since it began, up to `count`
+    /// claims in one call; the snapshot is open until all have gone. Nothing goes if none is open.
+    pub fn end_snapshot(
+        &mut self,
+        now: Nanos,
+        owner: HostId,
+        count: usize,
+        each: impl FnMut(Change),
+    ) -> Progress {
+        let record = of(&mut self.owners, owner);
+        if !record.in_snapshot {
+            return Progress::Done;
+        }
+        let epoch = record.epoch;
+        let progress = self.take_off_tail(now, owner, count, |named| named != epoch, each);
+        if progress == Progress::Done {
+            of(&mut self.owners, owner).in_snapshot = false;
+        }
+        progress
+    }
+
+    /// Removes from the tail of a host's list as long as `goes` says so of the claim's snapshot.
+    fn take_off_tail(
+        &mut self,
+        now: Nanos,
+        owner: HostId,
+        count: usize,
+        goes: impl Fn(u32) -> bool,
+        mut each: impl FnMut(Change),
+    ) -> Progress {
+        for step in 0.. {
+            let tail = of(&mut self.owners, owner).claims.tail;
+            if tail == NONE || !goes(self.slots[tail].epoch) {
+                break;
+            }
+            if step == count {
+                return Progress::More;
+            }
+            each(self.remove(now, tail));
+        }
+        Progress::Done
+    }
+
+    /// A claim was named again: if a snapshot began since, it goes to the front.
+    pub(super) fn refresh(&mut self, at: u32) {
+        let owner = self.slots[at].owner;
+        let record = of(&mut self.owners, owner);
+        if self.slots[at].epoch == record.epoch {
+            return;
+        }
+        self.slots[at].epoch = record.epoch;
+        record.claims.remove(&mut self.slots, Of::Owner, at);
+        record.claims.push(&mut self.slots, Of::Owner, at);
+    }
+}

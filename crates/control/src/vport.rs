@@ -1,0 +1,138 @@
+//! A vport: one endpoint of a tenant's network, and what a host claims of it.
+//!
+//! A host that has an endpoint at one of its ports publishes a [`Claim`]. Claims of several hosts
+//! for one endpoint are ordered ([`Claim::beats`]) in the same way everywhere, so that hosts which
+//! know the same claims agree on who has it. The order is that of MAC mobility (RFC 7432 clause
+//! 15): the higher sequence of moves wins, and of equals the lower host.
+
+use core::net::IpAddr;
+
+use sluice_base::{HostId, Mac, PortId, Vni};
+
+/// Which endpoint: its network as it is numbered on the wire, and its address there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The network. Numbers of networks on a host ([`sluice_base::VnetId`]) mean nothing elsewhere.
+    pub vni: Vni,
+    /// The address.
+    pub mac: Mac,
+}
+
+/// How many IP addresses of a vport are known at most.
+pub const IPS_MAX: usize = 4;
+
+/// The IP addresses of a vport, without order and without doubles.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ips {
+    places: [Option<IpAddr>; IPS_MAX],
+}
+
+/// A vport has [`IPS_MAX`] addresses already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyIps;
+
+impl Ips {
+    /// Adds an address; nothing happens if it is there.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn insert(&mut self, ip: IpAddr) -> Result<(), TooManyIps> {
+        if self.contains(ip) {
+            return Ok(());
+        }
+        let free = self.places.iter_mut().find(|place| place.is_none()).ok_or(TooManyIps)?;
+        *free = Some(ip);
+        Ok(())
+    }
+
+    /// Takes an address out; true if it was there.
+    pub fn remove(&mut self, ip: IpAddr) -> bool {
+        let place = self.places.iter_mut().find(|place| **place == Some(ip));
+        place.is_some_and(|place| place.take().is_some())
+    }
+
+    /// Whether an address is among them.
+    #[must_use]
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        self.iter().any(|there| there == ip)
+    }
+
+    /// The addresses.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.places.iter().flatten().copied()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+impl PartialEq for Ips {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().all(|ip| other.contains(ip))
+    }
+}
+
+impl Eq for Ips {}
+
+impl FromIterator<IpAddr> for Ips {
+    /// The first [`IPS_MAX`] different ones.
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(ips: I) -> Self {
+        let mut all = Self::default();
+        for ip in ips {
+            if all.insert(ip).is_err() {
+                break;
+            }
+        }
+        all
+    }
+}
+
+/// How a host came to know of its vport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Origin {
+    /// From its frames. It moves when frames come from elsewhere, and ages.
+    Learned = 0,
+    /// From its frames, and it shall stay: frames from elsewhere do not move it.
+    Sticky = 1,
+    /// From configuration or orchestration: addresses and port belong together.
+    Bound = 2,
+}
+
+/// What a host says of an endpoint at one of its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The endpoint.
+    pub key: Key,
+    /// The port, as its owner numbers it. It says nothing elsewhere but to people.
+    pub port: PortId,
+    /// What is known of its addresses.
+    pub ips: Ips,
+    /// How it came to be known.
+    pub origin: Origin,
+    /// How often the endpoint has moved between hosts (RFC 7432 clause 15).
+    pub moves: u32,
+}
+
+impl Claim {
+    /// Whether this claim of `owner` comes before `other`'s for the same endpoint: bound before
+    /// sticky before learned, then the later move, then the lower host.
+    #[must_use]
+    pub fn beats(&self, owner: HostId, other: &Self, others: HostId) -> bool {
+        debug_assert_eq!(self.key, other.key, "claims for different endpoints have no order");
+        let rank = |claim: &Self, host: HostId| (claim.origin, claim.moves, u16::MAX - host.0);
+        rank(self, owner) > rank(other, others)
+    }
+}
+
+#[cfg(test)]
+mod tests;

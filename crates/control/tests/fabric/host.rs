@@ -1,0 +1,329 @@
+//! A host: the control plane under test, and a switch as simple as can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_control::directory::PortRule;
+use sluice_control::plane::{Command, Config, Event, Kind, Plane, PuntFrom, Way};
+use sluice_control::punt::Cause;
+use sluice_control::session::{Due, Timing};
+use sluice_control::vport::Key;
+use sluice_control::{bucket::Rate, learn, mobility, punt, resolve};
+use sluice_wire::ethernet;
+
+use crate::frames;
+
+pub(crate) const PORTS: u16 = 8;
+/// The switch gives up on a destination after this time.
+const TIMEOUT: Nanos = Nanos::from_millis(800);
+/// The switch asks again this often.
+const ASK_AGAIN: Nanos = Nanos::from_millis(100);
+
+pub(crate) fn millis(count: u64) -> Nanos {
+    Nanos::from_millis(count)
+}
+
+pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
+    let mut config = Config::new(own, incarnation, [7; 16], PORTS);
+    config.session = Timing {
+        digest_every: millis(500),
+        retry_max: millis(1_000),
+        resync_min: millis(200),
+        resync_max: millis(1_000),
+        ..Timing::DEFAULT
+    };
+    config.claims_max = 4_000;
+    config.tombstones_max = 16;
+    config.learn = learn::Config { entries: 64, lifetime: millis(60_000), ..config.learn };
+    let fast = Rate { per_second: 10_000, burst: 1_000 };
+    config.punt = punt::Config {
+        assured: fast,
+        questions: 256,
+        unknowns: 64,
+        unknown_life: millis(1_000),
+        ..config.punt
+    };
+    config.resolve = resolve::Config { port: fast, all: fast, floods: 64, ..config.resolve };
+    config.mobility = mobility::Limits {
+        moves: 20,
+        window: millis(1_000),
+        freeze: millis(1_000),
+        history: 256,
+        frozen: 16,
+    };
+    config.flow_limit = 6;
+    config.flow_life = millis(2_000);
+    config.decap_life = millis(1_500);
+    config.tunnel_life = millis(700);
+    config.stale_life = millis(15_000);
+    config
+}
+
+/// Frames that wait for a destination.
+struct Waiting {
+    since: Nanos,
+    asked: Nanos,
+    frames: Vec<(PuntFrom, Vec<u8>)>,
+}
+
+/// Something that leaves a host.
+pub(crate) enum Out {
+    /// A frame out of a port.
+    Port(PortId, Vni, Vec<u8>),
+    /// A frame to another host.
+    Overlay(HostId, Vni, Vec<u8>),
+    /// A datagram to another host.
+    Datagram(HostId, Vec<u8>),
+    /// Bytes to another host.
+    Bytes(HostId, Vec<u8>),
+    /// A wish for a connection.
+    Connect(HostId),
+    /// The end of a connection.
+    Close(HostId),
+}
+
+pub(crate) struct Host {
+    pub(crate) id: HostId,
+    pub(crate) incarnation: u64,
+    pub(crate) plane: Plane,
+    pub(crate) clock: Nanos,
+    pub(crate) is_down: bool,
+    /// It speaks a version with more fields.
+    pub(crate) newer: bool,
+    pub(crate) chip: BTreeMap<Key, Way>,
+    pub(crate) tunnels: BTreeSet<HostId>,
+    pub(crate) decaps: BTreeSet<(Vni, HostId)>,
+    waiting: BTreeMap<Key, Waiting>,
+    used: BTreeSet<Key>,
+    polled: Nanos,
+    pub(crate) events: Vec<Event>,
+    /// Most rounds that one service took.
+    pub(crate) rounds_max: usize,
+    outs: Vec<Out>,
+    /// Nothing is taken from or given to the connection with this one.
+    pub(crate) mute: Option<HostId>,
+}
+
+impl Host {
+    pub(crate) fn new(config: &Config, seed: u64, clock: Nanos) -> Self {
+        Self {
+            id: config.own,
+            incarnation: config.incarnation,
+            plane: Plane::new(config, seed, clock),
+            clock,
+            is_down: false,
+            newer: false,
+            chip: BTreeMap::new(),
+            tunnels: BTreeSet::new(),
+            decaps: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            used: BTreeSet::new(),
+            polled: clock,
+            events: Vec::new(),
+            rounds_max: 0,
+            outs: Vec::new(),
+            mute: None,
+        }
+    }
+
+    pub(crate) fn set_up(&mut self, peers: &[HostId], vnis: &[Vni]) {
+        for vni in vnis {
+            self.plane.add_vnet(*vni);
+        }
+        for peer in peers.iter().filter(|peer| **peer != self.id) {
+            self.plane.add_host(self.clock, *peer, vnis, Kind::Member);
+        }
+    }
+
+    pub(crate) fn add_port(&mut self, port: PortId, vni: Vni) {
+        let rule = PortRule::Learn { quota: 8, sticky: false };
+        assert!(self.plane.add_port(self.clock, port, vni, rule));
+    }
+
+    /// A frame came in.
+    pub(crate) fn receive(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
+        let frame = ethernet::Frame::new_checked(bytes).unwrap();
+        let (src, dst) = (Key { vni, mac: frame.src() }, Key { vni, mac: frame.dst() });
+        let clock = self.clock;
+        match from {
+            PuntFrom::Port(port) => match self.chip.get(&src) {
+                Some(way) if *way == Way::Port(port) => _ = self.used.insert(src),
+                Some(_) => self.plane.punt(clock, from, vni, Cause::Moved, bytes),
+                None => self.plane.punt(clock, from, vni, Cause::NewSource, bytes),
+            },
+            PuntFrom::Host(host) => {
+                if self.decaps.insert((vni, host)) {
+                    self.plane.decap(clock, vni, host);
+                }
+            }
+        }
+        if frames::arp_of(bytes).is_some() {
+            self.plane.punt(clock, from, vni, Cause::Arp, bytes);
+        }
+        if !dst.mac.is_group() {
+            // What control has installed for this very frame comes first.
+            self.carry_out();
+            self.forward(from, dst, bytes.to_vec());
+        }
+        self.carry_out();
+    }
+
+    fn forward(&mut self, from: PuntFrom, dst: Key, bytes: Vec<u8>) {
+        match (self.chip.get(&dst).copied(), from) {
+            (Some(Way::Host(_)), PuntFrom::Host(_)) => {} // Split horizon.
+            (Some(Way::Port(port)), PuntFrom::Port(own)) if port == own => {}
+            (Some(way), _) => {
+                self.used.insert(dst);
+                self.send(way, dst.vni, bytes);
+            }
+            (None, _) => {
+                let now = self.clock;
+                let new = Waiting { since: now, asked: now, frames: Vec::new() };
+                let is_new = !self.waiting.contains_key(&dst);
+                let waiting = self.waiting.entry(dst).or_insert(new);
+                if waiting.frames.len() < 32 {
+                    waiting.frames.push((from, bytes.clone()));
+                }
+                if is_new {
+                    self.plane.punt(now, from, dst.vni, Cause::Miss, &bytes);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, way: Way, vni: Vni, bytes: Vec<u8>) {
+        self.outs.push(match way {
+            Way::Port(port) => Out::Port(port, vni, bytes),
+            Way::Host(host) => {
+                assert!(self.tunnels.contains(&host), "{:?} has no tunnel to {host}", self.id);
+                Out::Overlay(host, vni, bytes)
+            }
+        });
+    }
+
+    /// Does what control wants.
+    fn carry_out(&mut self) {
+        while let Some(command) = self.plane.command() {
+            match command {
+                Command::Install { vni, mac, to } => {
+                    let key = Key { vni, mac };
+                    self.chip.insert(key, to);
+                    let waiting = self.waiting.remove(&key);
+                    for (from, bytes) in waiting.into_iter().flat_map(|waiting| waiting.frames) {
+                        self.forward(from, key, bytes);
+                    }
+                }
+                Command::Remove { vni, mac } => {
+                    let was = self.chip.remove(&Key { vni, mac });
+                    assert!(was.is_some(), "what is removed was installed");
+                }
+                Command::Reject { vni, mac } => drop(self.waiting.remove(&Key { vni, mac })),
+                Command::Send { vni, to: Way::Port(port), frame } => {
+                    self.outs.push(Out::Port(port, vni, frame));
+                }
+                Command::Send { vni, to: Way::Host(host), frame } => {
+                    self.outs.push(Out::Overlay(host, vni, frame));
+                }
+                Command::OpenTunnel { host } => assert!(self.tunnels.insert(host), "twice"),
+                Command::CloseTunnel { host } => {
+                    assert!(self.tunnels.remove(&host), "it was open");
+                    let used = self.chip.values().any(|way| *way == Way::Host(host));
+                    assert!(!used, "nothing in the chip needs a tunnel that is closed");
+                    assert!(self.decaps.iter().all(|(_, from)| *from != host), "decap flows");
+                }
+                Command::ForgetDecap { vni, host } => {
+                    assert!(self.decaps.remove(&(vni, host)), "what is forgotten was there");
+                }
+            }
+        }
+    }
+
+    /// The switch's own timers, and everything that control has to do at this time.
+    pub(crate) fn service(&mut self, room: &BTreeMap<HostId, usize>) -> Vec<Out> {
+        let now = self.clock;
+        if now.since(self.polled) >= millis(100) || now < self.polled {
+            self.polled = now;
+            for Key { vni, mac } in std::mem::take(&mut self.used) {
+                self.plane.used(now, vni, mac);
+            }
+        }
+        self.waiting.retain(|_, waiting| now.since(waiting.since) < TIMEOUT);
+        for (key, waiting) in &mut self.waiting {
+            if now.since(waiting.asked) >= ASK_AGAIN {
+                waiting.asked = now;
+                let (from, head) = &waiting.frames[0];
+                self.plane.punt(now, *from, key.vni, Cause::Unresolved, head);
+            }
+        }
+        let mut rounds = 0;
+        let mut room = room.clone();
+        loop {
+            self.plane.tick(now);
+            while let Some(peer) = self.plane.ready(now) {
+                rounds += 1;
+                assert!(rounds < 1_000, "{:?}: the session of {peer} is ready for ever", self.id);
+                match self.plane.due(now, peer) {
+                    Due::Nothing => {}
+                    Due::Connect => self.outs.push(Out::Connect(peer)),
+                    Due::Hung => self.outs.push(Out::Close(peer)),
+                }
+                let (mut bytes, room) = (Vec::new(), room.entry(peer).or_default());
+                let size = self.plane.write(now, peer, *room, &mut bytes);
+                assert!(size == bytes.len() && size <= *room, "it keeps to its budget");
+                *room -= size;
+                if size > 0 {
+                    self.outs.push(Out::Bytes(peer, bytes));
+                }
+            }
+            self.carry_out();
+            while let Some((peer, bytes)) = self.plane.datagram_out() {
+                self.outs.push(Out::Datagram(peer, bytes));
+            }
+            while let Some(event) = self.plane.event() {
+                assert!(!event.name().is_empty() && !event.to_string().is_empty());
+                self.events.push(event);
+            }
+            rounds += 1;
+            if self.plane.deadline().is_none_or(|at| at > now) {
+                break;
+            }
+            assert!(rounds < 1_000, "{:?} is never done: a busy loop", self.id);
+        }
+        self.rounds_max = self.rounds_max.max(rounds);
+        assert_eq!(self.plane.waiting(), (0, 0, 0), "everything was taken");
+        std::mem::take(&mut self.outs)
+    }
+
+    /// The bytes that a peer is to be told although its connection ends.
+    pub(crate) fn last_words(&mut self, peer: HostId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.plane.write(self.clock, peer, 1_000, &mut bytes);
+        bytes
+    }
+
+    /// What holds at any moment.
+    pub(crate) fn check(&self) {
+        let installed: BTreeMap<_, _> =
+            self.plane.installed().map(|(key, way, _)| (key, way)).collect();
+        assert_eq!(installed, self.chip, "{:?} knows what is in the chip", self.id);
+        let tunnels: BTreeSet<_> = self.plane.tunnels().map(|tunnel| tunnel.host).collect();
+        assert_eq!(tunnels, self.tunnels);
+        let decaps: BTreeSet<_> =
+            self.plane.decap_flows().map(|(vni, host, _)| (vni, host)).collect();
+        assert_eq!(decaps, self.decaps);
+        assert!(self.plane.flow_count() <= 6 && self.plane.wanted_count() <= 64);
+        for (key, way) in &self.chip {
+            let vport = self.plane.vport(*key).expect("what is in the chip is in the table");
+            let right = match way {
+                Way::Port(port) => vport.vport.owner == self.id && vport.vport.claim.port == *port,
+                Way::Host(host) => vport.vport.owner == *host,
+            };
+            assert!(right, "{:?}: {key:?} goes to {way:?}, it is {:?}", self.id, vport.vport);
+        }
+    }
+
+    pub(crate) fn mac_events(&self, mac: Mac) -> Vec<&'static str> {
+        let of = |event: &Event| format!("{event}").contains(&mac.to_string());
+        self.events.iter().filter(|event| of(event)).map(Event::name).collect()
+    }
+}

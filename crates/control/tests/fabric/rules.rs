@@ -1,0 +1,335 @@
+//! One rule each, without faults but the one that it is about.
+
+use sluice_base::{HostId, Mac, Nanos, PortId};
+use sluice_control::directory::{PortRule, State};
+use sluice_control::mobility::Limits;
+use sluice_control::plane::{Command, Health, Kind, Plane, PuntFrom, Way};
+use sluice_control::punt::Cause;
+use sluice_control::vport::{Key, Origin};
+
+use crate::frames;
+use crate::host::{config, millis};
+use crate::world::{World, vni};
+
+const A: HostId = HostId(1);
+const B: HostId = HostId(2);
+
+/// Two hosts that know each other, with an endpoint each.
+fn pair() -> World {
+    let mut world = World::of(7, 2);
+    world.add_vm(A, vni(10), false);
+    world.add_vm(B, vni(10), false);
+    world.run_for(millis(1_500));
+    world
+}
+
+fn introduce(world: &mut World) {
+    for at in 0..world.vms.len() {
+        let vm = world.vms[at];
+        world.emit(at, frames::announcement((vm.key.mac, vm.ip)));
+    }
+    world.run_for(millis(300));
+}
+
+fn owner(world: &World, at: HostId, key: Key) -> Option<HostId> {
+    world.hosts[&at].plane.vport(key).map(|info| info.vport.owner)
+}
+
+fn arrives(world: &mut World, from: usize, to: usize, most: Nanos) -> bool {
+    let token = world.talk(from, to);
+    world.until(most, |world| world.delivered.contains(&token))
+}
+
+#[test]
+fn nothing_is_installed_before_it_is_used() {
+    let mut world = pair();
+    introduce(&mut world);
+    let (a, b) = (world.vms[0].key, world.vms[1].key);
+    assert_eq!((owner(&world, A, b), owner(&world, B, a)), (Some(B), Some(A)), "both are known");
+    assert!(!world.hosts[&A].chip.contains_key(&b), "and nobody has asked");
+    // Announcements are frames, too.
+    world.run_for(millis(3_000));
+    assert!(world.hosts[&A].tunnels.is_empty() && world.hosts[&A].decaps.is_empty());
+    assert!(arrives(&mut world, 0, 1, millis(50)));
+    assert_eq!(world.hosts[&A].chip.get(&b), Some(&Way::Host(B)));
+    assert!(world.hosts[&A].tunnels.contains(&B) && world.hosts[&B].tunnels.contains(&A));
+    assert!(world.hosts[&B].decaps.contains(&(vni(10), A)));
+    world.run_for(millis(6_000));
+    for host in world.hosts.values() {
+        assert!(host.chip.is_empty(), "{:?}", host.chip);
+        assert!(host.tunnels.is_empty() && host.decaps.is_empty(), "what is unused goes");
+    }
+}
+
+#[test]
+fn a_silent_endpoint_is_asked_for_in_the_name_of_the_sender() {
+    let mut world = pair();
+    world.vms[1].is_silent = true;
+    assert!(arrives(&mut world, 0, 1, millis(1_000)), "its neighbour entry is static");
+    assert_eq!(world.hosts[&A].plane.counts().asked, 1);
+}
+
+#[test]
+fn what_is_nowhere_is_rejected_after_its_time() {
+    let mut plane = Plane::new(&config(A, 1), 1, Nanos::ZERO);
+    plane.add_vnet(vni(10));
+    let rule = PortRule::Learn { quota: 1, sticky: false };
+    assert!(plane.add_port(Nanos::ZERO, PortId(0), vni(10), rule));
+    let (src, dst) = (Mac::from_u64(0x0200_0000_0001), Mac::from_u64(0x0200_0000_0002));
+    let ips = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+    let bytes = frames::packet((src, ips.0), (dst, ips.1), 1);
+    plane.punt(Nanos::ZERO, PuntFrom::Port(PortId(0)), vni(10), Cause::Miss, &bytes);
+    assert_eq!(plane.command(), None, "there is nobody to ask");
+    plane.tick(millis(999));
+    assert_eq!(plane.command(), None);
+    plane.tick(millis(1_000));
+    assert_eq!(plane.command(), Some(Command::Reject { vni: vni(10), mac: dst }));
+    assert_eq!(plane.command(), None);
+    assert_eq!(plane.wanted_count(), 0);
+}
+
+#[test]
+fn a_frame_that_was_cut_is_not_flooded() {
+    let mut world = pair();
+    let vm = world.vms[0];
+    let mut bytes = frames::question((vm.key.mac, vm.ip), "10.9.9.9".parse().unwrap());
+    bytes.resize(128, 0);
+    let host = world.host(A);
+    host.plane.punt(host.clock, PuntFrom::Port(vm.port), vm.key.vni, Cause::Arp, &bytes);
+    assert_eq!((host.plane.counts().floods_cut, host.plane.command()), (1, None));
+    bytes = frames::question((vm.key.mac, vm.ip), "10.9.9.8".parse().unwrap());
+    host.plane.punt(host.clock, PuntFrom::Port(vm.port), vm.key.vni, Cause::Arp, &bytes);
+    let sent = host.plane.command();
+    assert!(matches!(sent, Some(Command::Send { to: Way::Host(B), .. })), "{sent:?}");
+}
+
+#[test]
+fn what_moves_is_repointed_at_once() {
+    let mut world = World::of(8, 3);
+    for host in [A, B] {
+        world.add_vm(host, vni(10), false);
+    }
+    world.run_for(millis(1_500));
+    introduce(&mut world);
+    assert!(arrives(&mut world, 0, 1, millis(50)));
+    world.move_vm(1, HostId(3), false);
+    let key = world.vms[1].key;
+    introduce(&mut world);
+    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Host(HostId(3))), "without a miss");
+    assert!(arrives(&mut world, 0, 1, millis(50)));
+    assert_eq!(world.hosts[&B].plane.claims(key).count(), 1, "the old host has yielded");
+    let info = world.hosts[&A].plane.vport(key).unwrap();
+    assert_eq!((info.vport.claim.moves, info.history.len()), (1, 1));
+    // And back, with a word.
+    world.move_vm(1, B, true);
+    let left = |world: &mut World| world.hosts[&A].chip.get(&key) != Some(&Way::Host(HostId(3)));
+    assert!(world.until(millis(300), left));
+    introduce(&mut world);
+    assert!(arrives(&mut world, 0, 1, millis(50)));
+}
+
+#[test]
+fn what_came_and_went_in_one_piece_is_where_the_table_has_it() {
+    const C: HostId = HostId(3);
+    let mut world = World::of(11, 3);
+    let at = world.add_vm(C, vni(10), false);
+    world.vms[at].is_silent = true;
+    world.run_for(millis(1_500));
+    introduce(&mut world);
+    let key = world.vms[at].key;
+    let arrive = |world: &mut World, to| {
+        world.move_vm(at, to, false);
+        let vm = world.vms[at];
+        world.emit(at, frames::announcement((key.mac, vm.ip)));
+        assert!(world.until(millis(50), |world| owner(world, B, key) == Some(to)));
+    };
+    // It goes from C to A, which does not hear that C yields.
+    world.host(C).mute = Some(A);
+    arrive(&mut world, A);
+    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Port(world.vms[at].port)));
+    // It goes on to B and leaves it again: A hears of both at once, when it hears of B again.
+    world.host(A).mute = Some(B);
+    arrive(&mut world, B);
+    world.run_for(millis(30));
+    world.move_vm(at, C, true);
+    world.run_for(millis(30));
+    world.host(A).mute = None;
+    assert!(world.until(millis(50), |world| owner(world, A, key) == Some(C)), "A has yielded");
+    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Host(C)));
+    let info = world.hosts[&A].plane.vport(key).unwrap();
+    assert_eq!(info.state, State::Authoritative, "nobody was silent for too long");
+    assert_eq!(info.history.last().map(|last| last.to), Some(C));
+    assert_eq!(world.hosts[&A].plane.claims(key).count(), 1);
+}
+
+#[test]
+fn what_is_withdrawn_leaves_the_chip() {
+    let mut world = pair();
+    introduce(&mut world);
+    assert!(arrives(&mut world, 0, 1, millis(50)));
+    let (vm, host) = (world.vms[1], world.host(B));
+    host.plane.remove_port(host.clock, vm.port);
+    assert!(world.until(millis(300), |world| !world.hosts[&A].chip.contains_key(&vm.key)));
+    assert_eq!(owner(&world, A, vm.key), None);
+    assert!(world.hosts[&A].mac_events(vm.key.mac).contains(&"vport-withdrawn"));
+}
+
+#[test]
+fn what_is_stale_is_forwarded_and_not_answered() {
+    let mut world = pair();
+    introduce(&mut world);
+    assert!(arrives(&mut world, 0, 1, millis(50)));
+    let key = world.vms[1].key;
+    let answered = |world: &mut World| {
+        let before = world.packets_to_ports();
+        world.ask(0, 1);
+        world.run_for(millis(20));
+        world.packets_to_ports() > before
+    };
+    assert!(answered(&mut world), "for who is live, here");
+    world.host(B).is_down = true;
+    assert!(world.until(millis(1_500), |world| {
+        world.hosts[&A].plane.vport(key).is_some_and(|info| info.state == State::Stale)
+    }));
+    assert!(world.hosts[&A].plane.vport(key).is_some(), "its claims stay");
+    world.talk(0, 1);
+    world.run_for(millis(20));
+    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Host(B)), "it is forwarded");
+    world.run_for(millis(500));
+    assert!(!answered(&mut world), "nobody speaks for it");
+    assert!(world.hosts[&A].plane.vport(key).is_some(), "its claims stay for a long time");
+    world.run_for(millis(16_000));
+    assert_eq!(owner(&world, A, key), None, "its long time is over");
+    world.restart(B);
+    world.run_for(millis(3_000));
+    introduce(&mut world);
+    assert!(arrives(&mut world, 0, 1, millis(500)), "and it is back");
+}
+
+#[test]
+fn a_session_that_hangs_is_enough_to_be_stale() {
+    let mut world = pair();
+    introduce(&mut world);
+    let key = world.vms[1].key;
+    let state = |world: &World| world.hosts[&A].plane.vport(key).map(|info| info.state);
+    world.host(A).mute = Some(B);
+    assert!(world.until(millis(1_000), |world| state(world) == Some(State::Stale)));
+    let health = |world: &World| world.hosts[&A].plane.hosts().next().map(|info| info.health);
+    assert_eq!(health(&world), Some(Health::Alive(1)), "the failure detector has nothing to say");
+    world.host(A).mute = None;
+    assert!(world.until(millis(4_000), |world| state(world) == Some(State::Authoritative)));
+}
+
+#[test]
+fn a_refused_move_is_claimed_later() {
+    let mut world = pair();
+    introduce(&mut world);
+    let key = world.vms[1].key;
+    let mut limits = Limits { moves: 1, ..config(A, 1).mobility };
+    (limits.window, limits.freeze) = (millis(1_000), millis(1_000));
+    world.with_limits(limits);
+    world.run_for(millis(1_500));
+    introduce(&mut world);
+    world.move_vm(1, A, false);
+    introduce(&mut world);
+    assert_eq!(owner(&world, B, key), Some(A), "the first move");
+    world.move_vm(1, B, false);
+    introduce(&mut world);
+    assert_eq!(owner(&world, B, key), Some(A), "the second one is one too many");
+    assert!(world.hosts[&B].mac_events(key.mac).contains(&"frozen"));
+    world.run_for(millis(1_200));
+    introduce(&mut world);
+    assert_eq!((owner(&world, A, key), owner(&world, B, key)), (Some(B), Some(B)), "it thaws");
+}
+
+#[test]
+fn what_is_bound_is_published_and_stays() {
+    let mut world = World::of(9, 2);
+    world.add_vm(A, vni(10), true);
+    world.add_vm(B, vni(10), false);
+    let key = world.vms[0].key;
+    assert!(world.until(millis(1_500), |world| owner(world, B, key) == Some(A)));
+    // Somebody at the other host says that it is the bound one.
+    let thief = world.vms[1];
+    let bytes = frames::announcement((key.mac, thief.ip));
+    let host = world.host(B);
+    host.plane.punt(host.clock, PuntFrom::Port(thief.port), vni(10), Cause::Arp, &bytes);
+    world.run_for(millis(300));
+    assert_eq!((owner(&world, A, key), owner(&world, B, key)), (Some(A), Some(A)));
+    assert!(world.hosts[&B].mac_events(key.mac).contains(&"refused"));
+    let host = world.host(A);
+    host.plane.unbind(host.clock, key);
+    assert!(world.until(millis(300), |world| owner(world, B, key).is_none()));
+}
+
+#[test]
+fn the_least_recently_used_flow_makes_room() {
+    let mut world = World::of(10, 3);
+    for at in 0..8_u16 {
+        world.add_vm(if at < 1 { A } else { HostId(2 + at % 2) }, vni(10), false);
+    }
+    world.run_for(millis(1_500));
+    introduce(&mut world);
+    for to in 1..8 {
+        assert!(arrives(&mut world, 0, to, millis(50)));
+    }
+    let host = &world.hosts[&A];
+    assert_eq!((host.plane.flow_count(), host.plane.counts().flows_evicted), (6, 1));
+    assert!(!host.chip.contains_key(&world.vms[1].key), "the first was used least recently");
+    assert!(arrives(&mut world, 0, 1, millis(300)), "and comes back when it is needed");
+}
+
+#[test]
+fn a_host_that_is_removed_leaves_nothing() {
+    let mut world = pair();
+    introduce(&mut world);
+    assert!(arrives(&mut world, 0, 1, millis(50)));
+    let key = world.vms[1].key;
+    world.cut(A, B, false);
+    let host = world.host(A);
+    host.plane.remove_host(host.clock, B);
+    world.run_for(millis(100));
+    let host = &world.hosts[&A];
+    assert!(host.plane.vport(key).is_none() && !host.chip.contains_key(&key));
+    assert!(host.tunnels.is_empty() && host.decaps.is_empty());
+    assert_eq!(host.plane.hosts().count(), 0);
+}
+
+#[test]
+fn endpoints_of_foreign_hosts_are_learned_here_only() {
+    let mut world = pair();
+    let foreign = HostId(99);
+    let host = world.host(A);
+    host.plane.add_host(host.clock, foreign, &[vni(10)], Kind::Foreign);
+    let (mac, ip) = (Mac::from_u64(0x0200_00ff_0001), "10.7.7.7".parse().unwrap());
+    let bytes = frames::announcement((mac, ip));
+    host.plane.punt(host.clock, PuntFrom::Host(foreign), vni(10), Cause::Arp, &bytes);
+    world.run_for(millis(500));
+    let key = Key { vni: vni(10), mac };
+    let info = world.hosts[&A].plane.vport(key).expect("it was learned");
+    assert_eq!((info.vport.owner, info.vport.claim.origin), (foreign, Origin::Learned));
+    assert!(info.vport.claim.ips.contains(ip.into()));
+    assert_eq!(owner(&world, B, key), None, "it is nobody's to publish");
+    world.run_for(millis(59_000));
+    assert!(owner(&world, A, key).is_some());
+    world.run_for(millis(1_500));
+    assert_eq!(owner(&world, A, key), None, "it has an age of its own");
+}
+
+#[test]
+fn a_later_incarnation_is_the_only_one() {
+    let mut world = pair();
+    introduce(&mut world);
+    world.restart(B);
+    world.run_for(millis(3_000));
+    introduce(&mut world);
+    assert_eq!(world.disagreement(), None);
+    // The process before it comes back, as it was.
+    let incarnation = world.hosts[&B].incarnation;
+    world.host(B).incarnation = 0;
+    world.restart(B);
+    world.run_for(millis(2_000));
+    introduce(&mut world);
+    let info = world.hosts[&A].plane.hosts().next().unwrap();
+    assert_eq!((info.is_up, info.have.incarnation), (false, incarnation));
+}

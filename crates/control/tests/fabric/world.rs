@@ -1,0 +1,716 @@
+//! Hosts, endpoints, and what is between them, in one thread and from one seed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
+
+use sluice_base::{HostId, Mac, Nanos, PortId, Prng, Vni};
+use sluice_control::mobility::Limits;
+use sluice_control::plane::PuntFrom;
+use sluice_control::session::Error;
+use sluice_control::vport::Key;
+use sluice_wire::fabric::{self, Reason};
+
+use crate::frames;
+use crate::host::{Host, Out, PORTS, config, millis};
+use crate::skew::with_more_fields;
+
+/// An endpoint.
+#[derive(Clone, Copy)]
+pub(crate) struct Vm {
+    pub(crate) key: Key,
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) host: HostId,
+    pub(crate) port: PortId,
+    pub(crate) bound: bool,
+    /// It sends nothing on its own.
+    pub(crate) is_silent: bool,
+}
+
+impl Vm {
+    fn own(&self) -> (Mac, Ipv4Addr) {
+        (self.key.mac, self.ip)
+    }
+}
+
+enum Packet {
+    Overlay(HostId, HostId, Vni, Vec<u8>),
+    Datagram(HostId, Vec<u8>),
+    ToPort(HostId, PortId, Vni, Vec<u8>),
+    FromVm(usize, Vec<u8>),
+}
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    unread: Vec<u8>,
+    /// Its writer has a connection.
+    open: bool,
+    /// Its writer has closed: after the last byte, the reader learns of it.
+    ended: bool,
+}
+
+pub(crate) struct World {
+    rng: Prng,
+    seed: u64,
+    pub(crate) now: Nanos,
+    pub(crate) hosts: BTreeMap<HostId, Host>,
+    pub(crate) vms: Vec<Vm>,
+    pub(crate) vnis: Vec<Vni>,
+    packets: BTreeMap<(Nanos, u64), Packet>,
+    next: u64,
+    pipes: BTreeMap<(HostId, HostId), Pipe>,
+    /// Nothing goes from the one to the other.
+    cut_off: BTreeSet<(HostId, HostId)>,
+    slow: BTreeSet<HostId>,
+    loss: u64,
+    is_calm: bool,
+    tokens: u32,
+    sent: BTreeMap<u32, usize>,
+    pub(crate) delivered: BTreeSet<u32>,
+    next_vm: u32,
+    to_ports: u64,
+    limits: Option<Limits>,
+}
+
+pub(crate) fn vni(n: u32) -> Vni {
+    Vni::new(n).unwrap()
+}
+
+impl World {
+    /// So many hosts, no endpoints, and no faults.
+    pub(crate) fn of(seed: u64, count: u16) -> Self {
+        let ids: Vec<_> = (1..=count).map(HostId).collect();
+        let mut world = Self {
+            rng: Prng::stream(seed, "fabric"),
+            seed,
+            now: Nanos::ZERO,
+            hosts: BTreeMap::new(),
+            vms: Vec::new(),
+            vnis: vec![vni(10), vni(20)],
+            packets: BTreeMap::new(),
+            next: 0,
+            pipes: BTreeMap::new(),
+            cut_off: BTreeSet::new(),
+            slow: BTreeSet::new(),
+            loss: 0,
+            is_calm: true,
+            tokens: 0,
+            sent: BTreeMap::new(),
+            delivered: BTreeSet::new(),
+            next_vm: 0,
+            to_ports: 0,
+            limits: None,
+        };
+        for id in &ids {
+            world.start(*id, 1, millis(1_000 * u64::from(id.0)));
+        }
+        world
+    }
+
+    /// Three to six hosts with endpoints, and faults.
+    pub(crate) fn new(seed: u64) -> Self {
+        let count = Prng::stream(seed, "hosts").below(4);
+        let mut world = Self::of(seed, 3 + u16::try_from(count).unwrap());
+        world.is_calm = false;
+        world.loss = world.rng.below(30);
+        for _ in 0..4 + world.draw(6) {
+            let host = world.some_host();
+            let which = world.draw(2);
+            let vni = world.vnis[which];
+            let bound = world.rng.chance(1, 5);
+            world.add_vm(host, vni, bound);
+        }
+        world
+    }
+
+    pub(crate) fn ids(&self) -> Vec<HostId> {
+        self.hosts.keys().copied().collect()
+    }
+
+    pub(crate) fn pairs(&self) -> Vec<(HostId, HostId)> {
+        let all = |a: HostId| self.ids().into_iter().map(move |b| (a, b));
+        self.ids().into_iter().flat_map(all).filter(|(a, b)| a != b).collect()
+    }
+
+    fn draw(&mut self, bound: usize) -> usize {
+        usize::try_from(self.rng.below(bound as u64)).unwrap()
+    }
+
+    fn some_host(&mut self) -> HostId {
+        let ids = self.ids();
+        ids[self.draw(ids.len())]
+    }
+
+    pub(crate) fn host(&mut self, id: HostId) -> &mut Host {
+        self.hosts.get_mut(&id).unwrap()
+    }
+
+    /// A host begins anew: nothing is left but its ports and what is configured.
+    fn start(&mut self, id: HostId, incarnation: u64, clock: Nanos) {
+        let count = self.hosts.len().max(usize::from(id.0));
+        let mut peers: Vec<_> = self.ids();
+        peers.extend((1..=u16::try_from(count).unwrap()).map(HostId));
+        peers.sort();
+        peers.dedup();
+        let mut config = config(id, incarnation);
+        config.mobility = self.limits.unwrap_or(config.mobility);
+        let newer = id.0.is_multiple_of(2);
+        config.versions.1 = fabric::VERSIONS.1 + u8::from(newer);
+        let mut host = Host::new(&config, self.seed ^ u64::from(id.0), clock);
+        host.newer = newer;
+        host.set_up(&peers, &self.vnis);
+        for vm in self.vms.iter().filter(|vm| vm.host == id) {
+            host.add_port(vm.port, vm.key.vni);
+            if vm.bound {
+                let ips = [vm.ip.into()].into_iter().collect();
+                host.plane.bind(clock, vm.port, vm.key, ips).unwrap();
+            }
+        }
+        self.hosts.insert(id, host);
+        for (other, there) in &mut self.hosts {
+            if *other != id {
+                let clock = there.clock;
+                let vnis = &self.vnis;
+                there.plane.add_host(clock, id, vnis, sluice_control::plane::Kind::Member);
+            }
+            for pair in [(*other, id), (id, *other)] {
+                self.pipes.entry(pair).or_default();
+            }
+        }
+    }
+
+    pub(crate) fn restart(&mut self, id: HostId) {
+        for other in self.ids().into_iter().filter(|other| *other != id) {
+            let tells = self.is_calm || self.rng.chance(1, 2);
+            self.close(id, other, tells);
+        }
+        let (incarnation, clock) = (self.hosts[&id].incarnation + 1, self.hosts[&id].clock);
+        self.start(id, incarnation, clock);
+    }
+
+    /// All hosts begin anew, with other limits of mobility.
+    pub(crate) fn with_limits(&mut self, limits: Limits) {
+        self.limits = Some(limits);
+        self.ids().into_iter().for_each(|id| self.restart(id));
+    }
+
+    /// How many frames have come out of ports.
+    pub(crate) const fn packets_to_ports(&self) -> u64 {
+        self.to_ports
+    }
+
+    fn free_port(&self, host: HostId) -> Option<PortId> {
+        let taken = |port| self.vms.iter().any(|vm| vm.host == host && vm.port == port);
+        (0..PORTS).map(PortId).find(|port| !taken(*port))
+    }
+
+    /// A new endpoint at a host; the number of it.
+    pub(crate) fn add_vm(&mut self, host: HostId, vni: Vni, bound: bool) -> usize {
+        let Some(port) = self.free_port(host) else { return 0 };
+        self.next_vm += 1;
+        let n = self.next_vm;
+        let key = Key { vni, mac: Mac::from_u64(0x0200_0000_0000 | u64::from(n)) };
+        let ip = Ipv4Addr::from_bits(0x0a00_0000 | n);
+        self.vms.push(Vm { key, ip, host, port, bound, is_silent: false });
+        self.attach(self.vms.len() - 1);
+        self.vms.len() - 1
+    }
+
+    fn attach(&mut self, at: usize) {
+        let vm = self.vms[at];
+        let host = self.hosts.get_mut(&vm.host).unwrap();
+        if host.is_down {
+            return;
+        }
+        host.plane.remove_port(host.clock, vm.port);
+        host.add_port(vm.port, vm.key.vni);
+        if vm.bound {
+            let ips = [vm.ip.into()].into_iter().collect();
+            host.plane.bind(host.clock, vm.port, vm.key, ips).unwrap();
+        }
+    }
+
+    /// An endpoint goes to another host. Its old port goes down, or, if nobody says so, stays.
+    pub(crate) fn move_vm(&mut self, at: usize, to: HostId, says_so: bool) {
+        let vm = self.vms[at];
+        let Some(port) = self.free_port(to).filter(|_| to != vm.host) else { return };
+        let old = self.hosts.get_mut(&vm.host).unwrap();
+        if !old.is_down {
+            if vm.bound {
+                old.plane.unbind(old.clock, vm.key);
+            }
+            if says_so {
+                old.plane.remove_port(old.clock, vm.port);
+            }
+        }
+        (self.vms[at].host, self.vms[at].port) = (to, port);
+        self.attach(at);
+        if !vm.is_silent && self.rng.chance(1, 2) {
+            self.emit(at, frames::announcement(vm.own()));
+        }
+    }
+
+    fn remove_vm(&mut self, at: usize) {
+        let vm = self.vms.swap_remove(at);
+        let old = self.hosts.get_mut(&vm.host).unwrap();
+        if !old.is_down {
+            old.plane.remove_port(old.clock, vm.port);
+        }
+        // Numbers have changed: what is under way would come from another endpoint.
+        self.packets.retain(|_, packet| !matches!(packet, Packet::FromVm(..)));
+    }
+
+    fn put(&mut self, delay: Nanos, packet: Packet) {
+        self.packets.insert((self.now.after(delay), self.next), packet);
+        self.next += 1;
+        assert!(self.packets.len() < 20_000, "frames multiply");
+    }
+
+    /// An endpoint sends a frame.
+    pub(crate) fn emit(&mut self, vm: usize, bytes: Vec<u8>) {
+        self.put(Nanos(10_000), Packet::FromVm(vm, bytes));
+    }
+
+    /// An endpoint sends a packet to another one; its number.
+    pub(crate) fn talk(&mut self, from: usize, to: usize) -> u32 {
+        self.tokens += 1;
+        self.sent.insert(self.tokens, to);
+        let (src, dst) = (self.vms[from].own(), self.vms[to].own());
+        self.emit(from, frames::packet(src, dst, self.tokens));
+        self.tokens
+    }
+
+    pub(crate) fn ask(&mut self, from: usize, to: usize) {
+        let (src, target) = (self.vms[from].own(), self.vms[to].ip);
+        self.emit(from, frames::question(src, target));
+    }
+
+    /// Something is said, perhaps.
+    pub(crate) fn chat(&mut self) {
+        for _ in 0..self.draw(3) {
+            if self.vms.len() < 2 {
+                return;
+            }
+            let (a, b) = (self.draw(self.vms.len()), self.draw(self.vms.len()));
+            if a == b || self.vms[a].key.vni != self.vms[b].key.vni {
+                continue;
+            }
+            if self.rng.chance(2, 3) {
+                self.talk(a, b);
+            } else {
+                self.ask(a, b);
+            }
+        }
+    }
+
+    /// Both sides lose their connection, wherever in the stream that is; or one does.
+    pub(crate) fn cut(&mut self, a: HostId, b: HostId, one_side: bool) {
+        let sides = [(a, b), (b, a)];
+        for (from, to) in sides.into_iter().take(if one_side { 1 } else { 2 }) {
+            let open = self.pipes[&(from, to)].open;
+            let host = self.host(from);
+            if open && !host.is_down {
+                host.plane.disconnected(host.clock, to);
+            }
+            self.close(from, to, false);
+        }
+    }
+
+    /// The side of `from` has no connection to `to` any more. The other side learns of it, or not.
+    fn close(&mut self, from: HostId, to: HostId, tells: bool) {
+        let pipe = self.pipes.get_mut(&(from, to)).unwrap();
+        pipe.ended = pipe.open && tells;
+        pipe.open = false;
+        if !tells {
+            pipe.bytes.clear();
+        }
+        let back = self.pipes.get_mut(&(to, from)).unwrap();
+        (back.unread, back.bytes) = (Vec::new(), VecDeque::new());
+    }
+
+    fn connect(&mut self, a: HostId, b: HostId) {
+        let blocked = self.cut_off.contains(&(a, b)) || self.cut_off.contains(&(b, a));
+        if blocked || self.hosts[&b].is_down {
+            let host = self.host(a);
+            return host.plane.disconnected(host.clock, b);
+        }
+        for (from, to) in [(a, b), (b, a)] {
+            self.pipes.insert((from, to), Pipe { open: true, ..Pipe::default() });
+            let host = self.host(from);
+            host.plane.connected(host.clock, to);
+        }
+    }
+
+    /// Something goes wrong, perhaps.
+    pub(crate) fn fault(&mut self) {
+        let pairs = self.pairs();
+        let (a, b) = pairs[self.draw(pairs.len())];
+        match self.draw(150) {
+            0..3 => self.cut(a, b, false),
+            3 => self.cut(a, b, true),
+            4..6 => _ = self.cut_off.insert((a, b)),
+            6..11 => _ = self.cut_off.remove(&(a, b)),
+            11 => self.cut_off.clear(),
+            12 => {
+                // On its own for a while.
+                for (from, to) in pairs.into_iter().filter(|(from, to)| *from == a || *to == a) {
+                    self.cut_off.insert((from, to));
+                }
+            }
+            13 if !self.hosts[&a].is_down => {
+                self.restart(a);
+                self.host(a).is_down = self.rng.chance(1, 2);
+            }
+            14..20 if self.hosts[&a].is_down => self.restart(a),
+            20 => {
+                let jump = Nanos(self.rng.below(20_000_000_000));
+                let host = self.host(a);
+                host.clock = host.clock.after(jump);
+            }
+            21 => {
+                let jump = Nanos(self.rng.below(20_000_000_000));
+                let host = self.host(a);
+                host.clock = host.clock.before(jump);
+            }
+            22 => _ = self.slow.insert(a),
+            23..25 => _ = self.slow.remove(&a),
+            25..31 if !self.vms.is_empty() => {
+                let (at, says_so) = (self.draw(self.vms.len()), self.rng.chance(1, 2));
+                self.move_vm(at, b, says_so);
+            }
+            31 if self.vms.len() > 4 => {
+                let at = self.draw(self.vms.len());
+                self.remove_vm(at);
+            }
+            32 if self.vms.len() < 12 => {
+                let which = self.draw(2);
+                let vni = self.vnis[which];
+                self.add_vm(a, vni, false);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing goes wrong from now on.
+    pub(crate) fn heal(&mut self) {
+        (self.is_calm, self.loss) = (true, 0);
+        self.cut_off.clear();
+        self.slow.clear();
+        for id in self.ids() {
+            if self.hosts[&id].is_down {
+                self.restart(id);
+            }
+            // Ports that endpoints left without a word: nobody speaks there who would be elsewhere.
+            let taken = |port| self.vms.iter().any(|vm| vm.host == id && vm.port == port);
+            let orphans: Vec<_> = (0..PORTS).map(PortId).filter(|port| !taken(*port)).collect();
+            let host = self.host(id);
+            for port in orphans {
+                host.plane.remove_port(host.clock, port);
+            }
+        }
+    }
+
+    /// Some time passes.
+    pub(crate) fn step(&mut self) {
+        let span = Nanos(1 + self.rng.below(12_000_000));
+        let until = self.now.after(span);
+        // What arrives within the span arrives at its own time, one after the other.
+        loop {
+            let first = self.packets.first_key_value().map(|((at, _), _)| *at);
+            let Some(at) = first.filter(|at| *at <= until) else { break };
+            self.pass(at);
+            let (_, packet) = self.packets.pop_first().unwrap();
+            self.arrive(packet);
+        }
+        self.pass(until);
+        for (from, to) in self.pairs() {
+            self.deliver(from, to);
+        }
+        for id in self.ids() {
+            self.service(id);
+        }
+    }
+
+    fn pass(&mut self, at: Nanos) {
+        let span = at.since(self.now);
+        self.now = self.now.max(at);
+        for host in self.hosts.values_mut() {
+            host.clock = host.clock.after(span);
+        }
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        match packet {
+            Packet::Datagram(to, bytes) => {
+                let host = self.host(to);
+                if !host.is_down {
+                    host.plane.datagram(host.clock, &bytes);
+                    self.service(to);
+                }
+            }
+            Packet::Overlay(from, to, vni, bytes) => {
+                let host = self.host(to);
+                if !host.is_down {
+                    host.receive(PuntFrom::Host(from), vni, &bytes);
+                    self.service(to);
+                }
+            }
+            Packet::FromVm(at, bytes) => {
+                let vm = self.vms[at];
+                let host = self.host(vm.host);
+                if !host.is_down {
+                    host.receive(PuntFrom::Port(vm.port), vm.key.vni, &bytes);
+                    self.service(vm.host);
+                }
+            }
+            Packet::ToPort(host, port, vni, bytes) => {
+                self.to_ports += 1;
+                self.at_port(host, port, vni, &bytes);
+            }
+        }
+    }
+
+    fn at_port(&mut self, host: HostId, port: PortId, vni: Vni, bytes: &[u8]) {
+        let here = |vm: &Vm| vm.host == host && vm.port == port && vm.key.vni == vni;
+        let Some(at) = self.vms.iter().position(here) else { return };
+        let vm = self.vms[at];
+        if let Some(answer) = frames::answer(vm.own(), bytes) {
+            self.emit(at, answer);
+        }
+        if let Some(token) = frames::token(bytes)
+            && bytes[..6] == vm.key.mac.0
+        {
+            assert!(self.delivered.insert(token), "packet {token} came twice");
+        }
+    }
+
+    fn service(&mut self, id: HostId) {
+        if self.hosts[&id].is_down {
+            return;
+        }
+        let mut room = BTreeMap::new();
+        for ((_, to), pipe) in self.pipes.range((id, HostId(0))..=(id, HostId(u16::MAX))) {
+            let most = if self.slow.contains(to) || self.slow.contains(&id) { 700 } else { 60_000 };
+            let free = if pipe.open { most - pipe.bytes.len().min(most) } else { 0 };
+            room.insert(*to, free);
+        }
+        let outs = self.host(id).service(&room);
+        for out in outs {
+            self.carry(id, out);
+        }
+    }
+
+    fn carry(&mut self, id: HostId, out: Out) {
+        match out {
+            Out::Port(port, vni, bytes) => {
+                self.put(Nanos(5_000), Packet::ToPort(id, port, vni, bytes));
+            }
+            Out::Overlay(to, vni, bytes) => {
+                if !self.cut_off.contains(&(id, to)) {
+                    self.put(Nanos(100_000), Packet::Overlay(id, to, vni, bytes));
+                }
+            }
+            Out::Datagram(to, bytes) => self.send_datagram(id, to, bytes),
+            Out::Bytes(to, bytes) => {
+                let newer = self.hosts[&id].newer;
+                let pipe = self.pipes.get_mut(&(id, to)).unwrap();
+                if pipe.open {
+                    pipe.bytes.extend(if newer { with_more_fields(&bytes) } else { bytes });
+                }
+            }
+            Out::Connect(to) => self.connect(id, to),
+            Out::Close(to) => {
+                let tells = self.is_calm || self.rng.chance(1, 2);
+                self.close(id, to, tells);
+            }
+        }
+    }
+
+    fn send_datagram(&mut self, id: HostId, to: HostId, bytes: Vec<u8>) {
+        if self.cut_off.contains(&(id, to)) || self.rng.below(100) < self.loss {
+            return;
+        }
+        let most = if self.is_calm { 400_000 } else { 8_000_000 };
+        if !self.is_calm && self.rng.chance(1, 30) {
+            let delay = Nanos(self.rng.below(300_000_000));
+            self.put(delay, Packet::Datagram(to, bytes.clone()));
+        }
+        let delay = Nanos(50_000 + self.rng.below(most));
+        self.put(delay, Packet::Datagram(to, bytes));
+    }
+
+    fn deliver(&mut self, from: HostId, to: HostId) {
+        let is_mute = self.hosts[&to].mute == Some(from) || self.hosts[&from].mute == Some(to);
+        if is_mute || self.cut_off.contains(&(from, to)) || self.hosts[&to].is_down {
+            return;
+        }
+        let most = 1 + self.draw(3_000) + usize::from(self.is_calm) * 60_000;
+        let most = if self.slow.contains(&to) { most.min(200) } else { most };
+        let reads = self.pipes[&(to, from)].open;
+        let pipe = self.pipes.get_mut(&(from, to)).unwrap();
+        let count = most.min(pipe.bytes.len());
+        let arrived: Vec<_> = pipe.bytes.drain(..count).collect();
+        if !reads {
+            return;
+        }
+        pipe.unread.extend(arrived);
+        let ended = pipe.ended && pipe.bytes.is_empty();
+        let host = self.hosts.get_mut(&to).unwrap();
+        match host.plane.stream(host.clock, from, &pipe.unread) {
+            Ok(used) => drop(pipe.unread.drain(..used)),
+            Err(error) => {
+                assert!(is_planned(&error), "{from} at {to}: {error}");
+                let bytes = host.last_words(from);
+                host.plane.disconnected(host.clock, from);
+                self.carry(to, Out::Bytes(from, bytes));
+                self.close(to, from, true);
+                return;
+            }
+        }
+        if ended {
+            host.plane.disconnected(host.clock, from);
+            self.close(to, from, false);
+            self.pipes.get_mut(&(from, to)).unwrap().ended = false;
+        }
+    }
+
+    /// What holds at any moment.
+    pub(crate) fn check(&self) {
+        for host in self.hosts.values().filter(|host| !host.is_down) {
+            host.check();
+        }
+    }
+
+    /// Why not all agree on who has what; `None` if they do.
+    pub(crate) fn disagreement(&self) -> Option<String> {
+        for host in self.hosts.values() {
+            for vm in &self.vms {
+                let claims: Vec<_> = host.plane.claims(vm.key).collect();
+                let [claim] = &claims[..] else {
+                    return Some(format!(
+                        "{} has {} claims of {:?}",
+                        host.id,
+                        claims.len(),
+                        vm.key
+                    ));
+                };
+                if claim.owner != vm.host || claim.claim.port != vm.port {
+                    return Some(format!("{} thinks {:?} is elsewhere", host.id, vm.key));
+                }
+                if claim.state != sluice_control::table::OwnerState::Live {
+                    return Some(format!("{} thinks that {} is stale", host.id, vm.host));
+                }
+            }
+            let (_, count) = host.plane.memory();
+            if usize::try_from(count).unwrap() != self.vms.len() {
+                return Some(format!("{} knows {count} of {}", host.id, self.vms.len()));
+            }
+        }
+        None
+    }
+
+    /// The pairs of endpoints in one network.
+    fn talkers(&self) -> Vec<(usize, usize)> {
+        let count = self.vms.len();
+        let all = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
+        all.filter(|(a, b)| a != b && self.vms[*a].key.vni == self.vms[*b].key.vni).collect()
+    }
+
+    /// All agree soon, every pair can talk, and it stays that way.
+    pub(crate) fn settle(&mut self) {
+        let begin = self.now;
+        let mut left = self.talkers();
+        let mut trying: Vec<(u32, (usize, usize))> = Vec::new();
+        let mut again = self.now;
+        loop {
+            if self.now >= again {
+                again = self.now.after(millis(400));
+                trying = left
+                    .clone()
+                    .into_iter()
+                    .map(|pair| (self.talk(pair.0, pair.1), pair))
+                    .collect();
+                // Who has nobody to talk to says that it is there.
+                for at in 0..self.vms.len() {
+                    let own = self.vms[at].own();
+                    self.emit(at, frames::announcement(own));
+                }
+            }
+            self.step();
+            self.check();
+            let done = |token: &u32| self.delivered.contains(token);
+            let came: Vec<_> =
+                trying.iter().filter(|(token, _)| done(token)).map(|(_, pair)| *pair).collect();
+            left.retain(|pair| !came.contains(pair));
+            let disagreement = self.disagreement();
+            if left.is_empty() && disagreement.is_none() {
+                break;
+            }
+            let took = self.now.since(begin);
+            assert!(took < millis(20_000), "{left:?}; {disagreement:?}\n{}", self.story());
+        }
+        let quiet = self.now;
+        while self.now.since(quiet) < millis(1_500) {
+            self.step();
+            self.check();
+        }
+        let before: Vec<_> = self.hosts.values().map(|host| host.plane.sequence()).collect();
+        while self.now.since(quiet) < millis(4_500) {
+            self.step();
+            self.check();
+        }
+        assert_eq!(self.disagreement(), None, "what has settled stays");
+        let after: Vec<_> = self.hosts.values().map(|host| host.plane.sequence()).collect();
+        assert_eq!(before, after, "it is quiet");
+        for host in self.hosts.values() {
+            let idle = host.chip.is_empty() && host.decaps.is_empty() && host.tunnels.is_empty();
+            assert!(idle, "{} keeps what nobody uses: {:?}", host.id, host.chip);
+        }
+    }
+
+    /// Where everything is, and the last events.
+    fn story(&self) -> String {
+        let mut story = String::new();
+        for host in self.hosts.values() {
+            let infos: Vec<_> = host
+                .plane
+                .hosts()
+                .map(|info| {
+                    let (is_up, health, lag) = (info.is_up, info.health, info.lag);
+                    format!("{}: up {is_up}, {health:?}, lag {lag}", info.host)
+                })
+                .collect();
+            let last = host.events.len().saturating_sub(12);
+            let events: Vec<_> = host.events[last..].iter().map(ToString::to_string).collect();
+            story += &format!("{} {} {infos:?}\n  {events:?}\n", host.id, host.incarnation);
+        }
+        story
+    }
+
+    /// Time passes without faults until something holds, or for so long.
+    pub(crate) fn until(&mut self, most: Nanos, mut holds: impl FnMut(&mut Self) -> bool) -> bool {
+        let begin = self.now;
+        while self.now.since(begin) < most {
+            if holds(self) {
+                return true;
+            }
+            self.step();
+            self.check();
+        }
+        holds(self)
+    }
+
+    pub(crate) fn run_for(&mut self, span: Nanos) {
+        self.until(span, |_| false);
+    }
+}
+
+/// Connections end over what `World::fault` does, and over nothing else.
+fn is_planned(error: &Error) -> bool {
+    match error {
+        Error::StaleIncarnation { .. } => true,
+        Error::Bye(reason) => matches!(reason, Reason::Leaving | Reason::StaleIncarnation),
+        _ => false,
+    }
+}

@@ -1,0 +1,248 @@
+//! What data and control say to each other while both live: punts one way, commands the other.
+//!
+//! It begins as a line, `"attach"`, on `data.sock`; after the answer the connection carries records
+//! and nothing else:
+//!
+//! ```text
+//!   size  u16, little-endian: what follows it
+//!   kind  u8
+//!   body  numbers little-endian, MACs as they are; the last field takes what is left
+//! ```
+//!
+//! Both ends are processes of one host and one version: data refuses to be attached to by another
+//! one, which then drains it ([`crate::control`]). So a record that cannot be read is a fault of
+//! the program, and ends the connection. Networks, ports and tunnels are told by their numbers,
+//! which the configuration gives, and which both have read.
+
+mod pipe;
+
+use std::mem::size_of;
+
+use sluice_base::{Mac, PortId, TunnelId, VnetId};
+
+pub(crate) use pipe::Pipe;
+
+/// The most bytes of a frame in a record: a frame of the largest MTU and its Ethernet header.
+pub(crate) const FRAME_SIZE_MAX: usize = 9_600;
+/// The size of the largest record.
+pub(crate) const RECORD_SIZE_MAX: usize = FRAME_SIZE_MAX + 32;
+const SIZE_SIZE: usize = size_of::<u16>();
+
+/// Where an address is, or where a frame came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A local port.
+    Port(PortId),
+    /// Another host.
+    Tunnel(TunnelId),
+}
+
+/// Why a frame is shown to control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Miss,
+    NewSource,
+    Moved,
+    Arp,
+    Nd,
+}
+
+impl Cause {
+    const ALL: [Self; 5] = [Self::Miss, Self::NewSource, Self::Moved, Self::Arp, Self::Nd];
+}
+
+/// What data tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told<'a> {
+    /// The first bytes of a frame.
+    Punt { cause: Cause, vnet: VnetId, from: Way, head: &'a [u8] },
+    /// The first frame of a network came from another host.
+    Decap { vnet: VnetId, tunnel: TunnelId },
+    /// An address of the chip was used since it was last told so.
+    Used { vnet: VnetId, mac: Mac },
+    /// An address that was in the chip before control came.
+    Found { vnet: VnetId, mac: Mac, to: Way },
+    /// That was all that was there before control came.
+    All,
+}
+
+/// What control wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order<'a> {
+    Install { vnet: VnetId, mac: Mac, to: Way },
+    Remove { vnet: VnetId, mac: Mac },
+    Reject { vnet: VnetId, mac: Mac },
+    Send { vnet: VnetId, to: Way, frame: &'a [u8] },
+    ForgetDecap { vnet: VnetId, tunnel: TunnelId },
+}
+
+/// A record that no process of this version writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record that cannot be read")]
+pub(crate) struct Unreadable;
+
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(out: &'a mut Vec<u8>, kind: u8) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[0; SIZE_SIZE]);
+        out.push(kind);
+        Self { out, start }
+    }
+
+    fn id(self, id: u16) -> Self {
+        self.bytes(&id.to_le_bytes())
+    }
+
+    fn mac(self, mac: Mac) -> Self {
+        self.bytes(&mac.0)
+    }
+
+    fn way(self, way: Way) -> Self {
+        let (kind, id) = match way {
+            Way::Port(port) => (0, port.0),
+            Way::Tunnel(tunnel) => (1, tunnel.0),
+        };
+        self.bytes(&[kind]).id(id)
+    }
+
+    fn bytes(self, bytes: &[u8]) -> Self {
+        self.out.extend_from_slice(bytes);
+        self
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        let size = self.out.len() - self.start - SIZE_SIZE;
+        let size = u16::try_from(size).expect("a record is shorter than 64 KiB");
+        self.out[self.start..][..SIZE_SIZE].copy_from_slice(&size.to_le_bytes());
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Unreadable)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn id(&mut self) -> Result<u16, Unreadable> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn vnet(&mut self) -> Result<VnetId, Unreadable> {
+        self.id().map(VnetId)
+    }
+
+    fn tunnel(&mut self) -> Result<TunnelId, Unreadable> {
+        self.id().map(TunnelId)
+    }
+
+    fn mac(&mut self) -> Result<Mac, Unreadable> {
+        self.take().map(Mac)
+    }
+
+    fn way(&mut self) -> Result<Way, Unreadable> {
+        let [kind] = self.take()?;
+        let id = self.id()?;
+        match kind {
+            0 => Ok(Way::Port(PortId(id))),
+            1 => Ok(Way::Tunnel(TunnelId(id))),
+            _ => Err(Unreadable),
+        }
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}
+
+fn read<'a, T>(
+    bytes: &'a [u8],
+    parse: impl FnOnce(u8, &mut Reader<'a>) -> Result<T, Unreadable>,
+) -> Result<Option<(T, usize)>, Unreadable> {
+    let Some((size, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let size = usize::from(u16::from_le_bytes(*size));
+    if size > RECORD_SIZE_MAX {
+        return Err(Unreadable);
+    }
+    let Some(record) = rest.get(..size) else { return Ok(None) };
+    let (&kind, body) = record.split_first().ok_or(Unreadable)?;
+    let mut body = Reader(body);
+    let message = parse(kind, &mut body)?;
+    if body.0.is_empty() { Ok(Some((message, SIZE_SIZE + size))) } else { Err(Unreadable) }
+}
+
+impl<'a> Told<'a> {
+    /// Appends the record to `out`.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        _ = match *self {
+            Self::Punt { cause, vnet, from, head } => {
+                Writer::new(out, 0).bytes(&[cause as u8]).id(vnet.0).way(from).bytes(head)
+            }
+            Self::Decap { vnet, tunnel } => Writer::new(out, 1).id(vnet.0).id(tunnel.0),
+            Self::Used { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
+            Self::Found { vnet, mac, to } => Writer::new(out, 3).id(vnet.0).mac(mac).way(to),
+            Self::All => Writer::new(out, 4),
+        };
+    }
+
+    /// The record at the start of `bytes`, and how many bytes it takes; `None` if it is not whole.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Unreadable> {
+        read(bytes, Self::parse)
+    }
+
+    fn parse(kind: u8, body: &mut Reader<'a>) -> Result<Self, Unreadable> {
+        Ok(match kind {
+            0 => {
+                let [cause] = body.take()?;
+                let cause = *Cause::ALL.get(usize::from(cause)).ok_or(Unreadable)?;
+                Self::Punt { cause, vnet: body.vnet()?, from: body.way()?, head: body.rest() }
+            }
+            1 => Self::Decap { vnet: body.vnet()?, tunnel: body.tunnel()? },
+            2 => Self::Used { vnet: body.vnet()?, mac: body.mac()? },
+            3 => Self::Found { vnet: body.vnet()?, mac: body.mac()?, to: body.way()? },
+            4 => Self::All,
+            _ => return Err(Unreadable),
+        })
+    }
+}
+
+impl<'a> Order<'a> {
+    /// Appends the record to `out`.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        _ = match *self {
+            Self::Install { vnet, mac, to } => Writer::new(out, 0).id(vnet.0).mac(mac).way(to),
+            Self::Remove { vnet, mac } => Writer::new(out, 1).id(vnet.0).mac(mac),
+            Self::Reject { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
+            Self::Send { vnet, to, frame } => Writer::new(out, 3).id(vnet.0).way(to).bytes(frame),
+            Self::ForgetDecap { vnet, tunnel } => Writer::new(out, 4).id(vnet.0).id(tunnel.0),
+        };
+    }
+
+    /// The record at the start of `bytes`, and how many bytes it takes; `None` if it is not whole.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Unreadable> {
+        read(bytes, Self::parse)
+    }
+
+    fn parse(kind: u8, body: &mut Reader<'a>) -> Result<Self, Unreadable> {
+        Ok(match kind {
+            0 => Self::Install { vnet: body.vnet()?, mac: body.mac()?, to: body.way()? },
+            1 => Self::Remove { vnet: body.vnet()?, mac: body.mac()? },
+            2 => Self::Reject { vnet: body.vnet()?, mac: body.mac()? },
+            3 => Self::Send { vnet: body.vnet()?, to: body.way()?, frame: body.rest() },
+            4 => Self::ForgetDecap { vnet: body.vnet()?, tunnel: body.tunnel()? },
+            _ => return Err(Unreadable),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

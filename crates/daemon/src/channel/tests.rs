@@ -1,0 +1,96 @@
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+const VNET: VnetId = VnetId(7);
+const MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const WAYS: [Way; 2] = [Way::Port(PortId(3)), Way::Tunnel(TunnelId(500))];
+
+fn told() -> Vec<Told<'static>> {
+    let mut all =
+        vec![Told::Decap { vnet: VNET, tunnel: TunnelId(9) }, Told::Used { vnet: VNET, mac: MAC }];
+    for way in WAYS {
+        all.push(Told::Found { vnet: VNET, mac: MAC, to: way });
+        for cause in Cause::ALL {
+            all.push(Told::Punt { cause, vnet: VNET, from: way, head: b"a frame" });
+        }
+    }
+    all
+}
+
+fn orders() -> Vec<Order<'static>> {
+    let mut all = vec![
+        Order::Remove { vnet: VNET, mac: MAC },
+        Order::Reject { vnet: VNET, mac: MAC },
+        Order::ForgetDecap { vnet: VNET, tunnel: TunnelId(1) },
+    ];
+    for to in WAYS {
+        all.push(Order::Install { vnet: VNET, mac: MAC, to });
+        all.push(Order::Send { vnet: VNET, to, frame: &[5; FRAME_SIZE_MAX] });
+    }
+    all
+}
+
+#[test]
+fn every_record_is_read_as_it_was_written_and_no_part_of_it_is() {
+    for one in told() {
+        let mut bytes = Vec::new();
+        one.write(&mut bytes);
+        assert_eq!(Told::read(&bytes), Ok(Some((one, bytes.len()))));
+        for size in 0..bytes.len() {
+            assert_eq!(Told::read(&bytes[..size]), Ok(None), "{one:?} cut to {size}");
+        }
+    }
+    for one in orders() {
+        let mut bytes = Vec::new();
+        one.write(&mut bytes);
+        assert_eq!(Order::read(&bytes), Ok(Some((one, bytes.len()))));
+        for size in (0..bytes.len()).filter(|size| *size < 64 || size + 64 > bytes.len()) {
+            assert_eq!(Order::read(&bytes[..size]), Ok(None));
+        }
+    }
+}
+
+#[test]
+fn what_no_process_writes_is_not_read() {
+    let short_body = [2, 0, 2, 7];
+    let no_kind = [0, 0];
+    let unknown_kind = [1, 0, 9];
+    let too_long = [0xff, 0xff, 0];
+    let left_over = [7, 0, 1, 7, 0, 9, 0, 1, 1];
+    for bytes in [&short_body[..], &no_kind, &unknown_kind, &too_long, &left_over] {
+        assert_eq!(Told::read(bytes), Err(Unreadable), "{bytes:?}");
+    }
+    let no_such_way = [12, 0, 0, 7, 0, 2, 0, 0, 0, 0, 9, 2, 0, 0];
+    assert_eq!(Order::read(&no_such_way), Err(Unreadable));
+}
+
+#[test]
+fn a_pipe_carries_records_whole_and_in_order_however_they_are_cut() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let (mut near, mut far) = (Pipe::new(near).unwrap(), Pipe::new(far).unwrap());
+    let (mut sent, mut got) = (0_u64, 0_u64);
+    for _ in 0..300 {
+        while !near.is_full() && sent < 5_000 {
+            let mac = Mac::from_u64(sent);
+            Order::Install { vnet: VNET, mac, to: WAYS[0] }.write(near.out());
+            Order::Send { vnet: VNET, to: WAYS[1], frame: &[1; 700] }.write(near.out());
+            sent += 1;
+        }
+        near.flush().unwrap();
+        far.fill().unwrap();
+        far.take(|bytes| {
+            let Some((order, size)) = Order::read(bytes)? else { return Ok(None) };
+            if let Order::Install { mac, .. } = order {
+                assert_eq!(mac, Mac::from_u64(got));
+                got += 1;
+            }
+            Ok(Some(size))
+        })
+        .unwrap();
+    }
+    assert_eq!((sent, got), (5_000, 5_000));
+    assert!(!near.has_out());
+    drop(near);
+    assert!(far.fill().is_err(), "the end is told");
+}

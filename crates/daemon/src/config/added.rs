@@ -1,0 +1,265 @@
+//! Ports that come while the host runs, made into what the file would have said of them.
+//!
+//! ```text
+//!   NewPort ─ complete ─▶ NewPort with name, device and MAC ─ check ─ plan ─▶ AddedPort
+//!             by the place                                   against the file and each other
+//! ```
+//!
+//! Control completes and checks; data plans the same once more. So both come to the same port, and
+//! what control keeps for a restart is what was completed.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use sluice_api::config::{self as api, PortKind, Role};
+use sluice_api::port::{Added, Cidr, NewPort, Place};
+use sluice_base::{Mac, Prng, Vni};
+use sluice_switch::{BoundIps, PortConfig};
+
+use super::build;
+use super::check::{DEVICE_NAME_SIZE_MAX, RESERVED, is_device_name};
+use super::fabric::LocalPort;
+use super::plan::{Attachment, Plan, PortPlan};
+use super::{Bound, KernelDevices};
+
+/// Addresses that one port may be bound to.
+const IPS_MAX: usize = sluice_control::vport::IPS_MAX;
+const NAME_SIZE_MAX: usize = 64;
+/// The device in a namespace, as containers have it.
+const DEVICE_DEFAULT: &str = "eth0";
+
+/// A port that can be opened and attached.
+#[derive(Clone, Debug)]
+pub(crate) struct AddedPort {
+    pub(crate) plan: PortPlan,
+    pub(crate) switch: PortConfig,
+    pub(crate) local: LocalPort,
+    pub(crate) bound: Option<BoundTo>,
+}
+
+/// What a port is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BoundTo {
+    pub(crate) vni: Vni,
+    pub(crate) mac: Mac,
+    pub(crate) ips: Vec<IpAddr>,
+    /// Whether it hands on what others sent, so that its frames may be from any IP address. It is
+    /// still asked for by its own alone.
+    pub(crate) routes: bool,
+}
+
+impl BoundTo {
+    pub(crate) fn at(self, port: sluice_base::PortId) -> Bound {
+        Bound { port, vni: self.vni, mac: self.mac, ips: self.ips }
+    }
+
+    /// The addresses that its frames may be from; none: any.
+    pub(crate) fn senders(&self) -> BoundIps {
+        build::bound_ips(if self.routes { &[] } else { &self.ips })
+    }
+}
+
+/// Fills in what was left open. The same words always come to the same port.
+///
+/// # Errors
+/// If nothing can be made of the place.
+pub(crate) fn complete(plan: &Plan, new: &NewPort) -> Result<NewPort, String> {
+    let (name, device) = match &new.place {
+        Place::Netns(text) => {
+            let name = Path::new(text).file_name().map(|name| name.to_string_lossy().into_owned());
+            (name.unwrap_or_default(), DEVICE_DEFAULT.to_owned())
+        }
+        Place::Pid(pid) => (format!("pid-{pid}"), DEVICE_DEFAULT.to_owned()),
+        Place::Tap(device) => (device.clone(), device.clone()),
+        Place::Host => (format!("host-{}", new.vnet), host_device(&new.vnet)),
+    };
+    let mut new = new.clone();
+    let name = new.name.get_or_insert(name).clone();
+    if let (Place::Tap(tap), Some(said)) = (&new.place, &new.device)
+        && tap != said
+    {
+        return Err(format!("the device is called `{tap}` and `{said}`; say it once"));
+    }
+    new.device.get_or_insert(device);
+    if new.mac.is_none() && !new.ips.is_empty() {
+        if matches!(new.place, Place::Tap(_)) {
+            return Err("the machine behind a TAP has a MAC of its own: say it with `--mac`, or \
+                        leave `--ip` out to learn both"
+                .to_owned());
+        }
+        new.mac = Some(made_up(plan, &name).to_string());
+    }
+    Ok(new)
+}
+
+/// A name that is no longer than that of a device may be.
+fn host_device(vnet: &str) -> String {
+    let whole = format!("sl-{vnet}");
+    whole.chars().filter(|c| !c.is_whitespace() && *c != '/').take(DEVICE_NAME_SIZE_MAX).collect()
+}
+
+/// A MAC for a port of this name: always the same, and another one on another host. Two bits of its
+/// first byte say that it is one machine's, and was not made in a factory (IEEE 802 clause 8.2).
+fn made_up(plan: &Plan, name: &str) -> Mac {
+    let (fabric, id) = plan.fabric.as_ref().map_or((0, 0), |f| {
+        (u64::from_le_bytes(*f.fabric.first_chunk().expect("sixteen bytes")), f.own.0)
+    });
+    let [_, a, b, c, d, e, ..] =
+        Prng::stream(fabric ^ u64::from(id), name).next_u64().to_le_bytes();
+    Mac([0x02, a, b, c, d, e])
+}
+
+/// Checks a completed port against the file and the `others` that were added, and plans it.
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<AddedPort, String> {
+    let fabric = plan.fabric.as_ref().ok_or_else(|| {
+        "ports come while it runs on a member of a fabric only; add a `[fabric]` with `name`, `id` \
+         and `certificates` to the configuration"
+            .to_owned()
+    })?;
+    if plan.config.host.role == Role::Switch {
+        return Err("a physical switch has the ports of its file".to_owned());
+    }
+    let name = text(new.name.as_ref());
+    let device = text(new.device.as_ref());
+    check_names(plan, others, new, name, device)?;
+    let (vnet, vni) = fabric.vnet_named(&new.vnet)?;
+    let mac = new.mac.as_deref().map(endpoint_mac).transpose()?;
+    if new.ips.len() > IPS_MAX {
+        return Err(format!("{} addresses are more than the {IPS_MAX} of a port", new.ips.len()));
+    }
+    check_addresses(plan, others, new, mac)?;
+    let netns = match &new.place {
+        Place::Netns(text) if text.contains('/') => Some(text.clone()),
+        Place::Netns(name) => Some(format!("/run/netns/{name}")),
+        Place::Pid(pid) => Some(format!("/proc/{pid}/ns/net")),
+        Place::Tap(_) | Place::Host => None,
+    };
+    let port = api::Port {
+        netns,
+        mac: new.mac.clone(),
+        ..api::Port::new(name, PortKind::Tap, &new.vnet, device)
+    };
+    let (mut port_plan, switch) = build::one_port(&plan.config, &port, &KernelDevices);
+    if let Attachment::Tap { mac, addresses, .. } = &mut port_plan.attachment {
+        if matches!(new.place, Place::Tap(_)) {
+            *mac = None;
+        } else {
+            *addresses = new.ips.iter().map(|cidr| (cidr.ip, cidr.prefix)).collect();
+        }
+    }
+    let ips = new.ips.iter().map(|cidr| cidr.ip).collect();
+    let routes = new.place == Place::Host;
+    Ok(AddedPort {
+        plan: port_plan,
+        switch,
+        local: LocalPort { name: name.to_owned(), vnet, is_bound: mac.is_some() },
+        bound: mac.map(|mac| BoundTo { vni, mac, ips, routes }),
+    })
+}
+
+fn text(word: Option<&String>) -> &str {
+    word.map_or("", String::as_str)
+}
+
+fn check_names(
+    plan: &Plan,
+    others: &[NewPort],
+    new: &NewPort,
+    name: &str,
+    device: &str,
+) -> Result<(), String> {
+    let bad = |c: char| c.is_whitespace() || c.is_control();
+    if name.is_empty() || name.len() > NAME_SIZE_MAX || name.contains(bad) {
+        return Err(format!(
+            "`{name}` cannot be the name of a port: use 1 to {NAME_SIZE_MAX} characters without \
+             spaces (`--name`)"
+        ));
+    }
+    if RESERVED.contains(&name) {
+        return Err(format!("`{name}` means something else in answers; use `--name`"));
+    }
+    if plan.config.ports.iter().any(|port| port.name == name) {
+        return Err(format!("port `{name}` is in the configuration file; use `--name`"));
+    }
+    if others.iter().any(|other| text(other.name.as_ref()) == name) {
+        return Err(format!("there is a port `{name}`; delete it first, or use `--name`"));
+    }
+    if !is_device_name(device) {
+        return Err(format!(
+            "`{device}` cannot be the name of a network device: use 1 to {DEVICE_NAME_SIZE_MAX} \
+             characters without spaces and `/`"
+        ));
+    }
+    let taken = |other: &&NewPort| other.place == new.place && other.device == new.device;
+    match others.iter().find(taken) {
+        Some(other) => Err(format!(
+            "port `{}` has the device `{device}` there; use `--device`",
+            text(other.name.as_ref())
+        )),
+        None => Ok(()),
+    }
+}
+
+fn endpoint_mac(text: &str) -> Result<Mac, String> {
+    let mac: Mac = text.parse().map_err(|error| format!("`{text}` is no MAC: {error}"))?;
+    if mac.is_group() || mac == Mac::default() {
+        return Err(format!(
+            "{mac} is the address of no endpoint: the second hexadecimal digit must be even, as in \
+             02:00:00:00:00:01"
+        ));
+    }
+    Ok(mac)
+}
+
+/// That nobody of this network has its addresses by the file or by an earlier command. What is on
+/// other hosts the fabric knows.
+fn check_addresses(
+    plan: &Plan,
+    others: &[NewPort],
+    new: &NewPort,
+    mac: Option<Mac>,
+) -> Result<(), String> {
+    let same = |text: &str| mac.is_some() && text.parse::<Mac>().ok() == mac;
+    let config = &plan.config;
+    let of_ports = config.ports.iter().filter(|port| port.vnet == new.vnet);
+    let of_vports = config.vports.iter().filter(|vport| vport.vnet == new.vnet);
+    let beside = || others.iter().filter(|other| other.vnet == new.vnet);
+    let macs = of_ports.filter_map(|port| port.mac.as_deref());
+    let macs = macs.chain(of_vports.clone().map(|vport| vport.mac.as_str()));
+    let mut macs = macs.chain(beside().filter_map(|other| other.mac.as_deref()));
+    if let Some(mac) = macs.find(|text| same(text)) {
+        return Err(format!("{mac} is bound to another port of `{}`", new.vnet));
+    }
+    let known = of_vports.filter_map(|vport| vport.ip.map(IpAddr::from));
+    let known: Vec<IpAddr> =
+        known.chain(beside().flat_map(|other| other.ips.iter().map(|cidr| cidr.ip))).collect();
+    match new.ips.iter().find(|cidr| known.contains(&cidr.ip)) {
+        Some(Cidr { ip, .. }) => {
+            Err(format!("{ip} is bound to another endpoint of `{}`", new.vnet))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The answer to whoever added it.
+pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::PortId) -> Added {
+    let netns = match &added.plan.attachment {
+        Attachment::Tap { netns, .. } => netns.as_ref().map(PathBuf::as_path),
+        _ => None,
+    };
+    Added {
+        name: text(new.name.as_ref()).to_owned(),
+        vnet: new.vnet.clone(),
+        device: text(new.device.as_ref()).to_owned(),
+        netns: netns.map(|path| path.display().to_string()),
+        mac: new.mac.clone(),
+        ips: new.ips.clone(),
+        number: number.0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Each way to say a port, what it comes to, and each way to say it wrong.
+
+use super::*;
+use crate::config::{DeviceFacts, Devices, plan as plan_file};
+
+struct Fake;
+
+impl Devices for Fake {
+    fn facts(&self, _: &str) -> Option<DeviceFacts> {
+        Some(DeviceFacts { mac: Mac([2, 0, 0, 0, 0, 0xee]), mtu: 1500 })
+    }
+}
+
+const HOST: &str = r#"[host]
+name = "h1"
+[underlay]
+kind = "l2"
+device = "eth9"
+address = "10.0.0.1"
+[fabric]
+name = "test"
+id = 7
+certificates = "tls"
+[[vnet]]
+name = "red"
+vni = 41
+[[vnet]]
+name = "blue"
+vni = 42
+[[port]]
+name = "c1"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+mac = "02:00:00:00:00:01"
+[[vport]]
+vnet = "blue"
+mac = "02:00:00:00:00:01"
+ip = "10.1.0.1"
+port = "c1"
+"#;
+
+fn file(text: &str) -> Plan {
+    plan_file("h1.toml", text, &Fake).unwrap()
+}
+
+fn new(place: Place) -> NewPort {
+    let vnet = "blue".to_owned();
+    NewPort { place, vnet, name: None, device: None, ips: Vec::new(), mac: None }
+}
+
+fn netns(name: &str) -> NewPort {
+    new(Place::Netns(name.to_owned()))
+}
+
+fn with_ip(new: NewPort, ip: &str) -> NewPort {
+    NewPort { ips: vec![ip.parse().unwrap()], ..new }
+}
+
+#[test]
+fn a_place_gives_name_device_namespace_and_who_may_speak() {
+    let host = file(HOST);
+    let tap = |name: &str| new(Place::Tap(name.to_owned()));
+    for (said, name, device, path, is_bound) in [
+        (netns("web"), "web", "eth0", Some("/run/netns/web"), false),
+        (netns("/var/ns/web"), "web", "eth0", Some("/var/ns/web"), false),
+        (with_ip(netns("web"), "10.1.0.2/24"), "web", "eth0", Some("/run/netns/web"), true),
+        (new(Place::Pid(77)), "pid-77", "eth0", Some("/proc/77/ns/net"), false),
+        (tap("vm0"), "vm0", "vm0", None, false),
+        (with_ip(new(Place::Host), "10.1.0.2/24"), "host-blue", "sl-blue", None, true),
+    ] {
+        let whole = complete(&host, &said).unwrap();
+        assert_eq!((whole.name.as_deref(), whole.device.as_deref()), (Some(name), Some(device)));
+        assert_eq!(complete(&host, &whole).unwrap(), whole, "nothing is left open");
+        let port = plan(&host, &[], &whole).unwrap();
+        let Attachment::Tap { device: opened, netns, addresses, mac, .. } = port.plan.attachment
+        else {
+            panic!("a TAP");
+        };
+        assert_eq!((opened.as_str(), netns), (device, path.map(PathBuf::from)));
+        assert_eq!((port.local.is_bound, mac.is_some(), addresses.len()), {
+            let some = !said.ips.is_empty();
+            (is_bound, is_bound, usize::from(some))
+        });
+        assert_eq!(
+            port.bound.map(|bound| bound.routes),
+            match is_bound {
+                true => Some(said.place == Place::Host),
+                false => None,
+            }
+        );
+    }
+}
+
+#[test]
+fn a_machine_behind_a_tap_keeps_its_mac_and_sets_its_own_address() {
+    let host = file(HOST);
+    let said = with_ip(new(Place::Tap("vm0".to_owned())), "10.1.0.2/24");
+    let whole = NewPort { mac: Some("02:00:00:00:00:09".to_owned()), ..said };
+    let port = plan(&host, &[], &complete(&host, &whole).unwrap()).unwrap();
+    let Attachment::Tap { mac, addresses, .. } = port.plan.attachment else { panic!("a TAP") };
+    assert_eq!((mac, addresses), (None, Vec::new()));
+    assert_eq!(port.bound.unwrap().ips, [IpAddr::from([10, 1, 0, 2])]);
+}
+
+#[test]
+fn a_made_up_mac_is_the_same_again_and_different_elsewhere() {
+    let (host, other) = (file(HOST), file(&HOST.replace("id = 7", "id = 8")));
+    let mac = |plan: &Plan, name: &str| {
+        complete(plan, &with_ip(netns(name), "10.1.0.2/24")).unwrap().mac.unwrap()
+    };
+    assert_eq!(mac(&host, "web"), mac(&host, "web"));
+    assert_ne!(mac(&host, "web"), mac(&host, "db"));
+    assert_ne!(mac(&host, "web"), mac(&other, "web"));
+    assert!(mac(&host, "web").starts_with("02:"), "one machine's own, and not a group's");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let host = file(HOST);
+    let there = complete(&host, &with_ip(netns("there"), "10.1.0.8/24")).unwrap();
+    let named = |name: &str| NewPort { name: Some(name.to_owned()), ..netns("web") };
+    let device = |name: &str| NewPort { device: Some(name.to_owned()), ..netns("web") };
+    let mac = |mac: &str| NewPort { mac: Some(mac.to_owned()), ..netns("web") };
+    for (said, part) in [
+        (NewPort { vnet: "green".to_owned(), ..netns("web") }, "there is red, blue"),
+        (named(""), "cannot be the name of a port"),
+        (named("a b"), "cannot be the name of a port"),
+        (named(&"x".repeat(65)), "cannot be the name of a port"),
+        (named("pool"), "means something else"),
+        (named("c1"), "in the configuration file"),
+        (named("there"), "delete it first"),
+        (device("a/b"), "network device"),
+        (device(&"x".repeat(16)), "network device"),
+        (NewPort { name: Some("x".to_owned()), ..netns("there") }, "use `--device`"),
+        (mac("02:00:00:00:00:01"), "bound to another port"),
+        (mac(there.mac.as_ref().unwrap()), "bound to another port"),
+        (mac("01:00:00:00:00:01"), "address of no endpoint"),
+        (mac("00:00:00:00:00:00"), "address of no endpoint"),
+        (mac("nonsense"), "is no MAC"),
+        (with_ip(netns("web"), "10.1.0.1/24"), "bound to another endpoint"),
+        (with_ip(netns("web"), "10.1.0.8/24"), "bound to another endpoint"),
+    ] {
+        let whole = complete(&host, &said).unwrap();
+        let error = plan(&host, std::slice::from_ref(&there), &whole).unwrap_err();
+        assert!(error.contains(part), "{said:?}: {error}");
+    }
+    let five = (1..=5).map(|n| format!("10.9.0.{n}").parse().unwrap()).collect();
+    let five = complete(&host, &NewPort { ips: five, ..netns("web") }).unwrap();
+    assert!(plan(&host, &[], &five).unwrap_err().contains("more than the 4"));
+    let twice = NewPort { device: Some("b".to_owned()), ..new(Place::Tap("a".to_owned())) };
+    assert!(complete(&host, &twice).unwrap_err().contains("say it once"));
+    let alone = HOST.replace("[fabric]\nname = \"test\"\nid = 7\ncertificates = \"tls\"\n", "");
+    let whole = complete(&file(&alone), &netns("web")).unwrap();
+    assert!(plan(&file(&alone), &[], &whole).unwrap_err().contains("add a `[fabric]`"));
+}
+
+#[test]
+fn the_same_address_in_another_network_is_no_conflict() {
+    let host = file(HOST);
+    let red = NewPort { vnet: "red".to_owned(), ..with_ip(netns("web"), "10.1.0.1/24") };
+    assert!(plan(&host, &[], &complete(&host, &red).unwrap()).is_ok());
+}

@@ -1,0 +1,77 @@
+//! Ports for virtual machines: the sockets at which they meet their front ends.
+
+use std::collections::BTreeMap;
+
+use sluice_api::config::Role;
+
+use super::{At, Check, Key};
+use crate::run_dir::SOCKET_PATH_SIZE_MAX;
+
+/// The sockets that were named, each with the port that did.
+pub(super) type Sockets<'a> = BTreeMap<&'a str, usize>;
+
+impl<'c> Check<'c> {
+    pub(super) fn vhost_user(&mut self, index: usize, sockets: &mut Sockets<'c>) {
+        let port = &self.config.ports[index];
+        let at = |key| [Key("port"), At(index), Key(key)];
+        if self.config.host.role == Role::Switch {
+            self.problem(
+                &at("kind"),
+                "a switch has cables only",
+                "Use `kind = \"l2\"`, or `role = \"host\"`.",
+            );
+        }
+        match port.socket.as_deref() {
+            None => self.problem(
+                &at("socket"),
+                "a port for a virtual machine needs the path of its socket",
+                format!(
+                    "Add `socket = \"/run/sluice/{}.sock\"`, and give QEMU the same.",
+                    port.name
+                ),
+            ),
+            Some(path) if !path.starts_with('/') || path.len() > SOCKET_PATH_SIZE_MAX => self
+                .problem(
+                    &at("socket"),
+                    format!("`{path}` is not a path that a socket can have"),
+                    format!("Use one from `/` on, of at most {SOCKET_PATH_SIZE_MAX} bytes."),
+                ),
+            Some(path) => {
+                if let Some(first) = sockets.insert(path, index) {
+                    self.twice(&at("socket"), &format!("socket `{path}`"), "port", first);
+                }
+            }
+        }
+        for (key, there) in [
+            ("device", !port.device.is_empty()),
+            ("netns", port.netns.is_some()),
+            ("ring_frames", port.ring_frames.is_some()),
+            ("vlan", port.vlan.is_some()),
+            ("native", port.native),
+            ("link", port.link.is_some()),
+        ] {
+            if there {
+                self.problem(
+                    &at(key),
+                    "a port for a virtual machine has a socket and no device",
+                    "Take it out; the length of its rings is set with the machine.",
+                );
+            }
+        }
+    }
+
+    /// Only a port for a virtual machine has a socket.
+    pub(super) fn no_socket(&mut self, index: usize) {
+        let port = &self.config.ports[index];
+        let at = |key| [Key("port"), At(index), Key(key)];
+        for (key, there) in [("socket", port.socket.is_some()), ("client", port.client)] {
+            if there {
+                self.problem(
+                    &at(key),
+                    "only a port for a virtual machine has this",
+                    "Take it out, or use `kind = \"vhost-user\"`.",
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a configuration says of the fabric, ready for the control plane.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use sluice_api::config::{self as api, HostConfig};
+use sluice_base::{HostId, Mac, PortId, TunnelId, VnetId, Vni};
+
+/// The highest number of a member. Those above are for hosts that are none.
+pub(super) const ID_MAX: u16 = 0x7fff;
+
+/// The host as a member of its fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricPlan {
+    /// What tells fabrics apart on the wire.
+    pub fabric: [u8; 16],
+    /// This host.
+    pub own: HostId,
+    /// Its name, which its certificate carries.
+    pub name: String,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The folder with its certificates.
+    pub certificates: PathBuf,
+    /// The networks; a position is a [`VnetId`].
+    pub vnets: Vec<(Vni, String)>,
+    /// The other hosts; a position is a [`TunnelId`].
+    pub hosts: Vec<HostPlan>,
+    /// The local ports but the underlay.
+    pub ports: BTreeMap<PortId, LocalPort>,
+    /// All numbers of ports are below this one.
+    pub ports_max: u16,
+    /// Endpoints that are bound to a port.
+    pub bound: Vec<Bound>,
+    /// How many endpoints may be learned at a port.
+    pub learn_max: u32,
+    /// How many frames a second of one port are looked at for one cause.
+    pub punts_per_port: u32,
+}
+
+/// Another host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPlan {
+    /// The host.
+    pub host: HostId,
+    /// Its name, which its certificate carries.
+    pub name: String,
+    /// Its VTEP.
+    pub vtep: IpAddr,
+    /// Where it listens; `None` if it is no member.
+    pub at: Option<SocketAddr>,
+    /// The networks it has.
+    pub vnets: Vec<Vni>,
+}
+
+/// A local port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalPort {
+    /// Its name.
+    pub name: String,
+    /// Its network.
+    pub vnet: VnetId,
+    /// Whether only what is bound to it may use it.
+    pub is_bound: bool,
+}
+
+/// An endpoint that is bound to a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The port.
+    pub port: PortId,
+    /// The endpoint's network.
+    pub vni: Vni,
+    /// Its address.
+    pub mac: Mac,
+    /// Its IP addresses.
+    pub ips: Vec<IpAddr>,
+}
+
+impl FabricPlan {
+    /// The host of a tunnel.
+    #[must_use]
+    pub fn host(&self, tunnel: TunnelId) -> Option<HostId> {
+        self.hosts.get(tunnel.index()).map(|host| host.host)
+    }
+
+    /// The tunnel to a host.
+    #[must_use]
+    pub fn tunnel(&self, host: HostId) -> Option<TunnelId> {
+        self.hosts.iter().position(|known| known.host == host).map(TunnelId::from_index)
+    }
+
+    /// The number on the wire of a network.
+    #[must_use]
+    pub fn vni(&self, vnet: VnetId) -> Option<Vni> {
+        self.vnets.get(vnet.index()).map(|vnet| vnet.0)
+    }
+
+    /// The network of a number on the wire.
+    #[must_use]
+    pub fn vnet(&self, vni: Vni) -> Option<VnetId> {
+        self.vnets.iter().position(|known| known.0 == vni).map(VnetId::from_index)
+    }
+
+    /// The network of this name.
+    ///
+    /// # Errors
+    /// There is none; which there are.
+    pub fn vnet_named(&self, name: &str) -> Result<(VnetId, Vni), String> {
+        let at = self.vnets.iter().position(|vnet| vnet.1 == name);
+        at.map(|at| (VnetId::from_index(at), self.vnets[at].0)).ok_or_else(|| {
+            let names: Vec<&str> = self.vnets.iter().map(|vnet| vnet.1.as_str()).collect();
+            format!("there is no network `{name}` here; there is {}", names.join(", "))
+        })
+    }
+
+    /// The name of a host.
+    #[must_use]
+    pub fn host_name(&self, host: HostId) -> Option<&str> {
+        if host == self.own {
+            return Some(&self.name);
+        }
+        self.hosts.iter().find(|known| known.host == host).map(|known| known.name.as_str())
+    }
+}
+
+/// The fabric of a configuration that passed every check.
+pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
+    let (fabric, underlay) = (config.fabric.as_ref()?, config.underlay.as_ref()?);
+    let vnet_id = |name: &str| config.vnets.iter().position(|vnet| vnet.name == name);
+    let vni_of = |name: &str| vnet_id(name).and_then(|at| Vni::new(config.vnets[at].vni?));
+    let listen = fabric.address.unwrap_or(underlay.address);
+    let host = |(index, peer): (usize, &api::Peer)| {
+        let foreign = u16::MAX - u16::try_from(index).expect("checked: as many as tunnels");
+        let at = peer.address.unwrap_or(peer.vtep);
+        HostPlan {
+            host: HostId(peer.id.unwrap_or(foreign)),
+            name: peer.name.clone(),
+            vtep: peer.vtep.into(),
+            at: peer.id.map(|_| SocketAddr::new(at.into(), fabric.port)),
+            vnets: peer.vnets.iter().filter_map(|name| vni_of(name)).collect(),
+        }
+    };
+    Some(FabricPlan {
+        fabric: number_of(&fabric.name),
+        own: HostId(fabric.id),
+        name: config.host.name.clone(),
+        listen: SocketAddr::new(listen.into(), fabric.port),
+        certificates: PathBuf::from(&fabric.certificates),
+        vnets: config
+            .vnets
+            .iter()
+            .filter_map(|v| Some((vni_of(&v.name)?, v.name.clone())))
+            .collect(),
+        hosts: config.peers.iter().enumerate().map(host).collect(),
+        ports: config
+            .ports
+            .iter()
+            .enumerate()
+            .map(|(index, port)| {
+                let vnet = vnet_id(&port.vnet).expect("checked: the network exists");
+                let (name, vnet) = (port.name.clone(), VnetId::from_index(vnet));
+                (PortId::from_index(index), LocalPort { name, vnet, is_bound: port.mac.is_some() })
+            })
+            .collect(),
+        ports_max: u16::try_from(config.ports.len() + 1)
+            .expect("checked: as many as fit")
+            .saturating_add(config.spare_ports()),
+        bound: bound(config),
+        learn_max: fabric.learn_max,
+        punts_per_port: fabric.punts_per_port,
+    })
+}
+
+/// What ports and endpoints of the file say of one endpoint, put together.
+fn bound(config: &HostConfig) -> Vec<Bound> {
+    let mut all: Vec<Bound> = Vec::new();
+    let mut places: BTreeMap<(Vni, Mac), usize> = BTreeMap::new();
+    let ports = config.ports.iter().filter_map(|port| {
+        Some((port.name.as_str(), port.vnet.as_str(), port.mac.as_deref()?, None))
+    });
+    let vports = config.vports.iter().filter_map(|vport| {
+        Some((vport.port.as_deref()?, vport.vnet.as_str(), vport.mac.as_str(), vport.ip))
+    });
+    for (port, vnet, mac, ip) in ports.chain(vports) {
+        let known = |name: &str| config.vnets.iter().find(|vnet| vnet.name == name)?.vni;
+        let Some(vni) = known(vnet).and_then(Vni::new) else { continue };
+        let Ok(mac) = mac.parse::<Mac>() else { continue };
+        let index = config.ports.iter().position(|known| known.name == port);
+        let port = PortId::from_index(index.expect("checked: the port exists"));
+        let ips = ip.map(IpAddr::from);
+        let at = *places.entry((vni, mac)).or_insert(all.len());
+        match all.get_mut(at) {
+            Some(one) => one.ips.extend(ips),
+            None => all.push(Bound { port, vni, mac, ips: ips.into_iter().collect() }),
+        }
+    }
+    all
+}
+
+/// 128 bits of a name: FNV-1a, which tells fabrics apart and keeps nobody out. Certificates do.
+fn number_of(name: &str) -> [u8; 16] {
+    let hash = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    });
+    hash.to_be_bytes()
+}

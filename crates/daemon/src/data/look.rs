@@ -1,0 +1,128 @@
+//! What one frame would use of the switch, for `sluice trace`: entries of the chip, ports and
+//! tunnels, all of one moment between two turns. What is looked at is named beforehand, so that a
+//! look costs the worker the same however large the chip is.
+
+use sluice_api::trace::Look;
+use sluice_base::{DropReason, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
+use sluice_host::Host;
+use sluice_host::inspect::Dropped;
+use sluice_ports::FrameBuf;
+use sluice_switch::{Destination, PauseState, Switch, TunnelCounters};
+
+use super::snapshot::{self, PortShot};
+use super::worker::Attached;
+
+/// So many of each kind are looked at.
+const WANTED_MAX: usize = 8;
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    vnet: VnetId,
+    macs: Vec<Mac>,
+    ports: Vec<PortId>,
+    tunnels: Vec<TunnelId>,
+}
+
+impl Wanted {
+    /// Reads the question; `None` if it names what is no address, or too much.
+    pub(super) fn read(look: &Look) -> Option<Self> {
+        let sizes = [look.macs.len(), look.ports.len(), look.tunnels.len()];
+        if sizes.iter().any(|size| *size > WANTED_MAX) {
+            return None;
+        }
+        let macs: Option<Vec<Mac>> = look.macs.iter().map(|mac| mac.parse().ok()).collect();
+        Some(Self {
+            vnet: VnetId(look.vnet),
+            macs: macs?,
+            ports: look.ports.iter().copied().map(PortId).collect(),
+            tunnels: look.tunnels.iter().copied().map(TunnelId).collect(),
+        })
+    }
+}
+
+/// What was seen, and when.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) at: Nanos,
+    pub(super) chip: Vec<Option<Destination>>,
+    pub(super) ports: Vec<PortSeen>,
+    /// Tunnels, and how many frames of the network came out of each since its flow was made.
+    pub(super) tunnels: Vec<(TunnelId, TunnelCounters, Option<u64>)>,
+}
+
+/// A port.
+#[derive(Debug)]
+pub(super) struct PortSeen {
+    pub(super) id: PortId,
+    pub(super) shot: PortShot,
+    pub(super) up: Option<bool>,
+    pub(super) window_frames: u32,
+    pub(super) blocked: bool,
+    pub(super) pauses: Vec<(PortId, Priority, PauseState)>,
+    pub(super) drops: Vec<Dropped>,
+}
+
+/// Looks. The underlay is looked at always.
+pub(super) fn take(
+    host: &Host<FrameBuf>,
+    ports: &[Attached],
+    tunnels: usize,
+    wanted: &Wanted,
+    now: Nanos,
+) -> Seen {
+    let switch = host.switch();
+    let chip: Vec<_> = wanted.macs.iter().map(|mac| switch.mac(wanted.vnet, *mac)).collect();
+    let (mut ids, mut ways) = (wanted.ports.clone(), wanted.tunnels.clone());
+    for to in chip.iter().flatten() {
+        match to {
+            Destination::Port(port) => ids.push(*port),
+            Destination::Tunnel(tunnel) => ways.push(*tunnel),
+        }
+    }
+    ids.extend(ports.iter().find(|port| port.name == "underlay").map(|port| port.id));
+    ids.sort_unstable();
+    ids.dedup();
+    ways.retain(|tunnel| tunnel.index() < tunnels);
+    ways.sort_unstable();
+    ways.dedup();
+    let found = ids.iter().filter_map(|id| ports.iter().find(|port| port.id == *id));
+    let seen = found.map(|port| port_seen(host, port, now)).collect();
+    let tunnel = |tunnel: TunnelId| {
+        let of =
+            |flow: &sluice_switch::DecapFlow| (flow.vnet, flow.tunnel) == (wanted.vnet, tunnel);
+        let decap = switch.decap_flows().find(of).map(|flow| flow.received.frames);
+        (tunnel, switch.tunnel_counters(tunnel), decap)
+    };
+    Seen { at: now, chip, ports: seen, tunnels: ways.into_iter().map(tunnel).collect() }
+}
+
+fn port_seen(host: &Host<FrameBuf>, attached: &Attached, now: Nanos) -> PortSeen {
+    let switch = host.switch();
+    let pauses = Priority::all().map(|priority| {
+        let state = switch.pause_state(now, attached.id, priority);
+        (attached.id, priority, state)
+    });
+    PortSeen {
+        id: attached.id,
+        shot: snapshot::port_shot(host, attached),
+        up: attached.port.is_up(),
+        window_frames: switch.window(attached.input).frames,
+        blocked: attached.blocked.is_some(),
+        pauses: pauses.filter(|(_, _, state)| *state != PauseState::default()).collect(),
+        drops: drops(switch, attached),
+    }
+}
+
+fn drops(switch: &Switch<FrameBuf>, attached: &Attached) -> Vec<Dropped> {
+    let mut rows = Vec::new();
+    for priority in Priority::all() {
+        for &reason in DropReason::ALL {
+            let count = switch.dropped(attached.input, priority, reason);
+            if count.frames > 0 {
+                rows.push(Dropped { port: Some(attached.id), priority, reason, count });
+            }
+        }
+    }
+    rows
+}

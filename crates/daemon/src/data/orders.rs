@@ -1,0 +1,222 @@
+//! The worker's end of the connection to control ([`crate::channel`]): orders are carried out
+//! between two turns, and what the switch has to tell is written.
+//!
+//! While nobody is attached, or control does not read, the switch goes on with what it knows: a
+//! full connection is left alone, and notices wait in the switch, which bounds them.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+
+use sluice_base::Nanos;
+use sluice_host::Host;
+use sluice_ports::{FrameBuf, Pool};
+use sluice_switch::{Command, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used};
+
+use crate::channel::{Cause, Order, Pipe, Told, Way};
+use crate::log::say;
+use crate::poller::Poller;
+
+/// The poller's index: no port has it.
+pub(super) const CONTROL: usize = 1 << 32;
+/// Reads in a turn.
+const READS_MAX: usize = 4;
+/// How often a part of the chip is looked at for what was used.
+const USED_EVERY: Nanos = Nanos::from_millis(100);
+/// How large that part is: the largest chip is looked at within ten seconds.
+const USED_PLACES: u32 = 1 << 13;
+
+/// What control has done here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Orders that the switch refused, for instance because the port has just gone.
+    pub(super) refused: u64,
+    /// Frames of control without room.
+    pub(super) unsent: u64,
+}
+
+/// The connection, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    pipe: Option<Pipe>,
+    ready: bool,
+    used_at: Nanos,
+    pub(super) counts: Counts,
+}
+
+impl Orders {
+    /// Control is there: it hears what the chip holds, and then what happens. It takes the place of
+    /// one before.
+    pub(super) fn attach(
+        &mut self,
+        now: Nanos,
+        stream: UnixStream,
+        host: &mut Host<FrameBuf>,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        self.detach(now, host);
+        let mut pipe = Pipe::new(stream)?;
+        poller.add(CONTROL, pipe.as_fd(), true)?;
+        poller.set(CONTROL, pipe.as_fd(), true, true)?;
+        for (vnet, mac, to) in host.switch().macs() {
+            Told::Found { vnet, mac, to: way(to) }.write(pipe.out());
+        }
+        for flow in host.switch().decap_flows() {
+            Told::Decap { vnet: flow.vnet, tunnel: flow.tunnel }.write(pipe.out());
+        }
+        Told::All.write(pipe.out());
+        (self.pipe, self.ready, self.used_at) = (Some(pipe), true, now);
+        command(now, host.switch_mut(), Command::Control { attached: true }, &mut self.counts);
+        Ok(())
+    }
+
+    /// The poller told of it.
+    pub(super) const fn wake(&mut self) {
+        self.ready = true;
+    }
+
+    /// Carries out what control wants, and hands on what the switch has to tell. Returns how much
+    /// was done.
+    pub(super) fn serve(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
+        let Some(pipe) = &mut self.pipe else { return host.resolve(now, |_, _| {}) };
+        let mut done = 0;
+        let counts = &mut self.counts;
+        let mut read = Ok(());
+        for _ in 0..READS_MAX {
+            if !self.ready {
+                break;
+            }
+            read = pipe.fill().map(|more| self.ready = more).and_then(|()| {
+                let taken = pipe.take(|bytes| {
+                    let Some((order, size)) = Order::read(bytes)? else { return Ok(None) };
+                    carry_out(now, &order, host.switch_mut(), pool, counts);
+                    done += 1;
+                    Ok(Some(size))
+                });
+                taken.map_err(io::Error::other)
+            });
+            if read.is_err() {
+                break;
+            }
+        }
+        if !pipe.is_full() {
+            done += host.resolve(now, |switch, notice| {
+                if let Some(told) = told(switch, notice) {
+                    told.write(pipe.out());
+                }
+            });
+            if now >= self.used_at {
+                self.used_at = now.after(USED_EVERY);
+                host.switch_mut().used_since(USED_PLACES, |vnet, mac, _: Used| {
+                    Told::Used { vnet, mac }.write(pipe.out());
+                });
+            }
+        }
+        if let Err(error) = read.and_then(|()| pipe.flush()) {
+            say!("control is gone ({error}); what is known stays");
+            self.detach(now, host);
+        }
+        done
+    }
+
+    /// When there is something to do although nothing happens.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.pipe.as_ref().map(|_| if self.ready { Nanos::ZERO } else { self.used_at })
+    }
+
+    fn detach(&mut self, now: Nanos, host: &mut Host<FrameBuf>) {
+        // Its descriptor leaves the poller with it.
+        if self.pipe.take().is_some() {
+            let off = Command::Control { attached: false };
+            command(now, host.switch_mut(), off, &mut self.counts);
+        }
+    }
+}
+
+const fn way(to: Destination) -> Way {
+    match to {
+        Destination::Port(port) => Way::Port(port),
+        Destination::Tunnel(tunnel) => Way::Tunnel(tunnel),
+    }
+}
+
+const fn destination(way: Way) -> Destination {
+    match way {
+        Way::Port(port) => Destination::Port(port),
+        Way::Tunnel(tunnel) => Destination::Tunnel(tunnel),
+    }
+}
+
+fn command(now: Nanos, switch: &mut Switch<FrameBuf>, command: Command, counts: &mut Counts) {
+    counts.refused += u64::from(switch.command(now, command).is_err());
+}
+
+fn carry_out(
+    now: Nanos,
+    order: &Order<'_>,
+    switch: &mut Switch<FrameBuf>,
+    pool: &mut Pool,
+    counts: &mut Counts,
+) {
+    let wanted = match *order {
+        Order::Install { vnet, mac, to } => Command::Install { vnet, mac, to: destination(to) },
+        Order::Remove { vnet, mac } => Command::Remove { vnet, mac },
+        Order::Reject { vnet, mac } => Command::Reject { vnet, mac },
+        Order::ForgetDecap { vnet, tunnel } => Command::ForgetDecap { vnet, tunnel },
+        Order::Send { vnet, to, frame } => {
+            let to = match to {
+                Way::Port(port) => Target::Port(port),
+                Way::Tunnel(tunnel) => Target::Tunnel(vnet, tunnel),
+            };
+            send(now, frame, to, switch, pool, counts);
+            return;
+        }
+    };
+    command(now, switch, wanted, counts);
+}
+
+fn send(
+    now: Nanos,
+    frame: &[u8],
+    to: Target,
+    switch: &mut Switch<FrameBuf>,
+    pool: &mut Pool,
+    counts: &mut Counts,
+) {
+    let fits = frame.len() <= usize::from(pool.slot_size());
+    let Some(mut slot) = fits.then(|| pool.take()).flatten() else {
+        counts.unsent += 1;
+        return;
+    };
+    slot.bytes_mut()[..frame.len()].copy_from_slice(frame);
+    if let Err(buf) = switch.inject(now, slot.freeze(0, frame.len()), to) {
+        pool.give_back(buf);
+        counts.unsent += 1;
+    }
+}
+
+/// A notice as control hears it.
+fn told<'a>(switch: &Switch<FrameBuf>, notice: &'a Notice) -> Option<Told<'a>> {
+    let way = |from| match from {
+        // What control itself sent is not asked for.
+        PuntFrom::Input(input) => switch.port_of(input).map(Way::Port),
+        PuntFrom::Tunnel(tunnel) => Some(Way::Tunnel(tunnel)),
+    };
+    Some(match notice {
+        Notice::Miss { vnet, from, head, .. } => {
+            let head = head.as_slice();
+            Told::Punt { cause: Cause::Miss, vnet: *vnet, from: way(*from)?, head }
+        }
+        Notice::Punt { cause, vnet, from, head } => {
+            let cause = match cause {
+                PuntCause::NewSource => Cause::NewSource,
+                PuntCause::Moved => Cause::Moved,
+                PuntCause::Arp => Cause::Arp,
+                PuntCause::Nd => Cause::Nd,
+            };
+            Told::Punt { cause, vnet: *vnet, from: way(*from)?, head: head.as_slice() }
+        }
+        Notice::Decap { vnet, tunnel } => Told::Decap { vnet: *vnet, tunnel: *tunnel },
+        _ => return None,
+    })
+}

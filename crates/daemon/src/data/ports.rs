@@ -1,0 +1,108 @@
+//! Ports that come and go while the process runs.
+//!
+//! ```text
+//!   conversation: plan, open the device ── Ask::Add ──▶ worker: attach, watch, bind
+//!                 forget it             ── Ask::Del ──▶ worker: detach, close the device
+//! ```
+//!
+//! What the kernel takes its time for is done in the thread of whoever asked; the worker stops for
+//! a few table entries only. One port at a time comes or goes. Control remembers what was added,
+//! and adds it again after a restart of this process.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sluice_api::port::{Added, Deleted, NewPort};
+use sluice_base::PortId;
+use sluice_ports::Port;
+use sluice_switch::{AttachError, PortConfig};
+
+use super::answer::Names;
+use super::worker::Ask;
+use super::{Asker, attach};
+use crate::config::{self, BoundTo, Plan};
+
+/// How long the frames of a port that went may keep its place.
+const PLACE_WAIT: Duration = Duration::from_secs(2);
+const PLACE_RETRY: Duration = Duration::from_millis(5);
+
+/// A port on its way to the worker.
+pub(super) struct Coming {
+    pub(super) name: String,
+    pub(super) port: Box<dyn Port>,
+    pub(super) config: PortConfig,
+    pub(super) bound: Option<BoundTo>,
+}
+
+/// What became of it; it comes back if it may be tried again.
+pub(super) type Come = Result<PortId, (Option<Box<Coming>>, String)>;
+
+/// The ports that were added, by name.
+pub(super) struct Ports {
+    plan: Plan,
+    added: Mutex<BTreeMap<String, (NewPort, PortId)>>,
+}
+
+impl Ports {
+    pub(super) const fn new(plan: Plan) -> Self {
+        Self { plan, added: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Adds a port. One that is there already, and whose device is, is told again.
+    pub(super) fn add(&self, names: &Names, asker: &Asker, new: &NewPort) -> Result<Added, String> {
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = new.name.clone().unwrap_or_default();
+        let wanted = config::plan_port(&self.plan, &[], new)?;
+        if let Some((known, id)) = added.get(&name) {
+            if asker.answer(|reply| Ask::IsOpen(*id, reply))? {
+                if known != new {
+                    return Err(format!("there is another port `{name}`; delete it first"));
+                }
+                return Ok(config::added_answer(new, &wanted, *id));
+            }
+            // Its device went away; it is opened anew.
+            asker.answer(|reply| Ask::Del(*id, reply))?;
+            added.remove(&name);
+        }
+        let port = attach::open(&mut attach::Trunks::new(), &wanted.plan)
+            .map_err(|error| error.to_string())?;
+        let (config, bound) = (wanted.switch.clone(), wanted.bound.clone());
+        let mut coming = Box::new(Coming { name: name.clone(), port, config, bound });
+        let until = Instant::now() + PLACE_WAIT;
+        let id = loop {
+            match asker.answer(|reply| Ask::Add(coming, reply))? {
+                Ok(id) => break id,
+                Err((Some(back), _)) if Instant::now() < until => coming = back,
+                Err((_, error)) => return Err(error),
+            }
+            std::thread::sleep(PLACE_RETRY);
+        };
+        names.add(id, &wanted.plan);
+        added.insert(name, (new.clone(), id));
+        Ok(config::added_answer(new, &wanted, id))
+    }
+
+    /// Deletes a port that was added, with its device.
+    pub(super) fn delete(&self, asker: &Asker, name: &str) -> Result<Deleted, String> {
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, id) = added.get(name).ok_or_else(|| format!("no port `{name}` was added"))?;
+        let frames = asker.answer(|reply| Ask::Del(*id, reply))?;
+        added.remove(name);
+        Ok(Deleted { name: name.to_owned(), frames })
+    }
+}
+
+/// Why a port has no place, in words.
+pub(super) fn no_place(error: &AttachError) -> String {
+    match error {
+        AttachError::Full | AttachError::TooLarge => {
+            "every place for added ports is taken; delete one, or raise `spare_ports` of `[host]`"
+                .to_owned()
+        }
+        AttachError::Busy => {
+            "frames of deleted ports still take all places; try again in a moment".to_owned()
+        }
+        other => format!("the switch refuses it: {other:?}"),
+    }
+}

@@ -1,0 +1,102 @@
+//! Ports that come to the worker, and go.
+
+use std::io;
+
+use sluice_base::{Nanos, PortId};
+use sluice_ports::Port;
+use sluice_switch::{AttachError, Command, PortState};
+
+use super::{Attached, BATCH, TAP_BATCH, Worker, hand_back};
+use crate::data::ports::{Come, Coming, no_place};
+use crate::log::say;
+
+impl Worker {
+    /// Watches a port that the switch knows by `id`, and serves it from now on.
+    pub(super) fn take_up(
+        &mut self,
+        name: String,
+        port: Box<dyn Port>,
+        id: PortId,
+    ) -> io::Result<()> {
+        for poll in port.poll_fds() {
+            self.poller.add(id.index(), poll.fd, poll.read)?;
+        }
+        let input = self.host.switch().input(id, 0);
+        let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
+        self.positions.resize(self.positions.len().max(id.index() + 1), None);
+        self.positions[id.index()] = Some(self.ports.len());
+        self.ports.push(Attached {
+            name,
+            port,
+            id,
+            input,
+            batch,
+            readable: true,
+            told: true,
+            blocked: None,
+            watched: false,
+            gone: None,
+        });
+        Ok(())
+    }
+
+    /// A port comes.
+    pub(super) fn add(&mut self, now: Nanos, coming: Box<Coming>) -> Come {
+        let switch = self.host.switch_mut();
+        let id = match switch.attach(now, &coming.config) {
+            Ok(id) => id,
+            Err(AttachError::Busy) => return Err((Some(coming), no_place(&AttachError::Busy))),
+            Err(error) => return Err((None, no_place(&error))),
+        };
+        // One whose device went away has lost its place to it, and with that its number.
+        self.forget(id);
+        let Coming { name, port, bound, .. } = *coming;
+        if let Err(error) = self.take_up(name, port, id) {
+            self.detach(now, id);
+            return Err((None, format!("cannot watch its device: {error}")));
+        }
+        if let Some(bound) = bound {
+            let bind = Command::Bind { port: id, mac: bound.mac, ips: bound.senders() };
+            if let Err(error) = self.host.switch_mut().command(now, bind) {
+                self.delete(now, id);
+                return Err((None, format!("it cannot be bound: {error:?}")));
+            }
+        }
+        Ok(id)
+    }
+
+    /// A port goes, with its device. Returns how many frames ended with it.
+    pub(super) fn delete(&mut self, now: Nanos, id: PortId) -> u64 {
+        let Some(mut attached) = self.forget(id) else { return 0 };
+        let dropped = self.detach(now, id);
+        // Its frames lie in memory that goes away with it.
+        let (switch, pool) = (self.host.switch_mut(), &mut self.pool);
+        hand_back(switch, attached.input, &mut attached.port, pool, &mut self.batch);
+        if let Err(error) = attached.port.close() {
+            say!("port {}: while closing: {error}", attached.name);
+        }
+        dropped
+    }
+
+    pub(super) fn is_open(&self, id: PortId) -> bool {
+        let position = self.positions.get(id.index()).copied().flatten();
+        position.is_some_and(|position| self.ports[position].gone.is_none())
+    }
+
+    /// Takes a port out of the list. What the poller may still tell of it is nobody's.
+    fn forget(&mut self, id: PortId) -> Option<Attached> {
+        let position = self.positions.get_mut(id.index())?.take()?;
+        let attached = self.ports.swap_remove(position);
+        if let Some(moved) = self.ports.get(position) {
+            self.positions[moved.id.index()] = Some(position);
+        }
+        self.first = 0;
+        Some(attached)
+    }
+
+    fn detach(&mut self, now: Nanos, id: PortId) -> u64 {
+        let switch = self.host.switch_mut();
+        let is_attached = switch.port_state(id) == PortState::Attached;
+        if is_attached { switch.detach(now, id).dropped.into() } else { 0 }
+    }
+}

@@ -1,0 +1,190 @@
+//! This host as a member of its fabric, live: the control plane of [`sluice_control`] with a clock,
+//! sockets, certificates and a switch.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `member` | the thread: one turn reads all, ticks, writes all |
+//! | `ports` | ports of the file, and those that come and go |
+//! | `data` | punts from the data process, orders to it |
+//! | `wires`, `link` | connections to other members: whose they are; TCP and TLS without waiting |
+//! | `identity`, `certificates` | who is believed; what `sluice fabric cert` makes |
+//! | `few` | what happens often is a number in the log, not lines |
+//! | `answer` | the plane in words |
+//! | `calls`, `trace` | questions between members; what becomes of a frame |
+//!
+//! Nothing here decides: what is claimed, answered, installed and believed is decided in
+//! [`sluice_control::plane`], which knows no socket.
+
+mod answer;
+mod calls;
+pub mod certificates;
+mod data;
+mod few;
+mod identity;
+mod link;
+mod member;
+mod ports;
+mod trace;
+mod wires;
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use sluice_api::fabric as api;
+use sluice_base::{Nanos, PortId};
+use sluice_control::plane::{Config, Plane};
+use sluice_control::punt;
+
+use self::identity::Identity;
+use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
+use self::wires::Wires;
+use crate::clock;
+use crate::config::{Bound, FabricPlan, LocalPort};
+use crate::poller::{Poller, Waker};
+use crate::run_dir;
+
+/// Questions that may wait.
+const ASKS_MAX: usize = 64;
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long goodbye may take.
+const LEAVE_MAX: Duration = Duration::from_millis(500);
+/// The highest incarnation of this host's control plane so far.
+const INCARNATION_FILE: &str = "incarnation";
+
+/// How other threads reach the member.
+#[derive(Clone, Debug)]
+pub(crate) struct Fabric {
+    asks: SyncSender<Ask>,
+    waker: Waker,
+    run_dir: PathBuf,
+}
+
+impl Fabric {
+    /// Starts the thread. It speaks to nobody before a data process has told what its chip holds,
+    /// or `silence_max` is over.
+    ///
+    /// # Errors
+    /// Certificates that nobody would believe, or an address that cannot be listened on.
+    pub(crate) fn start(
+        plan: &FabricPlan,
+        run_dir: &Path,
+        silence_max: Nanos,
+    ) -> anyhow::Result<Self> {
+        let identity = Identity::load(&plan.certificates, &plan.name)?;
+        let poller = Poller::new().context("cannot make an epoll instance")?;
+        let at = plan.listen;
+        let remedy =
+            || format!("cannot listen on {at}; is `fabric.address` an address of this host?");
+        let wires =
+            Wires::listen(at, identity, &poller, LISTENER, FIRST_WIRE).with_context(remedy)?;
+        let udp = UdpSocket::bind(at).with_context(remedy)?;
+        udp.set_nonblocking(true)?;
+        link::mark(&udp)?;
+        let started = clock::now();
+        let incarnation = next_incarnation(run_dir)?;
+        let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
+        config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+        // One port may have all that it is allowed.
+        config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
+        let seed = incarnation ^ started.0.rotate_left(32);
+        let (sender, asks) = sync_channel(ASKS_MAX);
+        let run_dir = run_dir.to_owned();
+        let fabric = Self { asks: sender, waker: poller.waker(), run_dir };
+        let mut member = Member {
+            plan: plan.clone(),
+            plane: Plane::new(&config, seed, started),
+            started,
+            poller,
+            wires,
+            udp,
+            asks,
+            data: None,
+            silent_until: Some(started.after(silence_max)),
+            watchers: Vec::new(),
+            few: few::Few::default(),
+            udp_ready: true,
+            outgoing: Vec::new(),
+            calls: calls::Calls::default(),
+            handle: fabric.clone(),
+        };
+        member.begin(started)?;
+        crate::control::spawn("fabric", move || member.run())?;
+        Ok(fabric)
+    }
+
+    fn ask(&self, ask: Ask) {
+        // The thread ends only with the process.
+        _ = self.asks.send(ask);
+        self.waker.wake();
+    }
+
+    /// Asks the thread and waits for its answer.
+    fn wait<T>(&self, question: impl FnOnce(SyncSender<T>) -> Ask) -> Result<T, String> {
+        let (reply, answer) = sync_channel(1);
+        self.ask(question(reply));
+        let late = |_| format!("the fabric did not answer within {} s", ANSWER_MAX.as_secs());
+        answer.recv_timeout(ANSWER_MAX).map_err(late)
+    }
+
+    /// Attaches to the data process of a directory, in place of one that was there.
+    pub(crate) fn attach(&self, run_dir: &Path) {
+        self.ask(Ask::Attach(run_dir.to_owned()));
+    }
+
+    /// Answers a question.
+    pub(crate) fn answer(&self, question: api::Question) -> Result<api::Answer, String> {
+        if let api::Question::Trace(question) = &question {
+            return trace::run(self, question).map(|trace| api::Answer::Trace(Box::new(trace)));
+        }
+        self.wait(|reply| Ask::Question(question, reply))?
+    }
+
+    /// A port came. One that had its name or its number is gone.
+    pub(crate) fn add_port(
+        &self,
+        id: PortId,
+        port: LocalPort,
+        bound: Option<Bound>,
+    ) -> Result<(), String> {
+        self.wait(|reply| Ask::AddPort(Box::new((id, port, bound)), reply))?
+    }
+
+    /// The port of this name goes, and what is claimed there is withdrawn.
+    pub(crate) fn del_port(&self, name: &str) -> Result<(), String> {
+        self.wait(|reply| Ask::DelPort(name.to_owned(), reply))
+    }
+
+    /// Every event from now on.
+    pub(crate) fn watch(&self) -> Receiver<api::Answer> {
+        let (sender, lines) = watch_channel();
+        self.ask(Ask::Watch(sender));
+        lines
+    }
+
+    /// Says goodbye to everybody, as far as that takes no time.
+    pub(crate) fn leave(&self) {
+        let (done, left) = sync_channel(1);
+        self.ask(Ask::Leave(done));
+        _ = left.recv_timeout(LEAVE_MAX);
+    }
+}
+
+/// A number above all before it: of this directory, and of this machine's clock in case the
+/// directory was lost with a restart of the machine.
+fn next_incarnation(dir: &Path) -> anyhow::Result<u64> {
+    let path = dir.join(INCARNATION_FILE);
+    let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let by_clock = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let incarnation = by_clock.max(before.unwrap_or(0_u64).saturating_add(1));
+    run_dir::replace(&path, &format!("{incarnation}\n"))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(incarnation)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Questions between members, live: who waits here for an answer, and who makes one for others.
+//!
+//! The state machine is [`sluice_control::rpc`]; here are the threads at its ends. Whoever asks
+//! waits on a channel of its own. A question of a member is answered in a thread of its own, at
+//! most [`SERVED_MAX`] at a time for each topic: beyond that it is refused at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+use sluice_base::{HostId, Nanos};
+use sluice_control::rpc::{Event, Failure};
+use sluice_wire::fabric::Topic;
+
+use super::member::{Ask, Member};
+use super::{Fabric, trace};
+
+/// Questions of members that are answered at a time, of each topic. Those of one topic may wait for
+/// those of another, so that they must not share their places.
+const SERVED_MAX: usize = 4;
+/// By how much the fabric's thread may be late.
+const GRACE: Duration = Duration::from_millis(500);
+
+type Waiting = SyncSender<Result<Vec<u8>, Failure>>;
+
+/// A question to a member, and who waits.
+#[derive(Debug)]
+pub(super) struct Call {
+    host: HostId,
+    topic: Topic,
+    limit: Nanos,
+    body: Vec<u8>,
+    waiting: Waiting,
+}
+
+/// What is open.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    waiting: BTreeMap<(HostId, u64), Waiting>,
+    served: [Arc<AtomicUsize>; 2],
+}
+
+impl Fabric {
+    /// Asks a member and waits for what it answers, or why it does not.
+    pub(super) fn call(
+        &self,
+        host: HostId,
+        topic: Topic,
+        limit: Nanos,
+        question: &impl serde::Serialize,
+    ) -> Result<Vec<u8>, Failure> {
+        let body = serde_json::to_vec(question).map_err(|_| Failure::TooBig)?;
+        let (waiting, answer) = sync_channel(1);
+        self.ask(Ask::Call(Call { host, topic, limit, body, waiting }));
+        let patience = Duration::from_nanos(limit.0).saturating_add(GRACE);
+        answer.recv_timeout(patience).unwrap_or(Err(Failure::TooLate))
+    }
+
+    /// What control knows of a frame's way.
+    pub(super) fn facts(
+        &self,
+        wanted: trace::Wanted,
+        limit: Duration,
+    ) -> Result<trace::Facts, String> {
+        let (reply, facts) = sync_channel(1);
+        self.ask(Ask::Facts(wanted, reply));
+        let late = |_| "the fabric's thread did not answer in time".to_owned();
+        facts.recv_timeout(limit).map_err(late)?
+    }
+}
+
+impl Member {
+    /// Somebody here asks a member.
+    pub(super) fn call(&mut self, now: Nanos, call: Call) {
+        let Call { host, topic, limit, body, waiting } = call;
+        match self.plane.ask_host(now, host, topic, limit, &body) {
+            Ok(id) => {
+                self.calls.waiting.insert((host, id), waiting);
+            }
+            // Whoever asked may have gone away.
+            Err(failure) => _ = waiting.try_send(Err(failure)),
+        }
+    }
+
+    /// Hands answers to whoever waits for them, and begins to answer what members ask.
+    pub(super) fn talk(&mut self, now: Nanos) {
+        while let Some((host, event)) = self.plane.talk() {
+            match event {
+                Event::Done { id, answer } => {
+                    if let Some(waiting) = self.calls.waiting.remove(&(host, id)) {
+                        _ = waiting.try_send(answer);
+                    }
+                }
+                Event::Asked { ticket, topic, limit, body } => {
+                    let begun = self.calls.begin(&self.handle, (host, ticket), topic, limit, body);
+                    if let Err(failure) = begun {
+                        self.plane.reply_to(now, host, ticket, Err(failure));
+                    }
+                }
+                // The plane makes events of these.
+                Event::Wrong(_) => {}
+            }
+        }
+    }
+}
+
+impl Calls {
+    fn begin(
+        &self,
+        fabric: &Fabric,
+        (host, ticket): (HostId, u64),
+        topic: Topic,
+        limit: Nanos,
+        body: Vec<u8>,
+    ) -> Result<(), Failure> {
+        let served = match topic {
+            Topic::TRACE => &self.served[0],
+            Topic::ARRIVAL => &self.served[1],
+            _ => return Err(Failure::UnknownTopic),
+        };
+        if served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
+            served.fetch_sub(1, Ordering::Relaxed);
+            return Err(Failure::Refused);
+        }
+        let (fabric, done) = (fabric.clone(), Arc::clone(served));
+        let spawned = crate::control::spawn("answer", move || {
+            let answer = trace::serve(&fabric, host, topic, limit, &body);
+            done.fetch_sub(1, Ordering::Relaxed);
+            fabric.ask(Ask::Reply(host, ticket, answer));
+        });
+        spawned.map_err(|_| {
+            served.fetch_sub(1, Ordering::Relaxed);
+            Failure::Refused
+        })
+    }
+}

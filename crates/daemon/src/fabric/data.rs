@@ -1,0 +1,185 @@
+//! The connection to the data process of this host: what it tells goes into the control plane, and
+//! what the plane wants goes to it.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use sluice_base::Nanos;
+use sluice_control::plane::{self, Command, Plane, PuntFrom};
+use sluice_control::punt;
+
+use crate::channel::{Cause, Order, Pipe, Told, Way};
+use crate::config::FabricPlan;
+use crate::protocol::{self, Request};
+use crate::run_dir::DATA_SOCKET;
+
+/// How long data may take to answer.
+const ATTACH_MAX: Duration = Duration::from_secs(5);
+/// The longest answer to the request to attach.
+const LINE_SIZE_MAX: usize = 4096;
+/// Reads before others are looked at.
+const READS_MAX: usize = 16;
+
+/// The connection.
+pub(super) struct Data {
+    pipe: Pipe,
+    /// There may be more to read, or room to write.
+    ready: bool,
+    /// Everything was told that was in the chip before.
+    has_told_all: bool,
+}
+
+impl Data {
+    /// Attaches to the data process of a directory. What its chip holds is told first.
+    pub(super) fn attach(run_dir: &Path) -> io::Result<Self> {
+        let mut stream = UnixStream::connect(run_dir.join(DATA_SOCKET))?;
+        stream.set_read_timeout(Some(ATTACH_MAX))?;
+        protocol::write(&stream, &Request::Attach)?;
+        // Byte by byte: what follows the line are records.
+        let mut line = Vec::new();
+        let mut byte = [0];
+        loop {
+            stream.read_exact(&mut byte)?;
+            match byte {
+                [b'\n'] => break,
+                _ if line.len() == LINE_SIZE_MAX => return Err(io::ErrorKind::InvalidData.into()),
+                [byte] => line.push(byte),
+            }
+        }
+        let answer = String::from_utf8_lossy(&line);
+        protocol::expect::<protocol::Hello>(&answer).map_err(io::Error::other)?;
+        Ok(Self { pipe: Pipe::new(stream)?, ready: true, has_told_all: false })
+    }
+
+    /// The poller told of it.
+    pub(super) fn wake(&mut self) {
+        self.ready = true;
+    }
+
+    /// Whether it has told what was in the chip before.
+    pub(super) fn has_told_all(&self) -> bool {
+        self.has_told_all
+    }
+
+    /// Whether it is to be looked at without an edge.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Reads what was told.
+    pub(super) fn read(
+        &mut self,
+        now: Nanos,
+        plan: &FabricPlan,
+        plane: &mut Plane,
+    ) -> io::Result<()> {
+        for _ in 0..READS_MAX {
+            if !self.ready {
+                break;
+            }
+            self.ready = self.pipe.fill()?;
+            let taken = self.pipe.take(|bytes| {
+                let Some((told, size)) = Told::read(bytes)? else { return Ok(None) };
+                self.has_told_all |= told == Told::All;
+                tell(now, plan, plane, &told);
+                Ok(Some(size))
+            });
+            taken.map_err(io::Error::other)?;
+        }
+        self.pipe.flush()
+    }
+
+    /// Whether nothing more should be ordered now.
+    pub(super) fn is_full(&self) -> bool {
+        self.pipe.is_full()
+    }
+
+    /// Orders what the plane wants, if it concerns the switch.
+    pub(super) fn order(&mut self, plan: &FabricPlan, command: &Command) {
+        if let Some(order) = order_of(plan, command) {
+            order.write(self.pipe.out());
+        }
+    }
+
+    /// Sends what was ordered. A failure is found when it is read the next time.
+    pub(super) fn flush(&mut self) {
+        if self.pipe.flush().is_err() {
+            self.ready = true;
+        }
+    }
+}
+
+impl AsFd for Data {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+const fn cause_of(cause: Cause) -> punt::Cause {
+    match cause {
+        Cause::Miss => punt::Cause::Miss,
+        Cause::NewSource => punt::Cause::NewSource,
+        Cause::Moved => punt::Cause::Moved,
+        Cause::Arp => punt::Cause::Arp,
+        Cause::Nd => punt::Cause::Nd,
+    }
+}
+
+fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, told: &Told<'_>) {
+    match *told {
+        Told::Punt { cause, vnet, from, head } => {
+            let from = match from {
+                Way::Port(port) => Some(PuntFrom::Port(port)),
+                Way::Tunnel(tunnel) => plan.host(tunnel).map(PuntFrom::Host),
+            };
+            if let (Some(vni), Some(from)) = (plan.vni(vnet), from) {
+                plane.punt(now, from, vni, cause_of(cause), head);
+            }
+        }
+        Told::Decap { vnet, tunnel } => {
+            if let (Some(vni), Some(host)) = (plan.vni(vnet), plan.host(tunnel)) {
+                plane.decap(now, vni, host);
+            }
+        }
+        Told::Used { vnet, mac } => {
+            if let Some(vni) = plan.vni(vnet) {
+                plane.used(now, vni, mac);
+            }
+        }
+        Told::Found { vnet, mac, to } => {
+            let way = match to {
+                Way::Port(port) => Some(plane::Way::Port(port)),
+                Way::Tunnel(tunnel) => plan.host(tunnel).map(plane::Way::Host),
+            };
+            if let (Some(vni), Some(way)) = (plan.vni(vnet), way) {
+                plane.adopt(now, vni, mac, way);
+            }
+        }
+        Told::All => {}
+    }
+}
+
+fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
+    let way = |way: plane::Way| match way {
+        plane::Way::Port(port) => Some(Way::Port(port)),
+        plane::Way::Host(host) => plan.tunnel(host).map(Way::Tunnel),
+    };
+    Some(match command {
+        Command::Install { vni, mac, to } => {
+            Order::Install { vnet: plan.vnet(*vni)?, mac: *mac, to: way(*to)? }
+        }
+        Command::Remove { vni, mac } => Order::Remove { vnet: plan.vnet(*vni)?, mac: *mac },
+        Command::Reject { vni, mac } => Order::Reject { vnet: plan.vnet(*vni)?, mac: *mac },
+        Command::Send { vni, to, frame } => {
+            Order::Send { vnet: plan.vnet(*vni)?, to: way(*to)?, frame }
+        }
+        Command::ForgetDecap { vni, host } => {
+            Order::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }
+        }
+        // The switch has a place for every member; that one is in use is for people to see.
+        Command::OpenTunnel { .. } | Command::CloseTunnel { .. } => return None,
+    })
+}

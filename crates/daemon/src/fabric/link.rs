@@ -1,0 +1,197 @@
+//! One connection to another host: TCP with TLS around the messages of a session, without ever
+//! waiting.
+//!
+//! ```text
+//!   connect ──> CONNECTING ──> HANDSHAKE ──> OPEN ──┬──> closed by the peer, in good order
+//!   accept  ──────────────────────^                 └──> failed
+//! ```
+//!
+//! The socket is edge-triggered ([`crate::poller`]): [`Link::work`] reads until there is nothing
+//! more and writes until there is no room, and need not be called before the next edge, except
+//! after [`Link::send`].
+//!
+//! What is sent goes into the TLS layer's buffer at once. [`Link::room`] is zero until all of it
+//! has reached the socket, so that a slow peer holds a bounded amount here and the rest stays where
+//! it can still be coalesced: in the publisher's log.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustls::Connection;
+use rustls::pki_types::CertificateDer;
+
+use super::identity::{Identity, reason};
+
+/// The most bytes that are handed to a connection at a time.
+const ROOM: usize = 256 << 10;
+/// The most that is read from a connection before others are looked at.
+const READ_MAX: usize = 1 << 20;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The peer has gone.
+    #[error("the connection was closed")]
+    Closed,
+    /// The network.
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+    /// The peer is not whom this host believes.
+    #[error("TLS: {}", reason(.0))]
+    Tls(#[from] rustls::Error),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: TcpStream,
+    tls: Connection,
+    /// The TCP connection is not there yet.
+    connecting: bool,
+}
+
+impl Link {
+    /// Begins to connect to host `name`, from one's own address.
+    pub(super) fn connect(
+        from: std::net::IpAddr,
+        to: SocketAddr,
+        name: &str,
+        identity: &Identity,
+    ) -> Result<Self, Failure> {
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
+            .map_err(io::Error::from)?;
+        rustix::net::bind(&socket, &SocketAddr::new(from, 0)).map_err(io::Error::from)?;
+        match rustix::net::connect(&socket, &to) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        mark(&stream)?;
+        Ok(Self::new(stream, identity.connect(name)?.into(), true))
+    }
+
+    /// A connection that came.
+    pub(super) fn accept(stream: TcpStream, identity: &Identity) -> Result<Self, Failure> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        mark(&stream)?;
+        Ok(Self::new(stream, identity.accept()?.into(), false))
+    }
+
+    fn new(stream: TcpStream, mut tls: Connection, connecting: bool) -> Self {
+        // The bound is `room`: TLS would refuse a part of what it has promised to take.
+        tls.set_buffer_limit(None);
+        Self { stream, tls, connecting }
+    }
+
+    /// Reads what there is into `into` and writes what waits. Returns whether there is more to
+    /// read at once.
+    pub(super) fn work(&mut self, into: &mut Vec<u8>) -> Result<bool, Failure> {
+        if self.connecting {
+            if let Err(error) = sockopt::socket_error(&self.stream).map_err(io::Error::from)? {
+                return Err(io::Error::from(error).into());
+            }
+            if self.stream.peer_addr().is_err() {
+                return Ok(false);
+            }
+            self.connecting = false;
+        }
+        let read = self.read(into);
+        // What the TLS layer has to say of a failure is worth an attempt.
+        let written = self.flush();
+        let more = read?;
+        written?;
+        Ok(more)
+    }
+
+    fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, Failure> {
+        let start = into.len();
+        loop {
+            match self.tls.read_tls(&mut self.stream) {
+                Ok(0) => return Err(Failure::Closed),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let state = self.tls.process_new_packets()?;
+            let at = into.len();
+            into.resize(at + state.plaintext_bytes_to_read(), 0);
+            if into.len() > at {
+                self.tls.reader().read_exact(&mut into[at..])?;
+            }
+            if state.peer_has_closed() {
+                return Err(Failure::Closed);
+            }
+            if into.len() - start >= READ_MAX {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Writes until the socket is full or nothing waits.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        while !self.connecting && self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether both sides know each other.
+    pub(super) fn is_open(&self) -> bool {
+        !self.connecting && !self.tls.is_handshaking()
+    }
+
+    /// How many bytes may be sent now.
+    pub(super) fn room(&self) -> usize {
+        if self.is_open() && !self.tls.wants_write() { ROOM } else { 0 }
+    }
+
+    /// Sends bytes: at most [`Self::room`].
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.tls.writer().write_all(bytes)?;
+        self.flush()
+    }
+
+    /// Says goodbye in TLS, as far as there is room.
+    pub(super) fn close(mut self) {
+        self.tls.send_close_notify();
+        // Nobody is left to be told of a failure.
+        _ = self.flush();
+    }
+
+    /// The certificate of the peer, once the connection is open.
+    pub(super) fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.tls.peer_certificates().and_then(<[_]>::first)
+    }
+
+    /// Where the peer is.
+    pub(super) fn peer(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+/// Network control, DSCP CS6 (RFC 4594 section 3.2): what keeps the fabric together does not wait
+/// behind the tenants' frames, and is not paused with them.
+pub(super) fn mark(socket: &impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_ip_tos(socket, 48 << 2)?)
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,399 @@
+//! The thread that is this host's part of the fabric: it owns the control plane, and is its clock,
+//! its network and its hands.
+//!
+//! ```text
+//!   data ══ punts, orders ══╗
+//!   members ══ TCP, TLS ════╬══ poller ──> one turn: read all, tick, write all ──> sleep
+//!   members ── UDP, SWIM ───╣
+//!   questions ── channel ───╝
+//! ```
+//!
+//! A turn never waits. What a punt makes it say goes out to data and to every member in the same
+//! turn. Whoever takes nothing holds up nobody else: what waits for a member waits in the log, and
+//! what waits for data in the switch.
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use rustix::process::setpriority_process;
+use sluice_api::fabric as api;
+use sluice_base::{HostId, Nanos, PortId};
+use sluice_control::plane::{Kind, Plane};
+use sluice_control::rpc::Failure;
+use sluice_control::session::Due;
+
+use super::answer::Answers;
+use super::calls::{Call, Calls};
+use super::data::Data;
+use super::few::Few;
+use super::ports;
+use super::wires::{Happened, Wires};
+use super::{Fabric, trace};
+use crate::clock;
+use crate::config::{Bound, FabricPlan, LocalPort};
+use crate::log::say;
+use crate::poller::{Event, Poller};
+
+/// The poller's indices.
+pub(super) const LISTENER: usize = 0;
+const UDP: usize = 1;
+const DATA: usize = 2;
+pub(super) const FIRST_WIRE: usize = 3;
+
+/// Lines that may wait for somebody who watches.
+const WATCH_LINES_MAX: usize = 1024;
+/// Datagrams that are read before others are looked at.
+const DATAGRAMS_MAX: usize = 256;
+
+/// The thread's nice value: above everybody's who did not ask.
+const PRIORITY: i32 = -10;
+
+/// What other threads want.
+#[derive(Debug)]
+pub(super) enum Ask {
+    /// An answer.
+    Question(api::Question, SyncSender<Result<api::Answer, String>>),
+    /// Every event from now on, until the receiver is gone.
+    Watch(SyncSender<api::Answer>),
+    /// The data process was started or taken over: attach to it.
+    Attach(PathBuf),
+    /// A port came.
+    AddPort(Box<(PortId, LocalPort, Option<Bound>)>, SyncSender<Result<(), String>>),
+    /// The port of this name goes.
+    DelPort(String, SyncSender<()>),
+    /// What is known of a frame's way.
+    Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
+    /// A question to a member.
+    Call(Call),
+    /// An answer to a member's question, by its ticket.
+    Reply(HostId, u64, Result<Vec<u8>, Failure>),
+    /// Say goodbye to everybody.
+    Leave(SyncSender<()>),
+}
+
+/// The thread's state.
+pub(super) struct Member {
+    pub(super) plan: FabricPlan,
+    pub(super) plane: Plane,
+    pub(super) started: Nanos,
+    pub(super) poller: Poller,
+    pub(super) wires: Wires,
+    pub(super) udp: UdpSocket,
+    pub(super) asks: Receiver<Ask>,
+    pub(super) data: Option<Data>,
+    /// Until it is known what the chip holds, or this moment, nobody is spoken to: who hears of
+    /// nothing takes everything for withdrawn.
+    pub(super) silent_until: Option<Nanos>,
+    pub(super) watchers: Vec<SyncSender<api::Answer>>,
+    pub(super) few: Few,
+    /// The UDP socket may have more.
+    pub(super) udp_ready: bool,
+    /// Bytes on their way to a connection.
+    pub(super) outgoing: Vec<u8>,
+    /// Questions to members and theirs.
+    pub(super) calls: Calls,
+    /// For threads that answer.
+    pub(super) handle: Fabric,
+}
+
+impl Member {
+    /// Tells the plane what the configuration says.
+    pub(super) fn begin(&mut self, now: Nanos) -> anyhow::Result<()> {
+        self.poller.add(UDP, self.udp.as_fd(), true)?;
+        for (vni, _) in &self.plan.vnets {
+            self.plane.add_vnet(*vni);
+        }
+        for (&id, port) in &self.plan.ports {
+            ports::add(&self.plan, &mut self.plane, now, id, port);
+        }
+        for host in &self.plan.hosts {
+            let kind = if host.at.is_some() { Kind::Member } else { Kind::Foreign };
+            self.plane.add_host(now, host.host, &host.vnets, kind);
+        }
+        for bound in &self.plan.bound {
+            if let Err(error) = ports::bind(&mut self.plane, now, bound) {
+                say!("{}: {error}", bound.mac);
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns for as long as the process lives, or until told to leave.
+    pub(super) fn run(mut self) {
+        // Who waits for a processor behind tenants looks to other members as if it hung. Where that
+        // may not be asked for, it waits like everybody.
+        _ = setpriority_process(None, PRIORITY);
+        loop {
+            let now = clock::now();
+            if let Some(done) = self.answer(now) {
+                self.leave(now);
+                // Its sockets are free when it is said to have left: the next one may listen.
+                drop(self);
+                _ = done.send(());
+                return;
+            }
+            self.read(now);
+            self.plane.tick(now);
+            self.end_silence(now);
+            if self.silent_until.is_none() {
+                self.serve_peers(now);
+            }
+            self.talk(now);
+            self.carry_out();
+            self.write_others(now);
+            let timeout = self.next(now);
+            if let Err(error) = self.sleep(timeout) {
+                say!("the fabric cannot wait for events: {error}");
+                clock::sleep(Nanos::from_millis(100));
+            }
+        }
+    }
+
+    fn read(&mut self, now: Nanos) {
+        if let Some(data) = &mut self.data
+            && let Err(error) = data.read(now, &self.plan, &mut self.plane)
+        {
+            say!("the data process is gone: {error}");
+            self.data = None;
+            self.plane.chip_lost(now);
+        }
+        let Self { wires, plane, plan, poller, silent_until, .. } = self;
+        let (mut moved, mut failed) = (Vec::new(), Vec::new());
+        if silent_until.is_none() {
+            wires.accept(now, poller);
+        }
+        wires.work(now, plan, |host, happened, bytes| match happened {
+            Happened::Open => plane.connected(now, host),
+            Happened::Gone => plane.disconnected(now, host),
+            Happened::Moved => match plane.stream(now, host, bytes) {
+                Ok(size) => {
+                    bytes.drain(..size);
+                    moved.push(host);
+                }
+                Err(error) => {
+                    bytes.clear();
+                    say!("{}: {error}", plan.host_name(host).unwrap_or_default());
+                    failed.push(host);
+                }
+            },
+        });
+        for host in moved {
+            // It may have room again.
+            self.write_to(now, host);
+        }
+        for host in failed {
+            // Why it ends is said first.
+            self.write_to(now, host);
+            self.wires.close(host);
+            self.plane.disconnected(now, host);
+        }
+        self.read_datagrams(now);
+    }
+
+    fn read_datagrams(&mut self, now: Nanos) {
+        let mut datagram = [0; sluice_control::liveness::DATAGRAM_MAX];
+        for _ in 0..DATAGRAMS_MAX {
+            if !self.udp_ready {
+                return;
+            }
+            match self.udp.recv_from(&mut datagram) {
+                // A hint from an address that no member has is none. (Whoever can forge addresses
+                // can still make claims stale; they forward as before.)
+                Ok((size, from)) => {
+                    if self.plan.hosts.iter().any(|host| host.at == Some(from)) {
+                        self.plane.datagram(now, &datagram[..size]);
+                    }
+                }
+                // Someone's ICMP about an earlier datagram is no reason to stop.
+                Err(error) => self.udp_ready = error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn end_silence(&mut self, now: Nanos) {
+        let is_known = self.data.as_ref().is_some_and(Data::has_told_all);
+        self.silent_until = self.silent_until.filter(|until| !is_known && now < *until);
+    }
+
+    fn serve_peers(&mut self, now: Nanos) {
+        while let Some(host) = self.plane.ready(now) {
+            match self.plane.due(now, host) {
+                Due::Nothing => {}
+                Due::Connect => {
+                    let known = self.plan.hosts.iter().find(|known| known.host == host);
+                    let begun = known.is_some_and(|known| {
+                        self.wires.connect(now, self.plan.listen, known, &self.poller)
+                    });
+                    if !begun {
+                        self.plane.disconnected(now, host);
+                    }
+                }
+                Due::Hung => self.wires.close(host),
+            }
+            self.write_to(now, host);
+        }
+    }
+
+    fn write_to(&mut self, now: Nanos, host: HostId) {
+        let Some(link) = self.wires.link(host) else {
+            self.plane.write(now, host, 0, &mut self.outgoing);
+            return;
+        };
+        loop {
+            self.outgoing.clear();
+            if self.plane.write(now, host, link.room(), &mut self.outgoing) == 0 {
+                return;
+            }
+            if link.send(&self.outgoing).is_err() {
+                // The next turn's read says why, and closes it.
+                return;
+            }
+        }
+    }
+
+    /// What the plane wants of data, of people and of the network.
+    fn carry_out(&mut self) {
+        if let Some(data) = &mut self.data {
+            while !data.is_full()
+                && let Some(command) = self.plane.command()
+            {
+                data.order(&self.plan, &command);
+            }
+            data.flush();
+        } else {
+            // What is not in the chip is asked for again.
+            while self.plane.command().is_some() {}
+        }
+        self.send_datagrams();
+        while let Some(event) = self.plane.event() {
+            // Putting a hundred thousand endpoints into words that nobody reads takes longer than
+            // learning them.
+            let is_for_the_log =
+                super::answer::is_for_the_log(&event) && self.few.admit(event.name());
+            if self.watchers.is_empty() && !is_for_the_log {
+                continue;
+            }
+            let row =
+                Answers::new(&self.plan, &self.plane, clock::now()).event(&event, self.started);
+            if is_for_the_log {
+                say!("{} {}", row.event, row.what);
+            }
+            // Who does not read fast enough misses lines, and nobody waits for it.
+            self.watchers.retain(|watcher| {
+                use std::sync::mpsc::TrySendError;
+                let sent = watcher.try_send(api::Answer::Event(row.clone()));
+                !matches!(sent, Err(TrySendError::Disconnected(_)))
+            });
+        }
+    }
+
+    /// What was too often to be written is written as a number.
+    fn write_others(&mut self, now: Nanos) {
+        for (kind, others) in self.few.others(now) {
+            say!("{kind}: {others} more in this second; `sluice vport watch` shows each");
+        }
+    }
+
+    fn send_datagrams(&mut self) {
+        while let Some((host, datagram)) = self.plane.datagram_out() {
+            let known = self.plan.hosts.iter().find(|known| known.host == host);
+            if let Some(at) = known.and_then(|known| known.at) {
+                // A lost datagram is what the protocol is made for.
+                _ = self.udp.send_to(&datagram, at);
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Nanos) -> Option<SyncSender<()>> {
+        while let Ok(ask) = self.asks.try_recv() {
+            match ask {
+                Ask::Question(question, reply) => {
+                    let answers = Answers::new(&self.plan, &self.plane, now);
+                    // Whoever asked may have gone away.
+                    _ = reply.try_send(answers.answer(&question));
+                }
+                Ask::Facts(wanted, reply) => {
+                    _ = reply.try_send(trace::facts(&self.plan, &self.plane, &wanted));
+                }
+                Ask::Call(call) => self.call(now, call),
+                Ask::Reply(host, ticket, answer) => {
+                    let answer = answer.as_deref().map_err(|failure| *failure);
+                    self.plane.reply_to(now, host, ticket, answer);
+                }
+                Ask::Watch(watcher) => self.watchers.push(watcher),
+                Ask::Attach(run_dir) => self.attach(now, &run_dir),
+                Ask::AddPort(port, reply) => {
+                    let (id, port, bound) = *port;
+                    _ = reply.try_send(self.add_port(now, id, port, bound.as_ref()));
+                }
+                Ask::DelPort(name, reply) => {
+                    self.del_port(now, &name);
+                    _ = reply.try_send(());
+                }
+                Ask::Leave(done) => return Some(done),
+            }
+        }
+        None
+    }
+
+    fn attach(&mut self, now: Nanos, run_dir: &std::path::Path) {
+        self.data = None;
+        self.plane.chip_lost(now);
+        match Data::attach(run_dir).and_then(|data| {
+            self.poller.add(DATA, data.as_fd(), true)?;
+            self.poller.set(DATA, data.as_fd(), true, true)?;
+            Ok(data)
+        }) {
+            Ok(data) => self.data = Some(data),
+            Err(error) => say!("cannot attach to the data process: {error}"),
+        }
+    }
+
+    /// Goodbye: members need not find out that this host is gone.
+    fn leave(&mut self, now: Nanos) {
+        self.plane.leave(now);
+        let hosts: Vec<HostId> = self.plan.hosts.iter().map(|host| host.host).collect();
+        for &host in &hosts {
+            self.write_to(now, host);
+        }
+        self.send_datagrams();
+        for host in hosts {
+            self.wires.close(host);
+        }
+    }
+
+    fn next(&self, now: Nanos) -> Nanos {
+        let data = self.data.as_ref().is_some_and(Data::is_ready).then_some(Nanos::ZERO);
+        let udp = self.udp_ready.then_some(Nanos::ZERO);
+        if let Some(until) = self.silent_until {
+            // What is due to others waits.
+            return data.or(udp).unwrap_or(until).since(now);
+        }
+        let due = [self.plane.deadline(), self.wires.deadline(), data, udp];
+        due.into_iter().flatten().min().map_or(Nanos::MAX, |at| at.since(now))
+    }
+
+    fn sleep(&mut self, timeout: Nanos) -> std::io::Result<()> {
+        let Self { poller, wires, data, udp_ready, .. } = self;
+        poller.wait(timeout, |event| match event {
+            Event::Readable(LISTENER) => wires.knock(),
+            Event::Readable(UDP) => *udp_ready = true,
+            Event::Readable(DATA) | Event::Writable(DATA) => {
+                if let Some(data) = data {
+                    data.wake();
+                }
+            }
+            Event::Readable(index) | Event::Writable(index) if index >= FIRST_WIRE => {
+                wires.wake(index);
+            }
+            Event::Readable(_) | Event::Writable(_) | Event::Woken => {}
+        })
+    }
+}
+
+/// A channel for somebody who watches.
+pub(super) fn watch_channel() -> (SyncSender<api::Answer>, Receiver<api::Answer>) {
+    std::sync::mpsc::sync_channel(WATCH_LINES_MAX)
+}

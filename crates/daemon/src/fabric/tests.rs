@@ -1,0 +1,294 @@
+//! What the tests of this folder share, and members of a fabric on the loopback device, without a
+//! data process.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sluice_api::fabric::{Answer, MemberRow, Question, VportRow};
+use sluice_api::trace::{self, Between, Hop, Verdict};
+use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
+use sluice_control::rpc::Failure;
+use sluice_wire::fabric::Topic;
+
+use super::Fabric;
+use super::certificates::{Wanted, make};
+use crate::config::{Bound, FabricPlan, HostPlan, LocalPort};
+
+/// A folder that goes with the test.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sluice-{name}-{}", std::process::id()));
+        _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn vni() -> Vni {
+    Vni::new(42).unwrap()
+}
+
+/// A port that is free on every loopback address.
+fn free_port() -> u16 {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Host `own` of `hosts`, with one bound endpoint.
+fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
+    let at = |host| SocketAddr::new(Ipv4Addr::new(127, 0, 9, host).into(), port);
+    let others = (1..=hosts).filter(|&host| host != own).map(|host| HostPlan {
+        host: HostId(host.into()),
+        name: format!("h{host}"),
+        vtep: at(host).ip(),
+        at: Some(at(host)),
+        vnets: vec![vni()],
+    });
+    FabricPlan {
+        fabric: [7; 16],
+        own: HostId(own.into()),
+        name: format!("h{own}"),
+        listen: at(own),
+        certificates: folder.join(format!("h{own}")),
+        vnets: vec![(vni(), "blue".to_owned())],
+        hosts: others.collect(),
+        ports: [(PortId(0), LocalPort { name: "c".to_owned(), vnet: VnetId(0), is_bound: true })]
+            .into(),
+        ports_max: 4,
+        bound: vec![Bound {
+            port: PortId(0),
+            vni: vni(),
+            mac: Mac([2, 0, 0, 0, 0, own]),
+            ips: vec![IpAddr::from([10, 0, 0, own])],
+        }],
+        learn_max: 8,
+        punts_per_port: 10_000,
+    }
+}
+
+fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
+    let run_dir = folder.join(format!("run-{}", plan.name));
+    std::fs::create_dir_all(&run_dir).unwrap();
+    Fabric::start(plan, &run_dir, Nanos::ZERO).unwrap()
+}
+
+fn vports(fabric: &Fabric) -> Vec<VportRow> {
+    match fabric.answer(Question::Vports { vnet: None }) {
+        Ok(Answer::Vports(rows)) => rows,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn member(fabric: &Fabric, name: &str) -> MemberRow {
+    match fabric.answer(Question::Members) {
+        Ok(Answer::Members(rows)) => rows.into_iter().find(|row| row.host == name).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Certificates for hosts of one fabric.
+pub(super) fn certificates(folder: &Path, hosts: &[&str]) {
+    let hosts: Vec<String> = hosts.iter().map(|&name| name.to_owned()).collect();
+    make(&Wanted { folder, hosts: &hosts, days: 30, replace: true }).unwrap();
+}
+
+#[test]
+fn members_tell_each_other_and_one_that_leaves_is_stale_until_it_is_back() {
+    let folder = Folder::new("members");
+    certificates(&folder, &["h1", "h2", "h3"]);
+    let port = free_port();
+    let plans: Vec<FabricPlan> = (1..=3).map(|own| plan(&folder, own, 3, port)).collect();
+    let mut members: Vec<Fabric> = plans.iter().map(|plan| start(&folder, plan)).collect();
+    for fabric in &members {
+        wait_for("everybody knows everybody's endpoint", || vports(fabric).len() == 3);
+    }
+    let rows = vports(&members[0]);
+    let hosts: Vec<&str> = rows.iter().map(|row| row.host.as_str()).collect();
+    assert_eq!(hosts, ["h1", "h2", "h3"]);
+    assert_eq!(rows[1].ips, [IpAddr::from([10, 0, 0, 2])]);
+    assert_eq!((rows[0].port.as_str(), rows[0].origin.as_str()), ("c", "bound"));
+
+    let events = members[0].watch();
+    members.remove(2).leave();
+    wait_for("its endpoint is stale", || vports(&members[0])[2].state == "stale");
+    wait_for("watchers are told", || {
+        events.try_iter().any(|line| matches!(line, Answer::Event(row) if row.event == "host-down"))
+    });
+    members.push(start(&folder, &plans[2]));
+    for fabric in &members {
+        wait_for("it is live again", || vports(fabric).iter().all(|row| row.state != "stale"));
+    }
+}
+
+#[test]
+fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
+    let folder = Folder::new("ports");
+    certificates(&folder, &["h1", "h2"]);
+    let port = free_port();
+    let [h1, h2] = [1, 2].map(|own| start(&folder, &plan(&folder, own, 2, port)));
+    let add = |id: u16, name: &str, mac: u8| {
+        let port = LocalPort { name: name.to_owned(), vnet: VnetId(0), is_bound: true };
+        let (mac, ips) = (Mac([2, 0, 0, 0, 1, mac]), vec![IpAddr::from([10, 0, 1, mac])]);
+        h1.add_port(PortId(id), port, Some(Bound { port: PortId(id), vni: vni(), mac, ips }))
+    };
+    let known = |fabric: &Fabric| -> Vec<String> {
+        let own = |row: &VportRow| row.ips[0].to_string();
+        vports(fabric).iter().map(own).filter(|ip| ip.starts_with("10.0.1.")).collect()
+    };
+    let all_know = |ips: &[&str]| {
+        for fabric in [&h1, &h2] {
+            wait_for(&format!("{ips:?} are known"), || known(fabric) == ips);
+        }
+    };
+    add(2, "web", 1).unwrap();
+    add(3, "db", 2).unwrap();
+    all_know(&["10.0.1.1", "10.0.1.2"]);
+    h1.del_port("web").unwrap();
+    all_know(&["10.0.1.2"]);
+    // Data was restarted, and gave it another number; and the same one again.
+    add(2, "db", 2).unwrap();
+    add(2, "db", 2).unwrap();
+    all_know(&["10.0.1.2"]);
+    // Its device went away, and its number is another's.
+    add(2, "web", 1).unwrap();
+    all_know(&["10.0.1.1"]);
+    h1.del_port("nobody").unwrap();
+    // A machine that is bound at a second host has moved there.
+    let there = LocalPort { name: "moved".to_owned(), vnet: VnetId(0), is_bound: true };
+    let (mac, ips) = (Mac([2, 0, 0, 0, 1, 1]), vec![IpAddr::from([10, 0, 1, 1])]);
+    let bound = Bound { port: PortId(3), vni: vni(), mac, ips };
+    h2.add_port(PortId(3), there, Some(bound)).unwrap();
+    for fabric in [&h1, &h2] {
+        wait_for("it is at the second host", || {
+            let rows = vports(fabric);
+            rows.iter().any(|row| row.mac == mac.to_string() && row.host == "h2")
+        });
+    }
+}
+
+#[test]
+fn a_stranger_is_no_member_and_others_notice_nothing() {
+    let (folder, other) = (Folder::new("stranger"), Folder::new("stranger-other"));
+    certificates(&folder, &["h1", "h2"]);
+    certificates(&other, &["h3"]);
+    let port = free_port();
+    let h1 = start(&folder, &plan(&folder, 1, 3, port));
+    let h2 = start(&folder, &plan(&folder, 2, 3, port));
+    let stranger = start(&other, &plan(&other, 3, 3, port));
+    for fabric in [&h1, &h2] {
+        wait_for("the two know each other", || vports(fabric).len() == 2);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    for fabric in [&h1, &h2] {
+        assert!(!member(fabric, "h3").connected);
+        assert_eq!(vports(fabric).len(), 2);
+    }
+    assert_eq!(vports(&stranger).len(), 1);
+}
+
+fn connected(fabrics: &[&Fabric], names: &[&str]) {
+    let all = |fabric: &&Fabric| names.iter().all(|name| member(fabric, name).connected);
+    wait_for("all members are connected", || fabrics.iter().all(all));
+}
+
+/// From the endpoint of h1 to that of h2.
+fn between() -> Between {
+    let [from, to] = ["02:00:00:00:00:01", "02:00:00:00:00:02"].map(str::to_owned);
+    Between { vni: 42, from, to }
+}
+
+#[test]
+fn members_ask_each_other_and_every_failure_has_its_name() {
+    let folder = Folder::new("fabric-talk");
+    certificates(&folder, &["h1", "h2", "h3"]);
+    let port = free_port();
+    let mut plans = [1, 2, 3].map(|own| plan(&folder, own, 3, port));
+    // For h2, h3 is not in the network.
+    plans[1].hosts.iter_mut().filter(|host| host.name == "h3").for_each(|host| host.vnets.clear());
+    let [h1, h2, h3] = plans.each_ref().map(|plan| start(&folder, plan));
+    connected(&[&h1, &h3], &["h2"]);
+    let (limit, second) = (Nanos::from_millis(2_000), HostId(2));
+    let ask = |fabric: &Fabric, topic| fabric.call(second, topic, limit, &between());
+    assert_eq!(ask(&h1, Topic(99)), Err(Failure::UnknownTopic));
+    assert_eq!(h1.call(second, Topic::TRACE, limit, &"what?"), Err(Failure::Refused));
+    assert_eq!(h1.call(second, Topic::TRACE, limit, &"x".repeat(2_000)), Err(Failure::TooBig));
+    assert_eq!(h1.call(HostId(9), Topic::TRACE, limit, &between()), Err(Failure::NotConnected));
+    assert_eq!(ask(&h3, Topic::TRACE), Err(Failure::Refused), "it is not in the network");
+    // There is no data process, and the answer says so.
+    let hop: Hop = serde_json::from_slice(&ask(&h1, Topic::ARRIVAL).unwrap()).unwrap();
+    assert_eq!((&*hop.host, hop.steps[0].verdict), ("h2", Verdict::SwitchSilent));
+    // The names are those of the counters.
+    let talk = member(&h1, "h2").talk;
+    assert_eq!((talk["asked"], talk["answered"]), (3, 3), "{talk:?}");
+    let question = trace::Question {
+        vnet: "blue".to_owned(),
+        from: between().from,
+        to: between().to,
+        port: None,
+        limit_ms: 1_000,
+    };
+    let Ok(Answer::Trace(told)) = h1.answer(Question::Trace(question.clone())) else {
+        panic!("no trace")
+    };
+    assert_eq!((told.verdict, told.at.as_deref()), (Verdict::SwitchSilent, Some("h1")));
+    let other = trace::Question { vnet: "red".to_owned(), ..question };
+    let error = h1.answer(Question::Trace(other)).unwrap_err();
+    assert!(error.contains("blue"), "{error}");
+    drop(h2);
+}
+
+#[test]
+fn a_member_that_answers_slowly_is_waited_for_as_long_as_was_said_and_serves_a_few_at_a_time() {
+    let folder = Folder::new("fabric-slow");
+    certificates(&folder, &["h1", "h2"]);
+    let port = free_port();
+    let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
+    let [h1, _h2] = plans.each_ref().map(|plan| start(&folder, plan));
+    // A data process that takes questions and answers none.
+    let socket = folder.join("run-h2").join(crate::run_dir::DATA_SOCKET);
+    let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    connected(&[&h1], &["h2"]);
+    let ask =
+        |limit_ms| h1.call(HostId(2), Topic::ARRIVAL, Nanos::from_millis(limit_ms), &between());
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| ask(1_500))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let count = |wanted: fn(&Result<Vec<u8>, Failure>) -> bool| {
+        answers.iter().filter(|answer| wanted(answer)).count()
+    };
+    assert_eq!(count(|answer| *answer == Err(Failure::Refused)), 2, "{answers:?}");
+    assert_eq!(count(Result::is_ok), 4, "{answers:?}");
+    // Less time than the other side would need to find out.
+    let begin = Instant::now();
+    assert_eq!(ask(1), Err(Failure::TooLate));
+    assert!(begin.elapsed() < Duration::from_millis(700));
+    assert!(member(&h1, "h2").connected, "nothing else follows from it");
+}

@@ -1,0 +1,264 @@
+//! `sluice trace`: what would become of a frame, hop by hop, and what the entries on its way have
+//! seen.
+//!
+//! ```text
+//!   asked host ── the sender is mine? ── no: Topic::TRACE ──> the sender's host
+//!        │ yes                                                     │
+//!        └────────────────────────┬────────────────────────────────┘
+//!              facts of control, a look at the switch, verdicts (`judge`)
+//!                                 │ another host has the receiver
+//!                                 └──> Topic::ARRIVAL ──> facts, look, verdicts there
+//! ```
+//!
+//! It runs in a thread of its own that may wait; the fabric's thread and the worker only read what
+//! they have and go on. Each host on the way gets less time than the one that asks it, so that a
+//! host that hangs costs its own part of the answer and nothing else. A host that is asked asks at
+//! most the receiver's, and that one nobody: no circle can come about.
+
+mod facts;
+mod judge;
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use sluice_api::trace::{Between, Hop, LIMIT_MS_MAX, Look, Looked, Question, Step, Trace, Verdict};
+use sluice_base::{HostId, Mac, Nanos, Vni};
+use sluice_control::directory::State;
+use sluice_control::plane::Plane;
+use sluice_control::rpc::Failure;
+use sluice_wire::fabric::Topic;
+
+pub(super) use self::facts::Facts;
+use self::facts::{Claimed, Frame, LocalPort, To};
+use self::judge::Next;
+use super::Fabric;
+use crate::clock;
+use crate::config::FabricPlan;
+use crate::protocol::{self, Request};
+use crate::run_dir::DATA_SOCKET;
+
+/// Whose question the facts are wanted for.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// Somebody's at this host.
+    Asked(Question),
+    /// A member's: this host has the sender.
+    Trace(HostId, Between),
+    /// A member's: this host has the receiver, and the member the sender.
+    Arrival(HostId, Between),
+}
+
+/// Until when there must be an answer.
+#[derive(Clone, Copy, Debug)]
+struct Time(Nanos);
+
+impl Time {
+    fn new(limit: Nanos) -> Self {
+        Self(clock::now().after(limit))
+    }
+
+    fn left(self) -> Nanos {
+        self.0.since(clock::now())
+    }
+
+    /// Most of what is left, so that something can be said when it is used up.
+    fn most(self) -> Nanos {
+        Nanos(self.left().0 / 8 * 7)
+    }
+}
+
+/// What control knows. Read in the fabric's thread.
+pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Wanted) -> Result<Facts, String> {
+    match wanted {
+        Wanted::Asked(question) => {
+            let (_, vni) = plan.vnet_named(&question.vnet)?;
+            let frame = Frame::read(vni, &question.from, &question.to)?;
+            Facts::gather(plan, plane, frame, question.port.as_deref())
+        }
+        Wanted::Trace(host, between) => {
+            let frame = read(between)?;
+            // Whoever is not in the network learns nothing of it.
+            let members = plan.hosts.iter().filter(|known| known.vnets.contains(&frame.vni));
+            if !members.into_iter().any(|known| known.host == *host) {
+                return Err("it is not in the network".to_owned());
+            }
+            Facts::gather(plan, plane, frame, None)
+        }
+        Wanted::Arrival(host, between) => Facts::of_arrival(plan, plane, read(between)?, *host),
+    }
+}
+
+fn read(between: &Between) -> Result<Frame, String> {
+    let vni = Vni::new(between.vni).ok_or_else(|| format!("{} is no VNI", between.vni))?;
+    Frame::read(vni, &between.from, &between.to)
+}
+
+/// Answers a question of this host's.
+pub(super) fn run(fabric: &Fabric, question: &Question) -> Result<Trace, String> {
+    let limit = question.limit_ms.clamp(1, LIMIT_MS_MAX);
+    let time = Time::new(Nanos::from_millis(limit.into()));
+    let facts = fabric.facts(Wanted::Asked(question.clone()), span(time.left()))?;
+    let hops = hops(fabric, &facts, time, true);
+    Ok(trace(&facts, hops))
+}
+
+/// Answers a question of a member's.
+pub(super) fn serve(
+    fabric: &Fabric,
+    host: HostId,
+    topic: Topic,
+    limit: Nanos,
+    body: &[u8],
+) -> Result<Vec<u8>, Failure> {
+    // Its answer takes time as well.
+    let time = Time::new(Nanos(limit.0 / 4 * 3));
+    let between: Between = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
+    let gather = |wanted| fabric.facts(wanted, span(time.left())).map_err(|_| Failure::Refused);
+    let answer = match topic {
+        Topic::TRACE => {
+            let facts = gather(Wanted::Trace(host, between))?;
+            let hops = hops(fabric, &facts, time, false);
+            serde_json::to_vec(&trace(&facts, hops))
+        }
+        Topic::ARRIVAL => {
+            serde_json::to_vec(&arrive(fabric, &gather(Wanted::Arrival(host, between))?, time))
+        }
+        _ => return Err(Failure::UnknownTopic),
+    };
+    answer.map_err(|_| Failure::Refused)
+}
+
+fn trace(facts: &Facts, hops: Vec<Hop>) -> Trace {
+    let vnet = facts.vnet.as_ref().map_or_else(String::new, |(_, name)| name.clone());
+    Trace::new(vnet, facts.frame.from.to_string(), facts.frame.to_text(), hops)
+}
+
+fn hops(fabric: &Fabric, facts: &Facts, time: Time, may_ask: bool) -> Vec<Hop> {
+    if let Some(port) = &facts.port {
+        return from_here(fabric, facts, port, time);
+    }
+    let from = facts.frame.from;
+    let here = |verdict, why| Hop {
+        host: facts.host_name.clone(),
+        role: "asked".to_owned(),
+        steps: vec![Step::new("source", verdict, why)],
+    };
+    match &facts.source {
+        None => vec![here(Verdict::SourceUnknown, format!("nobody has heard of {from}"))],
+        Some(known) if !may_ask => {
+            let why = format!("{from} is known to be at {}, not here", known.host_name);
+            vec![here(Verdict::ElsewhereClaimed, why)]
+        }
+        Some(known) => {
+            let why = format!("{from} is at {}, which is asked", known.host_name);
+            let mut hops = vec![here(Verdict::SourceElsewhere, why)];
+            hops.extend(from_there(fabric, facts, known, time));
+            hops
+        }
+    }
+}
+
+/// The sender is at a port of this host.
+fn from_here(fabric: &Fabric, facts: &Facts, port: &LocalPort, time: Time) -> Vec<Hop> {
+    let hop = |steps| Hop { host: facts.host_name.clone(), role: "source".to_owned(), steps };
+    let looked = match look(fabric, facts, time) {
+        Ok(looked) => looked,
+        Err(error) => return vec![hop(vec![silent(&error)])],
+    };
+    let (steps, next) = judge::source(facts, &looked, port);
+    let mut hops = vec![hop(steps)];
+    if let (Next::Host(host, target), Some(peer)) = (next, &facts.peer) {
+        let between = between(facts, target.to_string());
+        let answer = fabric.call(host, Topic::ARRIVAL, time.most(), &between);
+        let steps = match answer.map(|body| serde_json::from_slice::<Hop>(&body)) {
+            Ok(Ok(mut hop)) => {
+                hop.clean();
+                hop.steps
+            }
+            Ok(Err(error)) => vec![unreadable(&error)],
+            Err(failure) => vec![failed(&peer.name, failure, peer.is_stale)],
+        };
+        hops.push(Hop { host: peer.name.clone(), role: "destination".to_owned(), steps });
+    }
+    hops
+}
+
+/// The sender is at another host, which knows more.
+fn from_there(fabric: &Fabric, facts: &Facts, known: &Claimed, time: Time) -> Vec<Hop> {
+    let name = &known.host_name;
+    let alone =
+        |step| vec![Hop { host: name.clone(), role: "source".to_owned(), steps: vec![step] }];
+    let between = between(facts, facts.frame.to_text());
+    let answer = fabric.call(known.host, Topic::TRACE, time.most(), &between);
+    match answer.map(|body| serde_json::from_slice::<Trace>(&body)) {
+        Ok(Ok(mut trace)) => {
+            trace.clean();
+            trace.hops
+        }
+        Ok(Err(error)) => alone(unreadable(&error)),
+        Err(failure) => alone(failed(name, failure, known.state == State::Stale)),
+    }
+}
+
+/// The frame comes in VXLAN from another host.
+fn arrive(fabric: &Fabric, facts: &Facts, time: Time) -> Hop {
+    let steps = match (facts.frame.to, look(fabric, facts, time)) {
+        (To::Mac(target), Ok(looked)) => judge::arrival(facts, &looked, target),
+        (_, Err(error)) => vec![silent(&error)],
+        // Whoever asks has resolved the address.
+        (To::Ip(_), Ok(_)) => Vec::new(),
+    };
+    Hop { host: facts.host_name.clone(), role: "destination".to_owned(), steps }
+}
+
+fn between(facts: &Facts, to: String) -> Between {
+    Between { vni: facts.frame.vni.get(), from: facts.frame.from.to_string(), to }
+}
+
+/// A look at the switch of this host.
+fn look(fabric: &Fabric, facts: &Facts, time: Time) -> io::Result<Looked> {
+    let own = facts.destination.as_ref().filter(|known| known.state == State::Own);
+    let ports = facts.port.iter().map(|port| port.id.0).chain(own.map(|known| known.port.0));
+    let target = match facts.frame.to {
+        To::Mac(mac) => Some(mac),
+        To::Ip(_) => facts.destination.as_ref().map(|known| known.mac),
+    };
+    let macs = [Some(facts.frame.from), target];
+    let question = Look {
+        vnet: facts.vnet.as_ref().map_or(u16::MAX, |(id, _)| id.0),
+        macs: macs.iter().flatten().map(Mac::to_string).collect(),
+        ports: ports.collect(),
+        tunnels: facts.peer.iter().map(|peer| peer.tunnel).collect(),
+    };
+    let stream = UnixStream::connect(fabric.run_dir.join(DATA_SOCKET))?;
+    let limit = span(Nanos(time.left().0 / 2)).max(Duration::from_millis(1));
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
+    let line = protocol::ask(stream, &Request::Look(question))?;
+    protocol::expect(&line).map_err(io::Error::other)
+}
+
+fn silent(error: &io::Error) -> Step {
+    Step::new("host", Verdict::SwitchSilent, format!("the data process does not answer: {error}"))
+}
+
+fn unreadable(error: &serde_json::Error) -> Step {
+    Step::new("host", Verdict::Unreadable, format!("its answer cannot be read: {error}"))
+}
+
+fn failed(host: &str, failure: Failure, is_stale: bool) -> Step {
+    let verdict = match failure {
+        Failure::NotConnected if is_stale => Verdict::HostStale,
+        Failure::NotConnected => Verdict::NotConnected,
+        Failure::TooOld | Failure::UnknownTopic => Verdict::TooOld,
+        Failure::Busy | Failure::Refused => Verdict::Refused,
+        Failure::TooLate => Verdict::NoAnswer,
+        Failure::TooBig | Failure::Unknown(_) => Verdict::Unreadable,
+    };
+    Step::new("host", verdict, format!("{host} was asked: {failure}"))
+}
+
+fn span(time: Nanos) -> Duration {
+    Duration::from_nanos(time.0)
+}

@@ -1,0 +1,202 @@
+//! What the control plane knows of one frame's way: read in the fabric's thread, at one moment,
+//! and judged elsewhere.
+
+use std::net::IpAddr;
+
+use sluice_base::{HostId, Mac, PortId, VnetId, Vni};
+use sluice_control::directory::State;
+use sluice_control::plane::{Kind, Plane};
+use sluice_control::vport::Key;
+
+use crate::config::FabricPlan;
+
+/// Whom a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// Whoever has this address.
+    Mac(Mac),
+    /// Whoever has this one; its MAC is asked for first.
+    Ip(IpAddr),
+}
+
+/// A frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) vni: Vni,
+    pub(crate) from: Mac,
+    pub(crate) to: To,
+}
+
+impl Frame {
+    /// Reads addresses as people write them.
+    pub(crate) fn read(vni: Vni, from: &str, to: &str) -> Result<Self, String> {
+        let sender = from.parse::<Mac>().map_err(|_| format!("`{from}` is no MAC address"))?;
+        if sender.is_group() {
+            return Err(format!("{from} is a group address, and sends nothing"));
+        }
+        let to = match (to.parse::<Mac>(), to.parse::<IpAddr>()) {
+            (Ok(mac), _) => To::Mac(mac),
+            (_, Ok(ip)) => To::Ip(ip),
+            _ => return Err(format!("`{to}` is neither a MAC nor an IP address")),
+        };
+        Ok(Self { vni, from: sender, to })
+    }
+
+    /// The receiver as it is written.
+    pub(crate) fn to_text(self) -> String {
+        match self.to {
+            To::Mac(mac) => mac.to_string(),
+            To::Ip(ip) => ip.to_string(),
+        }
+    }
+}
+
+/// The best claim for an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    pub(crate) mac: Mac,
+    pub(crate) host: HostId,
+    pub(crate) host_name: String,
+    pub(crate) state: State,
+    pub(crate) port: PortId,
+    pub(crate) is_frozen: bool,
+    /// For how long what the chip has of it was not used, in nanoseconds.
+    pub(crate) unused_ns: Option<u64>,
+}
+
+/// A port of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalPort {
+    pub(crate) id: PortId,
+    pub(crate) name: String,
+    pub(crate) is_bound: bool,
+    /// Whether the sender is bound to it.
+    pub(crate) has_sender: bool,
+    pub(crate) learned: u32,
+    pub(crate) learn_max: u32,
+}
+
+/// Another host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) host: HostId,
+    pub(crate) name: String,
+    pub(crate) vtep: IpAddr,
+    pub(crate) tunnel: u16,
+    pub(crate) is_member: bool,
+    pub(crate) is_stale: bool,
+    pub(crate) has_network: bool,
+}
+
+/// What is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) host_name: String,
+    pub(crate) frame: Frame,
+    /// The network here; `None` if this host does not have it.
+    pub(crate) vnet: Option<(VnetId, String)>,
+    pub(crate) source: Option<Claimed>,
+    /// Where the frame comes in: the port that was named, or that of the sender.
+    pub(crate) port: Option<LocalPort>,
+    pub(crate) destination: Option<Claimed>,
+    /// The receiver's host, or the one that the frame comes from.
+    pub(crate) peer: Option<Peer>,
+}
+
+impl Facts {
+    /// Reads them. `port` is the port at which the frame comes in, if that was said.
+    pub(crate) fn gather(
+        plan: &FabricPlan,
+        plane: &Plane,
+        frame: Frame,
+        port: Option<&str>,
+    ) -> Result<Self, String> {
+        let vnet = plan.vnet(frame.vni).map(|id| (id, plan.vnets[id.index()].1.clone()));
+        let source = claimed(plan, plane, Key { vni: frame.vni, mac: frame.from });
+        let target = match frame.to {
+            To::Mac(mac) => Some(mac),
+            To::Ip(ip) => plane.vport_of_ip(frame.vni, ip).map(|vport| vport.claim.key.mac),
+        };
+        let destination = target.and_then(|mac| claimed(plan, plane, Key { vni: frame.vni, mac }));
+        let at = match port {
+            Some(name) => Some(named_port(plan, vnet.as_ref(), name)?),
+            None => source.as_ref().filter(|one| one.state == State::Own).map(|one| one.port),
+        };
+        let remote = destination.as_ref().filter(|one| one.state != State::Own);
+        let peer = remote.and_then(|one| peer(plan, plane, one.host, frame.vni));
+        let port = at.and_then(|id| local_port(plan, plane, id, frame));
+        let host_name = plan.name.clone();
+        Ok(Self { host_name, frame, vnet, source, port, destination, peer })
+    }
+
+    /// The same at the host that the frame arrives at, from another one.
+    pub(crate) fn of_arrival(
+        plan: &FabricPlan,
+        plane: &Plane,
+        frame: Frame,
+        from: HostId,
+    ) -> Result<Self, String> {
+        let facts = Self::gather(plan, plane, frame, None)?;
+        Ok(Self { peer: peer(plan, plane, from, frame.vni), port: None, ..facts })
+    }
+}
+
+fn named_port(
+    plan: &FabricPlan,
+    vnet: Option<&(VnetId, String)>,
+    name: &str,
+) -> Result<PortId, String> {
+    let found = plan.ports.iter().find(|(_, port)| port.name == name);
+    let (&at, port) = found.ok_or_else(|| {
+        let names: Vec<&str> = plan.ports.values().map(|port| port.name.as_str()).collect();
+        format!("there is no port `{name}` here; there is {}", names.join(", "))
+    })?;
+    match vnet {
+        Some((id, _)) if *id == port.vnet => Ok(at),
+        _ => Err(format!("the port `{name}` is in another network")),
+    }
+}
+
+fn claimed(plan: &FabricPlan, plane: &Plane, key: Key) -> Option<Claimed> {
+    let info = plane.vport(key)?;
+    let host = info.vport.owner;
+    let name = plan.host_name(host).map_or_else(|| format!("host {host}"), str::to_owned);
+    Some(Claimed {
+        mac: key.mac,
+        host,
+        host_name: name,
+        state: info.state,
+        port: info.vport.claim.port,
+        is_frozen: info.frozen_until.is_some(),
+        unused_ns: info.installed.map(|(_, used)| plane.ago(used).0),
+    })
+}
+
+fn local_port(plan: &FabricPlan, plane: &Plane, id: PortId, frame: Frame) -> Option<LocalPort> {
+    let port = plan.ports.get(&id)?;
+    let is_sender =
+        |one: &crate::config::Bound| (one.port, one.vni, one.mac) == (id, frame.vni, frame.from);
+    Some(LocalPort {
+        id,
+        name: port.name.clone(),
+        is_bound: port.is_bound,
+        has_sender: plan.bound.iter().any(is_sender),
+        learned: plane.learned_at(id),
+        learn_max: plan.learn_max,
+    })
+}
+
+fn peer(plan: &FabricPlan, plane: &Plane, host: HostId, vni: Vni) -> Option<Peer> {
+    let at = plan.hosts.iter().position(|known| known.host == host)?;
+    let known = &plan.hosts[at];
+    let info = plane.hosts().find(|info| info.host == host)?;
+    Some(Peer {
+        host,
+        name: known.name.clone(),
+        vtep: known.vtep,
+        tunnel: u16::try_from(at).ok()?,
+        is_member: info.kind == Kind::Member,
+        is_stale: info.stale_since.is_some(),
+        has_network: known.vnets.contains(&vni),
+    })
+}

@@ -1,0 +1,291 @@
+//! The connections to other members, by host: begun, accepted, identified, closed.
+//!
+//! ```text
+//!   connect(host) ──────────────> MINE: belongs to the host that was asked for ──┐
+//!                                                                                ├─> open
+//!   accepted ──> UNKNOWN ── certificate names a member that connects to us ──────┘
+//!                   └── another name, or silence for too long: closed
+//! ```
+//!
+//! Of two members the one with the lower number connects. Whoever is connected to knows the other
+//! by its certificate alone; where a connection comes from says nothing.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use sluice_base::{HostId, Nanos};
+
+use super::identity::{Identity, is_of};
+use super::link::{Failure, Link};
+use crate::config::{FabricPlan, HostPlan};
+use crate::log::say;
+use crate::poller::Poller;
+
+/// Connections that came and have not said who they are.
+const UNKNOWN_MAX: usize = 64;
+/// How long one may take to say so.
+const UNKNOWN_LIFE: Nanos = Nanos::from_millis(5_000);
+/// How often the same complaint about a peer is worth a line.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
+/// Stands for whoever has not said who it is. No member has this number.
+const STRANGER: HostId = HostId(0);
+
+/// A connection and whose it is.
+struct Wire {
+    link: Link,
+    host: Option<HostId>,
+    since: Nanos,
+    /// The socket may have more than was read.
+    ready: bool,
+    /// Whether the session was told that it is open.
+    told: bool,
+    /// What came and is not a whole message.
+    unread: Vec<u8>,
+}
+
+/// All connections.
+pub(super) struct Wires {
+    identity: Identity,
+    listener: TcpListener,
+    /// Its edge came, and not all that it stands for was accepted.
+    accepting: bool,
+    /// By the index under which the poller knows it.
+    wires: Vec<Option<Wire>>,
+    first_index: usize,
+    complaints: std::collections::BTreeMap<HostId, (String, Nanos)>,
+}
+
+/// What happened on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// It is open.
+    Open,
+    /// Something came, or there may be room again.
+    Moved,
+    /// It is gone.
+    Gone,
+}
+
+impl Wires {
+    /// Listens. `first_index` is the first of the poller's that connections may take.
+    pub(super) fn listen(
+        at: SocketAddr,
+        identity: Identity,
+        poller: &Poller,
+        index: usize,
+        first_index: usize,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(at)?;
+        listener.set_nonblocking(true)?;
+        poller.add(index, listener.as_fd(), true)?;
+        let complaints = std::collections::BTreeMap::new();
+        let wires = Vec::new();
+        Ok(Self { identity, listener, accepting: true, wires, first_index, complaints })
+    }
+
+    /// Somebody connects.
+    pub(super) fn knock(&mut self) {
+        self.accepting = true;
+    }
+
+    /// The poller told of a connection.
+    pub(super) fn wake(&mut self, index: usize) {
+        if let Some(Some(wire)) = self.wires.get_mut(index - self.first_index) {
+            wire.ready = true;
+        }
+    }
+
+    /// Begins to connect to a host. False if it failed at once.
+    pub(super) fn connect(
+        &mut self,
+        now: Nanos,
+        own: SocketAddr,
+        host: &HostPlan,
+        poller: &Poller,
+    ) -> bool {
+        self.close(host.host);
+        let Some(at) = host.at else { return false };
+        match Link::connect(own.ip(), at, &host.name, &self.identity) {
+            Ok(link) => self.add(now, link, Some(host.host), poller),
+            Err(error) => {
+                self.complain(now, host.host, &host.name, &error);
+                false
+            }
+        }
+    }
+
+    /// Accepts whoever waits.
+    pub(super) fn accept(&mut self, now: Nanos, poller: &Poller) {
+        while self.accepting {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                    return;
+                }
+                // The one that failed is gone; the next may be fine. Want of descriptors ends the
+                // turn, and the next knock tries again.
+                Err(error) => {
+                    self.accepting = error.kind() == std::io::ErrorKind::ConnectionAborted;
+                    continue;
+                }
+            };
+            let unknown = self.wires.iter().flatten().filter(|wire| wire.host.is_none()).count();
+            if unknown < UNKNOWN_MAX
+                && let Ok(link) = Link::accept(stream, &self.identity)
+            {
+                self.add(now, link, None, poller);
+            }
+        }
+    }
+
+    fn add(&mut self, now: Nanos, link: Link, host: Option<HostId>, poller: &Poller) -> bool {
+        let free = self.wires.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.wires.push(None);
+            self.wires.len() - 1
+        });
+        let index = self.first_index + free;
+        let watched = poller.add(index, link.as_fd(), true);
+        if watched.and_then(|()| poller.set(index, link.as_fd(), true, true)).is_err() {
+            return false;
+        }
+        let (ready, told, unread) = (true, false, Vec::new());
+        self.wires[free] = Some(Wire { link, host, since: now, ready, told, unread });
+        true
+    }
+
+    /// Reads and writes on every connection that the poller told of. `each` learns what happened on
+    /// the connection of a host, and takes from the front of what came.
+    pub(super) fn work(
+        &mut self,
+        now: Nanos,
+        plan: &FabricPlan,
+        mut each: impl FnMut(HostId, Happened, &mut Vec<u8>),
+    ) {
+        for at in 0..self.wires.len() {
+            let Some(wire) = self.wires[at].as_mut().filter(|wire| wire.ready) else { continue };
+            let worked = wire.link.work(&mut wire.unread);
+            wire.ready = matches!(worked, Ok(true));
+            if wire.host.is_none() && wire.link.is_open() {
+                let Some(host) = who(&wire.link, plan) else {
+                    self.wires[at] = None;
+                    continue;
+                };
+                wire.host = Some(host);
+                self.replace_older(at, host, &mut each);
+            }
+            let Some(wire) = self.wires[at].as_mut() else { continue };
+            let Some(host) = wire.host else {
+                if let Err(error) = worked {
+                    self.refuse(now, at, &error);
+                }
+                continue;
+            };
+            if wire.link.is_open() && !wire.told {
+                wire.told = true;
+                self.complaints.remove(&host);
+                each(host, Happened::Open, &mut wire.unread);
+            }
+            // What came before the end counts.
+            each(host, Happened::Moved, &mut wire.unread);
+            if let Err(error) = &worked {
+                each(host, Happened::Gone, &mut Vec::new());
+                let name = plan.host_name(host).unwrap_or_default().to_owned();
+                self.complain(now, host, &name, error);
+                self.wires[at] = None;
+            }
+        }
+        self.end_silent(now);
+    }
+
+    /// A member that connects again has lost its connection before, whether this side knows or not.
+    fn replace_older(
+        &mut self,
+        at: usize,
+        host: HostId,
+        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
+    ) {
+        for other in 0..self.wires.len() {
+            if other != at && wire_host(&self.wires[other]) == Some(host) {
+                self.wires[other] = None;
+                each(host, Happened::Gone, &mut Vec::new());
+            }
+        }
+    }
+
+    fn refuse(&mut self, now: Nanos, at: usize, error: &Failure) {
+        if let Some(wire) = self.wires[at].take() {
+            let from = wire.link.peer().map(|peer| peer.ip().to_string());
+            let from = from.unwrap_or_else(|_| "somewhere".to_owned());
+            self.complain(now, STRANGER, &from, error);
+        }
+    }
+
+    /// Tells of a failure, and not again of the same one for a while. All strangers are one, and
+    /// are told of once in a while whatever they do, so that they cannot fill the log.
+    fn complain(&mut self, now: Nanos, host: HostId, name: &str, error: &Failure) {
+        let text = format!("{name}: {error}");
+        let again = Nanos(u64::try_from(SAY_AGAIN.as_nanos()).unwrap_or(u64::MAX));
+        let known = self.complaints.get(&host);
+        let is_new = |said: &String| host != STRANGER && *said != text;
+        if known.is_none_or(|(said, at)| is_new(said) || now.since(*at) >= again) {
+            say!("{text}");
+            self.complaints.insert(host, (text, now));
+        }
+    }
+
+    fn end_silent(&mut self, now: Nanos) {
+        for place in &mut self.wires {
+            let silent = |wire: &mut Wire| !wire.told && now.since(wire.since) > UNKNOWN_LIFE;
+            if place.as_mut().is_some_and(silent) && wire_host(place).is_none() {
+                *place = None;
+            }
+        }
+    }
+
+    /// When a connection that does not say who it is ends.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        let unknown = self.wires.iter().flatten().filter(|wire| wire.host.is_none());
+        let ends = unknown.map(|wire| wire.since.after(UNKNOWN_LIFE).after(Nanos(1)));
+        let at_once = self.wires.iter().flatten().any(|wire| wire.ready) || self.accepting;
+        at_once.then_some(Nanos::ZERO).into_iter().chain(ends).min()
+    }
+
+    /// The open connection of a host.
+    pub(super) fn link(&mut self, host: HostId) -> Option<&mut Link> {
+        let of_host = |wire: &&mut Wire| wire.host == Some(host) && wire.told;
+        self.wires.iter_mut().flatten().find(of_host).map(|wire| &mut wire.link)
+    }
+
+    /// Closes the connection of a host, if there is one. The poller forgets it with its socket.
+    pub(super) fn close(&mut self, host: HostId) {
+        for at in 0..self.wires.len() {
+            if wire_host(&self.wires[at]) == Some(host) {
+                self.shut(at);
+            }
+        }
+    }
+
+    fn shut(&mut self, at: usize) {
+        if let Some(wire) = self.wires[at].take() {
+            wire.link.close();
+        }
+    }
+}
+
+fn wire_host(wire: &Option<Wire>) -> Option<HostId> {
+    wire.as_ref().and_then(|wire| wire.host)
+}
+
+/// The member that a certificate names, if it is one that connects to this host.
+fn who(link: &Link, plan: &FabricPlan) -> Option<HostId> {
+    let certificate = link.certificate()?;
+    let members = plan.hosts.iter().filter(|host| host.at.is_some());
+    let found = members.into_iter().find(|host| is_of(certificate, &host.name));
+    if found.is_none() {
+        say!("a connection was closed: its certificate is of this fabric, and of no member of it");
+    }
+    found.map(|host| host.host).filter(|&host| host < plan.own)
+}

@@ -1,0 +1,82 @@
+//! `sluice vport`, `sluice vnet`, `sluice fabric`: asks a running host about its fabric.
+
+mod tables;
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+
+use anyhow::Context as _;
+use sluice_api::fabric::{Answer, Question};
+
+use crate::protocol::{self, Failure, Request};
+use crate::show_client::{ANSWER_MAX, Whom, connect, socket};
+
+/// Asks and prints, as a table or as the line of JSON that came.
+///
+/// # Errors
+/// If no host answers, or it has no answer, with what to do.
+pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
+    show_as(whom, question, json, &tables::render)
+}
+
+/// As [`show`], of an endpoint: its moves alone.
+///
+/// # Errors
+/// As [`show`].
+pub fn history(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
+    show_as(whom, question, json, &tables::history)
+}
+
+fn show_as(
+    whom: &Whom,
+    question: Question,
+    json: bool,
+    render: &dyn Fn(&Answer) -> String,
+) -> anyhow::Result<()> {
+    let line = ask(whom, question)?;
+    let answer: Answer = protocol::expect(&line)?;
+    print(&if json { line + "\n" } else { render(&answer) })?;
+    Ok(())
+}
+
+/// One question; the answer as it came.
+fn ask(whom: &Whom, question: Question) -> anyhow::Result<String> {
+    let socket = socket(whom)?;
+    let stream = connect(&socket)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    protocol::ask(stream, &Request::Fabric(question))
+        .with_context(|| format!("{} did not answer", socket.display()))
+}
+
+/// Prints what happens until interrupted, a line each.
+///
+/// # Errors
+/// If no host answers, or it stops.
+pub fn watch(whom: &Whom, json: bool) -> anyhow::Result<()> {
+    let socket = socket(whom)?;
+    let stream = connect(&socket)?;
+    protocol::write(&stream, &Request::Fabric(Question::Watch))?;
+    for line in BufReader::new(stream).lines() {
+        let line = line?;
+        if line.is_empty() {
+            continue;
+        }
+        let text = match serde_json::from_str::<Failure>(&line) {
+            Ok(failure) => anyhow::bail!(failure.error),
+            Err(_) if json => line + "\n",
+            Err(_) => tables::render(&serde_json::from_str(&line)?),
+        };
+        if !print(&text)? {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("{} has stopped", socket.display())
+}
+
+/// Prints; false if whoever read has seen enough.
+fn print(text: &str) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
+    }
+}

@@ -1,0 +1,195 @@
+//! Answers about the fabric as tables.
+
+use std::fmt::Write as _;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use sluice_api::fabric::{Answer, EventRow, Flows, MemberRow, MoveRow, VnetRow, Vport, VportRow};
+use sluice_api::trace::{Step, Trace};
+
+/// An answer for people.
+pub(super) fn render(answer: &Answer) -> String {
+    match answer {
+        Answer::Vports(rows) => vports(rows),
+        Answer::Vport(vport) => one(vport),
+        Answer::Vnets(rows) => vnets(rows),
+        Answer::Members(rows) => members(rows),
+        Answer::Flows(flows) => all_flows(flows),
+        Answer::Trace(trace) => traced(trace),
+        Answer::Event(event) => line(event),
+    }
+}
+
+/// The moves of an endpoint.
+pub(super) fn history(answer: &Answer) -> String {
+    match answer {
+        Answer::Vport(vport) if vport.history.is_empty() => {
+            format!("{} has not moved as far as this host knows\n", vport.best.mac)
+        }
+        Answer::Vport(vport) => moves(&vport.history),
+        other => render(other),
+    }
+}
+
+fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    let text = table.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n") + "\n"
+}
+
+/// A span for people: the two largest units that say something.
+fn span(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0 => format!("{} ms", ns / 1_000_000),
+        1..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+fn ips(row: &VportRow) -> String {
+    if row.ips.is_empty() {
+        return "-".to_owned();
+    }
+    let ips: Vec<String> = row.ips.iter().map(ToString::to_string).collect();
+    ips.join(", ")
+}
+
+fn vports(rows: &[VportRow]) -> String {
+    let header = ["VNET", "MAC", "IP", "HOST", "PORT", "STATE", "ORIGIN", "MOVES", "SINCE", "USED"];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.vnet.clone(),
+            row.mac.clone(),
+            ips(row),
+            row.host.clone(),
+            row.port.clone(),
+            row.state.clone(),
+            row.origin.clone(),
+            row.moves.to_string(),
+            span(row.there_ns),
+            format!("{} ago", span(row.unused_ns)),
+        ]
+    });
+    table(&header, cells)
+}
+
+fn one(vport: &Vport) -> String {
+    let mut text = vports(std::slice::from_ref(&vport.best));
+    let chip = vport.chip.as_deref().map_or("not in the chip".to_owned(), |to| format!("to {to}"));
+    _ = writeln!(text, "\nchip: {chip}");
+    if let Some(ns) = vport.frozen_ns {
+        _ = writeln!(text, "frozen for {} more: it moved too often", span(ns));
+    }
+    if !vport.others.is_empty() {
+        text.push_str("\nalso claimed:\n");
+        text.push_str(&vports(&vport.others));
+    }
+    if !vport.history.is_empty() {
+        text.push_str("\nmoves:\n");
+        text.push_str(&moves(&vport.history));
+    }
+    text
+}
+
+fn moves(rows: &[MoveRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        let ago = format!("{} ago", span(row.ago_ns));
+        vec![ago, row.from.clone(), row.to.clone(), row.why.clone()]
+    });
+    table(&["WHEN", "FROM", "TO", "WHY"], cells)
+}
+
+fn vnets(rows: &[VnetRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.vnet.clone(),
+            row.vni.to_string(),
+            row.vports.to_string(),
+            row.ports.join(", "),
+            row.hosts.join(", "),
+        ]
+    });
+    table(&["VNET", "VNI", "VPORTS", "PORTS HERE", "OTHER HOSTS"], cells)
+}
+
+fn members(rows: &[MemberRow]) -> String {
+    let header = ["HOST", "ID", "VTEP", "KIND", "HEALTH", "CONNECTED", "VPORTS", "STALE", "LAG"];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.host.clone(),
+            if row.id == 0 { "-".to_owned() } else { row.id.to_string() },
+            row.vtep.to_string(),
+            row.kind.clone(),
+            row.health.clone(),
+            if row.connected { "yes" } else { "no" }.to_owned(),
+            row.vports.to_string(),
+            row.stale_ns.map_or_else(|| "-".to_owned(), |ns| format!("for {}", span(ns))),
+            row.lag.to_string(),
+        ]
+    });
+    table(&header, cells)
+}
+
+fn all_flows(flows: &Flows) -> String {
+    let tunnels = flows.tunnels.iter().map(|row| {
+        let (encap, decap) = (row.encap_flows.to_string(), row.decap_flows.to_string());
+        vec![row.host.clone(), span(row.open_ns), encap, decap]
+    });
+    let encap = flows.encap.iter().map(|row| {
+        let used = format!("{} ago", span(row.unused_ns));
+        vec![row.vnet.clone(), row.mac.clone(), row.host.clone(), used]
+    });
+    let decap = flows.decap.iter().map(|row| vec![row.vnet.clone(), row.host.clone()]);
+    format!(
+        "tunnels\n{}\nencap flows\n{}\ndecap flows\n{}",
+        table(&["TO", "OPEN FOR", "ENCAP", "DECAP"], tunnels),
+        table(&["VNET", "MAC", "TO", "USED"], encap),
+        table(&["VNET", "FROM"], decap),
+    )
+}
+
+fn traced(trace: &Trace) -> String {
+    let rows = trace.hops.iter().flat_map(|hop| {
+        hop.steps.iter().enumerate().map(|(at, step)| {
+            let host = if at == 0 { hop.host.clone() } else { String::new() };
+            let (grade, verdict) = (step.grade.name().to_owned(), step.verdict.to_string());
+            vec![host, step.what.clone(), grade, verdict, step.why.clone(), seen(step)]
+        })
+    });
+    let head = format!("{}: {} to {}\n", trace.vnet, trace.from, trace.to);
+    let rows = table(&["HOST", "STEP", "", "VERDICT", "WHY", "SEEN"], rows);
+    let at = trace.at.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
+    let mut text =
+        format!("{head}{rows}\n{}: {}{at}: {}\n", trace.grade.name(), trace.verdict, trace.why);
+    if !trace.remedy.is_empty() {
+        text.push_str(&trace.remedy);
+        text.push('\n');
+    }
+    text
+}
+
+/// What counters have seen, without those that have seen nothing.
+fn seen(step: &Step) -> String {
+    let words = step.seen.iter().filter(|(_, value)| **value > 0).map(|(name, value)| {
+        match name.strip_suffix("_ns") {
+            Some(name) => format!("{name} {}", span(*value)),
+            None => format!("{name} {value}"),
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn line(event: &EventRow) -> String {
+    let at = event.at_ns / 1_000_000;
+    format!("{:>8}.{:03}  {:16} {}\n", at / 1000, at % 1000, event.event, event.what)
+}

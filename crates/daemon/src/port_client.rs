@@ -1,0 +1,59 @@
+//! `sluice port`: adds ports to a running host, and deletes them.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sluice_api::port::{Added, Deleted, NewPort};
+
+use crate::protocol::{self, Request};
+use crate::show_client::{Whom, connect, socket};
+
+/// Adds a port and says what it is.
+///
+/// # Errors
+/// If no host answers, or it cannot be added, with what to do.
+pub fn add(whom: &Whom, new: NewPort, json: bool) -> anyhow::Result<()> {
+    let added: Added = ask(whom, &Request::Add(Box::new(new)))?;
+    let words = || {
+        let place = added.netns.as_deref().unwrap_or("this host");
+        let ips: String = added.ips.iter().map(|ip| format!(" {ip}")).collect();
+        let who = match &added.mac {
+            Some(mac) => format!("bound to {mac}{ips}"),
+            None => "who is behind it is learned".to_owned(),
+        };
+        format!("port {} of {}: device {} in {place}, {who}", added.name, added.vnet, added.device)
+    };
+    print(&added, json, words)
+}
+
+/// Deletes a port that was added.
+///
+/// # Errors
+/// If no host answers, or there is no such port.
+pub fn delete(whom: &Whom, name: &str, json: bool) -> anyhow::Result<()> {
+    let deleted: Deleted = ask(whom, &Request::Del(name.to_owned()))?;
+    print(&deleted, json, || match deleted.frames {
+        0 => format!("port {} is gone", deleted.name),
+        frames => format!("port {} is gone; {frames} frames ended with it", deleted.name),
+    })
+}
+
+fn ask<T: DeserializeOwned>(whom: &Whom, request: &Request) -> anyhow::Result<T> {
+    let socket = socket(whom)?;
+    // Devices take the kernel a moment; control itself does not wait for ever.
+    let line = protocol::ask(connect(&socket)?, request)
+        .with_context(|| format!("{} did not answer", socket.display()))?;
+    protocol::expect(&line)
+}
+
+fn print(
+    answer: &impl Serialize,
+    json: bool,
+    words: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let line = if json { serde_json::to_string(answer)? } else { words() };
+    writeln!(std::io::stdout(), "{line}")?;
+    Ok(())
+}

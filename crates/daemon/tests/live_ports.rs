@@ -1,0 +1,229 @@
+//! Ports that come and go while two hosts of a fabric run.
+//!
+//! ```text
+//!   c1 ─┐                      ┌─ c2
+//!       ├ h1 up0 ═════ up0 h2 ─┤
+//!   h1 ─┘                      └─ c3
+//! ```
+
+mod rig;
+
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rig::pair::{Pair, devices};
+use rig::ping::{Pinger, Pings};
+use rig::{Daemon, Netns, Process, say, skip, wait_for};
+
+const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
+const C2: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 2);
+const C3: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 3);
+const ELSE: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 6);
+const AGAIN: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 5);
+const WAY_OUT: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 9);
+const UNDERLAY_2: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+
+#[test]
+#[ignore = "live: needs root"]
+fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
+    if skip("live_ports", &[]) {
+        return;
+    }
+    let case = Pair::new("ports", 4);
+    let [c1, c2, c3] = &case.containers;
+    let begin = Instant::now();
+    let added = case.add(0, 0, C1);
+    say(&format!("added in {:?}: {added}", begin.elapsed()));
+    assert_eq!(added["device"], "eth0");
+    case.add(1, 1, C2);
+    case.both_know(C1, true);
+    case.both_know(C2, true);
+    c1.ping(C2, 20);
+
+    // The host itself, and by it a way out.
+    case.daemons[0].ask(&["port", "add", "--host", "--vnet", "blue", "--ip", "10.42.0.9/24"]);
+    assert!(devices(&case.hosts[0]).contains(&"sl-blue".to_owned()));
+    case.hosts[0].ping(C2, 3);
+    c2.ping(WAY_OUT, 3);
+    case.hosts[0].inside(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
+    c2.ip("route add default via 10.42.0.9");
+    case.hosts[1].ip("route add 10.42.0.2/32 via 192.0.2.1");
+    c2.ping(UNDERLAY_2, 3);
+
+    // A process, and a device for whoever is behind it.
+    let mut sleep = c3.command("sleep");
+    let sleep = sleep.arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let pid = sleep.id().to_string();
+    let _sleep = Process(sleep);
+    // `ip` enters the namespace before it becomes the program.
+    wait_for("the process is in its namespace", || {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+    });
+    let ip = ["--ip", "10.42.0.3/24", "--mac", "02:42:00:00:00:03"];
+    let words = ["port", "add", "--pid", &pid, "--vnet", "blue", "--name", "three"];
+    let added = case.daemons[1].ask(&[&words[..], &ip].concat());
+    assert_eq!((&added["name"], &added["mac"]), (&"three".into(), &"02:42:00:00:00:03".into()));
+    c1.ping(C3, 3);
+    case.daemons[1].ask(&["port", "add", "--tap", "vm0", "--vnet", "blue"]);
+    case.hosts[1].ip("addr add 10.42.0.4/24 dev vm0");
+    case.hosts[1].ping(C1, 3);
+    case.both_know(Ipv4Addr::new(10, 42, 0, 4), true);
+
+    for (own, name) in [(0, "host-blue"), (1, "three"), (1, "vm0")] {
+        case.delete(own, name);
+    }
+    for ip in [WAY_OUT, C3, Ipv4Addr::new(10, 42, 0, 4)] {
+        case.both_know(ip, false);
+    }
+    assert_eq!(devices(&case.hosts[0]), ["lo", "up0", "t0"]);
+    assert_eq!(devices(&case.hosts[1]), ["lo", "up0", "t0"]);
+    assert_eq!(devices(c3), ["lo"]);
+    // Places are given again and again, while others talk.
+    let pings = Pings::start(c1, C2);
+    for round in 0..20 {
+        // The made MAC is always the same, so nobody remembers a wrong one.
+        case.add(1, 2, AGAIN);
+        c1.ping(AGAIN, 1);
+        if round % 2 == 0 {
+            c3.udp(AGAIN, 7).send_to(&[0; 1000], (C1, 7)).unwrap();
+        }
+        case.delete(1, case.containers[2].name());
+    }
+    let (sent, answered) = pings.stop();
+    say(&format!("20 ports came and went; of {sent} pings beside them {answered} were answered"));
+    assert_eq!(sent, answered);
+    for own in 0..2 {
+        let name = case.containers[own].name();
+        case.delete(own, name);
+        case.daemons[own].drained();
+        assert_eq!(case.daemons[own].show("audit")["closed"], true);
+        assert_eq!(case.daemons[own].show("ports").as_array().unwrap().len(), 2);
+    }
+    for own in 0..2 {
+        wait_for("nobody is known but the two of the file", || {
+            case.daemons[own].ask(&["vport", "list"])["vports"].as_array().unwrap().len() == 2
+        });
+    }
+    assert_eq!(devices(c1), ["lo"]);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn added_ports_outlive_both_processes() {
+    if skip("live_ports", &[]) {
+        return;
+    }
+    let mut case = Pair::new("outlive", 8);
+    let added = case.add(0, 0, C1);
+    case.add(1, 1, C2);
+    case.add(1, 2, C3);
+    case.delete(1, case.containers[1].name());
+    case.add(1, 1, C2);
+    case.containers[0].ping(C2, 1);
+    let mut pinger = Pinger::new(&case.containers[0], C2);
+    let mut pings = |count: u32| {
+        for _ in 0..count {
+            assert!(pinger.ping(84), "a ping while control is not there, or comes back");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    case.daemons.iter_mut().for_each(Daemon::kill_control);
+    pings(50);
+    case.daemons.iter_mut().for_each(Daemon::restart_control);
+    pings(100);
+    for ip in [C1, C2, C3] {
+        case.both_know(ip, true);
+    }
+    // Data dies: devices and addresses come again, under the same MAC.
+    let pid = case.daemons[0].data_pid();
+    rig::run(&format!("kill -9 {pid}"));
+    let begin = Instant::now();
+    wait_for("it answers again", || {
+        let up = case.daemons[0].attempt(&["show", "ports"]).status.success();
+        up && devices(&case.containers[0]).contains(&"eth0".to_owned())
+            && Pinger::new(&case.containers[0], C2).ping(84)
+    });
+    say(&format!("after kill -9 of data a container is reached again in {:?}", begin.elapsed()));
+    let link = case.containers[0].ip("-o link show dev eth0");
+    assert!(link.contains(added["mac"].as_str().unwrap()), "{link}");
+    // What has no place any more does not come back, and its name is free.
+    case.daemons[1].kill_control();
+    rig::run(&format!("ip netns del {}", case.containers[2].name()));
+    rig::run(&format!("kill -9 {}", case.daemons[1].data_pid()));
+    case.daemons[1].restart_control();
+    assert!(case.daemons[1].log().contains("does not come back"));
+    rig::run(&format!("ip netns add {}", case.containers[2].name()));
+    case.add(1, 2, ELSE);
+    case.both_know(ELSE, true);
+    // Control knows it still.
+    case.delete(0, case.containers[0].name());
+    case.both_know(C1, false);
+    assert_eq!(devices(&case.containers[0]), ["lo"]);
+    // A new control that was killed while a port went opens it again or forgets it; not both.
+    case.daemons[1].kill_control();
+    case.daemons[1].restart_control();
+    case.delete(1, case.containers[2].name());
+    case.both_know(ELSE, false);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn what_cannot_be_added_is_refused_with_what_to_do_and_changes_nothing() {
+    if skip("live_ports", &[]) {
+        return;
+    }
+    let case = Pair::new("refused", 2);
+    let [c1, c2, c3] = case.containers.each_ref().map(Netns::name);
+    case.add(0, 0, C1);
+    case.containers[1].ip("link add eth0 type veth peer name eth1");
+    let before = devices(&case.containers[1]);
+    let add = |rest: &str| format!("port add --vnet blue {rest}");
+    for (line, part) in [
+        (format!("port add --netns {c2} --vnet green"), "there is no network `green`"),
+        (add("--netns /nowhere/at/all"), "No such file"),
+        (add("--pid 4194304"), "No such file"),
+        (add(&format!("--netns {c2}")), "attach to it as a TAP"),
+        (add(&format!("--netns {c1}")), "delete it first"),
+        (add(&format!("--netns {c1} --name other")), "use `--device`"),
+        (add(&format!("--netns {c3} --name of-the-file")), "in the configuration file"),
+        (add(&format!("--netns {c3} --name underlay")), "means something else"),
+        (add(&format!("--netns {c3} --device a-name-that-is-too-long")), "network device"),
+        (add(&format!("--netns {c3} --ip 10.42.0.1/24")), "is bound to another endpoint"),
+        (add(&format!("--netns {c3} --mac 02:42:00:00:00:71")), "is bound to another port"),
+        (add(&format!("--netns {c3} --mac 03:42:00:00:00:09")), "address of no endpoint"),
+        (add(&format!("--netns {c3} --mac me")), "is no MAC"),
+        (add(&format!("--netns {c3} --ip 10.42.0.300/24")), "no address with a prefix"),
+        (add("--tap vm0 --ip 10.42.0.7/24"), "say it with `--mac`"),
+        (add("--tap vm0 --host"), "cannot be used with"),
+        (add(""), "required"),
+        ("port del of-the-file".to_owned(), "take it out there"),
+        ("port del nobody".to_owned(), "added were"),
+    ] {
+        let output = case.attempt(0, &line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(part), "{line}: {said}");
+    }
+    assert_eq!(devices(&case.containers[1]), before);
+    assert_eq!(devices(&case.containers[2]), ["lo"]);
+    // What another host has is not taken away from it.
+    case.add(1, 2, C3);
+    case.both_know(C3, true);
+    // Whoever got no answer asks again.
+    let again = case.add(0, 0, C1);
+    assert_eq!(again["name"], c1);
+    // All places are taken, and one is free again.
+    case.daemons[0].ask(&["port", "add", "--tap", "vm0", "--vnet", "blue"]);
+    let output = case.attempt(0, &add("--tap vm1"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("spare_ports"), "{said}");
+    assert!(!devices(&case.hosts[0]).contains(&"vm1".to_owned()));
+    case.delete(0, "vm0");
+    case.daemons[0].ask(&["port", "add", "--tap", "vm1", "--vnet", "blue"]);
+    case.containers[0].ping(C3, 3);
+    // A container that ends before its port: the port can be deleted.
+    rig::run(&format!("ip netns del {c1}"));
+    case.delete(0, c1);
+    case.both_know(C1, false);
+    _ = Command::new("ip").args(["netns", "add", c1]).output();
+}

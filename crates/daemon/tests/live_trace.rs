@@ -1,0 +1,229 @@
+//! `sluice trace` over two hosts: what would become of a frame, and what does.
+//!
+//! ```text
+//!   c1 ─ TAP ─┤ h1 up0 ═══════ up0 h2 ├─ TAP ─ c2
+//! ```
+//!
+//! Both are bound with their addresses.
+
+mod rig;
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use serde_json::Value;
+
+const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
+const C2: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 2);
+const C1_MAC: &str = "02:42:00:00:00:01";
+const C2_MAC: &str = "02:42:00:00:00:02";
+const NOBODY: &str = "02:42:00:00:00:99";
+
+/// Everything of one test. Fields end in this order: the daemons before their namespaces.
+struct Case {
+    daemons: [Daemon; 2],
+    _net: Net,
+    containers: [Netns; 2],
+}
+
+fn config(own: usize, container: &Netns, mac: &str, certificates: &Path) -> String {
+    let (other, id) = (2 - own, own + 1);
+    format!(
+        r#"
+policy = "ZL"
+[underlay]
+kind = "l2"
+device = "up0"
+address = "192.0.2.{id}"
+[fabric]
+name = "test"
+id = {id}
+certificates = "{certificates}"
+[[vnet]]
+name = "blue"
+vni = 42
+[[port]]
+name = "web"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "/run/netns/{container}"
+mac = "{mac}"
+[[vport]]
+vnet = "blue"
+mac = "{mac}"
+ip = "10.42.0.{id}"
+port = "web"
+[[peer]]
+name = "h{other}"
+id = {other}
+vtep = "192.0.2.{other}"
+vnets = ["blue"]
+"#,
+        certificates = certificates.display(),
+        container = container.name(),
+    )
+}
+
+impl Case {
+    fn new(word: &str) -> Self {
+        let mut net = Net::new(word);
+        let hosts = ["h1", "h2"].map(|name| net.netns(name));
+        let containers = ["c1", "c2"].map(|name| net.netns(name));
+        cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
+        let certificates = net.certificates(&["h1", "h2"]);
+        let daemon = |own: usize| {
+            let name = format!("h{}", own + 1);
+            let mac = [C1_MAC, C2_MAC][own];
+            let text = config(own, &containers[own], mac, &certificates.join(&name));
+            net.daemon(&hosts[own], &name, &text)
+        };
+        let daemons = [daemon(0), daemon(1)];
+        for (container, ip) in containers.iter().zip([C1, C2]) {
+            container.ip(&format!("addr add {ip}/24 dev t0"));
+            container.ip("link set t0 up");
+        }
+        let case = Self { daemons, _net: net, containers };
+        for own in 0..2 {
+            wait_for("the hosts know each other's endpoints", || case.knows_both(own));
+        }
+        case.containers[0].ping(C2, 3);
+        case
+    }
+
+    fn knows_both(&self, own: usize) -> bool {
+        let rows = self.daemons[own].ask(&["vport", "list"])["vports"].take();
+        let rows = rows.as_array().unwrap();
+        rows.len() == 2 && rows.iter().all(|row| row["state"] != "stale")
+    }
+
+    /// What host `own` says of a frame.
+    fn trace(&self, own: usize, from: &str, to: &str, more: &[&str]) -> Value {
+        let words = ["trace", "--vnet", "blue", "--from", from, "--to", to];
+        self.daemons[own].ask(&[&words, more].concat())["trace"].take()
+    }
+
+    /// From c1 to c2, asked at h1.
+    fn forth(&self) -> Value {
+        self.trace(0, C1_MAC, C2_MAC, &[])
+    }
+}
+
+/// Verdict and host.
+fn verdict(trace: &Value) -> (&str, &str) {
+    (trace["verdict"].as_str().unwrap(), trace["at"].as_str().unwrap_or(""))
+}
+
+/// The hosts with their verdicts.
+fn hops(trace: &Value) -> Vec<String> {
+    let verdicts = |hop: &Value| {
+        let steps = hop["steps"].as_array().unwrap().iter();
+        steps.map(|step| step["verdict"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let hops = trace["hops"].as_array().unwrap().iter();
+    hops.map(|hop| format!("{}: {}", hop["host"].as_str().unwrap(), verdicts(hop))).collect()
+}
+
+/// A counter of a step.
+fn seen(trace: &Value, host: &str, what: &str, name: &str) -> u64 {
+    let hop = trace["hops"].as_array().unwrap().iter().rfind(|hop| hop["host"] == host).unwrap();
+    let step = hop["steps"].as_array().unwrap().iter().find(|step| step["what"] == what).unwrap();
+    step["seen"][name].as_u64().unwrap_or(0)
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn the_way_of_a_frame_is_told_hop_by_hop_and_what_its_entries_have_seen() {
+    if skip("live_trace", &[]) {
+        return;
+    }
+    let case = Case::new("trace");
+    let [c1, c2] = &case.containers;
+    let trace = case.trace(0, C1_MAC, "10.42.0.2", &[]);
+    assert_eq!(verdict(&trace), ("delivered", ""), "{trace:#}");
+    let from_here = "h1: bound port_up resolved installed tunnel_up lossy";
+    let there = "h2: accepted installed delivered";
+    assert_eq!(hops(&trace), [from_here, there], "{trace:#}");
+    assert!(seen(&trace, "h2", "decap", "decap_frames") >= 3, "{trace:#}");
+    assert!(seen(&trace, "h1", "tunnel", "tx_frames") >= 3, "{trace:#}");
+    // Any host may be asked.
+    let trace = case.trace(1, C1_MAC, "10.42.0.2", &[]);
+    assert_eq!(hops(&trace), ["h2: source_elsewhere", from_here, there], "{trace:#}");
+    assert_eq!(verdict(&trace), ("delivered", ""));
+    let words = ["trace", "--vnet", "blue", "--from", C1_MAC, "--to", "10.42.0.2"];
+    let printed = case.daemons[0].print(&words);
+    say(&printed);
+    assert!(printed.contains("pass: delivered: 02:42:00:00:00:02 gets it at port web"));
+
+    // Nobody.
+    let trace = case.trace(0, C1_MAC, NOBODY, &[]);
+    assert_eq!(verdict(&trace), ("destination_unknown", "h1"), "{trace:#}");
+    let trace = case.trace(1, C1_MAC, "10.42.0.99", &[]);
+    assert_eq!(verdict(&trace), ("ip_unknown", "h1"), "{trace:#}");
+    let trace = case.trace(0, NOBODY, C2_MAC, &[]);
+    assert_eq!(verdict(&trace), ("source_unknown", "h1"), "{trace:#}");
+
+    // Spoofed: what would be, and what was.
+    let spoofed = || case.trace(0, NOBODY, C2_MAC, &["--port", "web"]);
+    assert_eq!(verdict(&spoofed()), ("spoofed_mac", "h1"));
+    c1.ip("link set t0 address 02:42:00:00:00:66");
+    c1.udp(C1, 7).send_to(b"it is me", (C2, 7)).unwrap();
+    wait_for("its frames are counted", || {
+        let trace = case.forth();
+        seen(&trace, "h1", "port", "drops.spoofed_mac") > 0
+    });
+    c1.ip(&format!("link set t0 address {C1_MAC}"));
+
+    // The receiver's port is down.
+    c2.ip("link set t0 down");
+    let trace = case.forth();
+    assert_eq!(verdict(&trace), ("port_down", "h2"), "{trace:#}");
+    assert!(!trace["remedy"].as_str().unwrap().is_empty());
+    c2.ip("link set t0 up");
+    assert_eq!(verdict(&case.forth()), ("delivered", ""));
+    for daemon in &case.daemons {
+        let members = daemon.ask(&["fabric", "members"])["members"].take();
+        assert!(members.as_array().unwrap().iter().all(|row| row["connected"] == true));
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_host_that_hangs_costs_its_part_of_the_answer_and_no_more() {
+    if skip("live_trace", &[]) {
+        return;
+    }
+    let case = Case::new("tracehang");
+    let limited = |own: usize| {
+        let begin = Instant::now();
+        let trace = case.trace(own, C1_MAC, C2_MAC, &["--limit-ms", "1000"]);
+        let took = begin.elapsed();
+        assert!(took < Duration::from_millis(1_500), "{took:?}: {trace:#}");
+        trace
+    };
+    // The data process of the receiver's host, asked from both sides.
+    case.daemons[1].hang_data(true);
+    for own in 0..2 {
+        let trace = limited(own);
+        let last = hops(&trace).pop().unwrap();
+        assert_eq!((verdict(&trace), &*last), (("switch_silent", "h2"), "h2: switch_silent"));
+    }
+    case.daemons[1].hang_data(false);
+    wait_for("it goes on", || verdict(&case.forth()) == ("delivered", ""));
+
+    // Its control process: asked at once, its connection breaks while it is waited for.
+    case.daemons[1].hang_control(true);
+    let trace = limited(0);
+    let said = verdict(&trace);
+    assert!(["not_connected", "no_answer", "host_stale"].contains(&said.0), "{trace:#}");
+    say(&format!("a host that hangs: {said:?}, {}", trace["why"]));
+    // A while later it is stale; frames go there all the same.
+    wait_for("the host is stale", || verdict(&limited(0)).0 == "host_stale");
+    let trace = limited(0);
+    assert_eq!(hops(&trace), ["h1: bound port_up installed host_stale lossy"], "{trace:#}");
+    case.containers[0].ping(C2, 3);
+    case.daemons[1].hang_control(false);
+    wait_for("it is there again", || verdict(&case.forth()) == ("delivered", ""));
+}

@@ -1,0 +1,151 @@
+//! Three virtual machines under QEMU, with Debian's kernel inside, on one host.
+//!
+//! ```text
+//!   vm1 ─┐
+//!        ├─ vhost-user ─ switch ─ vhost-user ─ vm2        two senders, one receiver
+//!   vm3 ─┘
+//! ```
+//!
+//! QEMU interprets the machines, so that no speed of theirs is a figure; what is asserted is that
+//! nothing is lost between the cards, whoever stops or starts again.
+
+mod rig;
+
+use std::time::{Duration, Instant};
+
+use rig::vm::{self, Vm};
+use rig::{Daemon, Net, say, skip};
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Host {
+    vms: Vec<Vm>,
+    daemon: Daemon,
+    net: Net,
+}
+
+impl Host {
+    /// A host with virtual machines 1, 2 and so on.
+    fn new(word: &str, count: u8) -> Self {
+        let mut net = Net::new(word);
+        let netns = net.netns("host");
+        let port = |number| {
+            let socket = net.file(&format!("vm{number}.sock"));
+            format!(
+                "[[port]]\nname = \"vm{number}\"\nkind = \"vhost-user\"\nvnet = \"blue\"\n\
+                 socket = \"{}\"\nmac = \"02:00:00:00:00:{number:02x}\"\n",
+                socket.display()
+            )
+        };
+        let ports: String = (1..=count).map(port).collect();
+        let rest = format!("policy = \"ZZ\"\n[[vnet]]\nname = \"blue\"\nmtu = 1450\n{ports}");
+        let daemon = net.daemon(&netns, "h1", &rest);
+        let boot = |number| Vm::boot(number, &net.file(&format!("vm{number}.sock")));
+        let mut vms: Vec<Vm> = (1..=count).map(boot).collect();
+        vms.iter_mut().for_each(Vm::ready);
+        Self { vms, daemon, net }
+    }
+
+    fn vm(&mut self, number: usize) -> &mut Vm {
+        &mut self.vms[number - 1]
+    }
+
+    /// What all cards have sent and received, by the machines' own counts.
+    fn counts(&mut self) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for vm in &mut self.vms {
+            let count = |vm: &mut Vm, name| {
+                let said = vm.run(&format!("cat /sys/class/net/eth0/statistics/{name}"));
+                said.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+            };
+            sum.0 += count(vm, "tx_packets");
+            sum.1 += count(vm, "rx_packets") + count(vm, "rx_dropped");
+        }
+        sum
+    }
+
+    /// Waits until pings pass between two machines.
+    fn pings_pass(&mut self, from: usize, to: u8) -> Duration {
+        let began = Instant::now();
+        while self.vm(from).ping(to, 1) == 0 {
+            assert!(began.elapsed() < LONG, "vm{from} reaches vm{to}");
+        }
+        began.elapsed()
+    }
+}
+
+/// Says why, if there can be no virtual machines.
+fn skipped(test: &str) -> bool {
+    if skip(test, &[]) {
+        return true;
+    }
+    let why = vm::lacking();
+    if let Some(why) = &why {
+        say(&format!("SKIPPED {test}: {why}"));
+    }
+    why.is_some()
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn nothing_is_lost_between_the_cards_of_machines() {
+    if skipped("nothing_is_lost_between_the_cards_of_machines") {
+        return;
+    }
+    let mut host = Host::new("vms", 3);
+    for (from, to) in [(1, 2), (3, 2), (1, 3)] {
+        assert_eq!(host.vm(from).ping(to, 5), 5, "vm{from} to vm{to}");
+    }
+    host.vm(2).run("iperf3 -s -D -p 5201; iperf3 -s -D -p 5202; sleep 1");
+
+    let said = host.vm(1).run("iperf3 -c 10.0.0.2 -t 4 -f m");
+    let total = said.lines().find(|line| line.contains("receiver")).unwrap_or(&said);
+    say(&format!("TCP between machines: {total}"));
+    host.daemon.drained();
+    host.daemon.assert_lossless();
+
+    // Two senders of UDP, as fast as they can, to one that is busy receiving.
+    let before = host.counts();
+    let load = |port| format!("iperf3 -c 10.0.0.2 -p {port} -u -b 0 -l 1300 -t 4");
+    host.vm(1).begin(&load(5201));
+    host.vm(3).begin(&load(5202));
+    for number in [1, 3] {
+        let said = host.vm(number).end(LONG);
+        let total = said.lines().find(|line| line.contains("receiver")).unwrap_or(&said);
+        say(&format!("UDP from vm{number}, two senders (lost in the receiver's socket): {total}"));
+        let qdisc = host.vm(number).run("/opt/tc -s qdisc show dev eth0");
+        assert!(qdisc.contains("dropped 0,"), "{qdisc}");
+    }
+    host.daemon.drained();
+    host.daemon.assert_lossless();
+    let after = host.counts();
+    let (sent, received) = (after.0 - before.0, after.1 - before.1);
+    say(&format!("{sent} frames sent, {received} received by the cards of all"));
+    assert!(sent > 2_000, "{sent}: there was no load");
+    assert_eq!(sent, received, "frames were lost between the cards");
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_machine_may_start_again_under_load() {
+    if skipped("a_machine_may_start_again_under_load") {
+        return;
+    }
+    if std::env::var_os("SLUICE_SOAK").is_none() {
+        say("SKIPPED a_machine_may_start_again_under_load: takes minutes; SLUICE_SOAK=1 runs it");
+        return;
+    }
+    let mut host = Host::new("vmr", 2);
+    host.pings_pass(1, 2);
+    host.vm(2).run("iperf3 -s -D; sleep 1");
+    host.vm(1).begin("timeout 20 iperf3 -c 10.0.0.2 -u -b 0 -l 1300 -t 3");
+    std::thread::sleep(Duration::from_millis(1_500));
+    host.vms.pop().unwrap().kill();
+    host.vms.push(Vm::boot(2, &host.net.file("vm2.sock")));
+    host.vm(2).ready();
+    host.vm(1).end(LONG);
+    host.pings_pass(1, 2);
+    host.daemon.drained();
+    let audit = host.daemon.show("audit");
+    assert_eq!(audit["closed"], true, "{audit}");
+}

@@ -1,0 +1,116 @@
+//! Two hosts of a fabric and three containers that have no ports yet.
+//!
+//! ```text
+//!   c1 ─┐                      ┌─ c2
+//!       ├ h1 up0 ═════ up0 h2 ─┤
+//!   h1 ─┘                      └─ c3
+//! ```
+
+use std::net::Ipv4Addr;
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{Daemon, Net, Netns, cable, wait_for};
+
+/// Everything of one test. Fields end in this order: the daemons before their namespaces.
+pub(crate) struct Pair {
+    pub(crate) daemons: [Daemon; 2],
+    _net: Net,
+    pub(crate) hosts: [Netns; 2],
+    pub(crate) containers: [Netns; 3],
+}
+
+impl Pair {
+    /// Starts them, and waits until they are connected.
+    pub(crate) fn new(word: &str, spare_ports: u16) -> Self {
+        let mut net = Net::new(word);
+        let hosts = ["h1", "h2"].map(|name| net.netns(name));
+        let containers = ["c1", "c2", "c3"].map(|name| net.netns(name));
+        cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
+        let certificates = net.certificates(&["h1", "h2"]);
+        let daemon = |own: usize| {
+            let (id, other) = (own + 1, 2 - own);
+            let text = format!(
+                r#"
+policy = "ZL"
+spare_ports = {spare_ports}
+[underlay]
+kind = "l2"
+device = "up0"
+address = "192.0.2.{id}"
+[fabric]
+name = "test"
+id = {id}
+certificates = "{certificates}"
+[[vnet]]
+name = "blue"
+vni = 42
+[[port]]
+name = "of-the-file"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+mac = "02:42:00:00:00:7{id}"
+[[peer]]
+name = "h{other}"
+id = {other}
+vtep = "192.0.2.{other}"
+vnets = ["blue"]
+"#,
+                certificates = certificates.join(format!("h{id}")).display(),
+            );
+            net.daemon(&hosts[own], &format!("h{id}"), &text)
+        };
+        let daemons = [daemon(0), daemon(1)];
+        let case = Self { daemons, _net: net, hosts, containers };
+        for own in 0..2 {
+            wait_for("the hosts are connected", || {
+                let members = case.daemons[own].ask(&["fabric", "members"])["members"].take();
+                members.as_array().unwrap().iter().all(|row| row["connected"] == true)
+            });
+        }
+        case
+    }
+
+    /// Adds a port of container `at` to host `own`, with an address.
+    pub(crate) fn add(&self, own: usize, at: usize, ip: Ipv4Addr) -> Value {
+        let (netns, ip) = (self.containers[at].name(), format!("{ip}/24"));
+        self.daemons[own].ask(&["port", "add", "--netns", netns, "--vnet", "blue", "--ip", &ip])
+    }
+
+    /// Deletes a port.
+    pub(crate) fn delete(&self, own: usize, name: &str) -> Value {
+        self.daemons[own].ask(&["port", "del", name])
+    }
+
+    /// The IP addresses that a host knows somebody for.
+    pub(crate) fn known(&self, own: usize) -> Vec<String> {
+        let rows = self.daemons[own].ask(&["vport", "list"])["vports"].take();
+        let ips = |row: &Value| row["ips"].as_array().unwrap().clone();
+        let rows = rows.as_array().unwrap().iter().flat_map(ips);
+        rows.map(|ip| ip.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until both hosts know an address, or neither.
+    pub(crate) fn both_know(&self, ip: Ipv4Addr, known: bool) {
+        for own in 0..2 {
+            wait_for(&format!("{ip} is known: {known}"), || {
+                self.known(own).contains(&ip.to_string()) == known
+            });
+        }
+    }
+
+    /// A command line to host `own`, whether it fails or not.
+    pub(crate) fn attempt(&self, own: usize, line: &str) -> Output {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.daemons[own].attempt(&words)
+    }
+}
+
+/// The names of the devices in a namespace.
+pub(crate) fn devices(netns: &Netns) -> Vec<String> {
+    let text = netns.ip("-o link show");
+    let name = |line: &str| line.split(": ").nth(1).unwrap().split('@').next().unwrap().to_owned();
+    text.lines().map(name).collect()
+}

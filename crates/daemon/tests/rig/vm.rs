@@ -1,0 +1,138 @@
+//! Virtual machines under QEMU, which interprets them: slow, but on every machine. What they boot
+//! is made by `scripts/guest.sh`.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::say;
+
+/// Booting takes seconds, and tens of them where others compile.
+const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why no virtual machine can run here.
+pub(crate) fn lacking() -> Option<String> {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        return Some("qemu-system-x86_64 is not installed".to_owned());
+    }
+    image().is_none().then(|| "there is nothing to boot: run scripts/guest.sh".to_owned())
+}
+
+/// The folder of kernel and root file system, beside what cargo built.
+fn image() -> Option<PathBuf> {
+    let test = std::env::current_exe().unwrap();
+    let is_whole =
+        |dir: &PathBuf| ["vmlinuz", "initrd.gz"].iter().all(|name| dir.join(name).is_file());
+    test.ancestors().map(|dir| dir.join("guest")).find(is_whole)
+}
+
+/// A machine, with its shell at its serial port. It ends with this.
+pub(crate) struct Vm {
+    name: String,
+    child: Child,
+    input: ChildStdin,
+    output: Arc<Mutex<String>>,
+}
+
+impl Vm {
+    /// Boots one with a card at `socket`: 02:00:00:00:00:NUMBER, 10.0.0.NUMBER.
+    pub(crate) fn boot(number: u8, socket: &Path) -> Self {
+        let image = image().expect("`lacking` was asked");
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
+        command.args(["-no-reboot", "-serial", "stdio"]);
+        command.args(["-object", "memory-backend-memfd,id=mem,size=128M,share=on"]);
+        command.args(["-numa", "node,memdev=mem"]);
+        command.arg("-kernel").arg(image.join("vmlinuz"));
+        command.arg("-initrd").arg(image.join("initrd.gz"));
+        command
+            .arg("-append")
+            .arg(format!("console=ttyS0 quiet ipv6.disable=1 ip4=10.0.0.{number}/24"));
+        let socket = socket.display();
+        command.arg("-chardev").arg(format!("socket,id=net,path={socket},reconnect=1"));
+        command.args(["-netdev", "vhost-user,id=net0,chardev=net"]);
+        // Without KVM this version crashes on the interrupts that it would choose.
+        let device = "virtio-net-pci,netdev=net0,vectors=0,romfile=";
+        command.arg("-device").arg(format!("{device},mac=02:00:00:00:00:{number:02x}"));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let output = Arc::new(Mutex::new(String::new()));
+        let text = Arc::clone(&output);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(size @ 1..) = stdout.read(&mut bytes) {
+                text.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..size]));
+            }
+        });
+        Self { name: format!("vm{number}"), child, input, output }
+    }
+
+    /// Waits until it has booted.
+    pub(crate) fn ready(&mut self) {
+        self.wait("READY", BOOT_PATIENCE);
+    }
+
+    /// Waits until it prints something, and gives what it printed before.
+    fn wait(&mut self, mark: &str, time: Duration) -> String {
+        let until = Instant::now() + time;
+        loop {
+            let mut text = self.output.lock().unwrap();
+            if let Some(at) = text.find(mark) {
+                let rest = text.split_off(at + mark.len());
+                let mut before = std::mem::replace(&mut *text, rest);
+                before.truncate(at);
+                return before;
+            }
+            assert!(Instant::now() < until, "{}: no `{mark}` within {time:?}: {text}", self.name);
+            drop(text);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Begins a command line; [`Self::end`] waits for it.
+    pub(crate) fn begin(&mut self, line: &str) {
+        // The mark is put together there, so that an echo of the line is none.
+        writeln!(self.input, "{line}; echo EN''D").unwrap();
+    }
+
+    /// What the command printed.
+    pub(crate) fn end(&mut self, time: Duration) -> String {
+        self.wait("END", time)
+    }
+
+    /// Runs a command line and gives what it printed.
+    pub(crate) fn run(&mut self, line: &str) -> String {
+        self.begin(line);
+        self.end(Duration::from_secs(60))
+    }
+
+    /// How many of so many pings came back.
+    pub(crate) fn ping(&mut self, to: u8, count: u32) -> u32 {
+        let said = self.run(&format!("ping -c {count} -i 0.1 -W 2 10.0.0.{to}"));
+        let lines = said.lines().filter(|line| line.contains("bytes from"));
+        u32::try_from(lines.count()).unwrap()
+    }
+
+    /// Ends it at once, as a power cut.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            say(&format!("{} printed: {}", self.name, self.output.lock().unwrap()));
+        }
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}

@@ -1,0 +1,33 @@
+//! A descriptor by which one thread wakes another (`eventfd`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::EventfdFlags;
+
+/// The bell. Clones ring the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        Ok(Self(Arc::new(rustix::event::eventfd(0, flags)?)))
+    }
+
+    /// Wakes who waits on it.
+    pub(crate) fn ring(&self) {
+        ring(self.fd());
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Adds one to the count of an `eventfd`, somebody else's perhaps.
+pub(crate) fn ring(fd: BorrowedFd<'_>) {
+    // It fails only when 2^64 - 2 kicks wait to be read, and then it is readable anyway.
+    let _full = rustix::io::write(fd, &1u64.to_ne_bytes());
+}

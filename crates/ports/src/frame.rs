@@ -1,0 +1,236 @@
+//! Handles of frames, wherever these lie.
+//!
+//! ```text
+//!   FrameBuf ──▶ slot of a pool:      | frame ................................ |
+//!   FrameBuf ──▶ record of a guest's: | head: a copy | pieces ──▶ guest memory |
+//! ```
+//!
+//! A frame in a [`Pool`](crate::Pool) is frozen: nobody writes to it before its handle came back.
+//! A guest may write to its memory at any time, so nobody is ever given a reference into it. Its
+//! first bytes, by which the switch decides, are copied once when the frame is read
+//! ([`Record::head`]), and it is this copy that is sent; what follows is copied once, on its way
+//! out. What a guest changes meanwhile changes its payload and nothing else.
+//!
+//! A handle is a pointer without a lifetime, so that the switch can keep it. It stays valid because
+//! whoever made it unmaps nothing before every handle came back; see [`crate::Pool`] for slots and
+//! [`crate::vhost_user`] for records.
+#![allow(unsafe_code, reason = "handles are pointers into shared memory; see above")]
+
+use std::ptr::NonNull;
+
+use sluice_base::{Buf, VlanTag};
+use sluice_switch::Egress;
+use sluice_wire::vlan;
+
+/// How a handle says that its driver did nothing about its tag, and that no VLAN may have it: tag
+/// control information of the VID that is reserved (802.1Q table 9-2).
+const TAG_AS_IS: u16 = 0xffff;
+const TAG_NOT_ALLOWED: u16 = 0x0fff;
+
+/// The bit of [`FrameBuf::slot`] that says that the frame lies in a guest's memory.
+pub(crate) const IN_GUEST: u32 = 1 << 31;
+
+/// How many bytes of a guest's frame are copied when it is read.
+pub(crate) const HEAD_SIZE: usize = FrameBuf::HEAD_SIZE_MAX;
+
+/// Into how many pieces a guest's frame may be scattered behind its head, and stay where it is.
+/// Linux needs two for a frame without TSO: what is left of the first page, and the rest.
+pub(crate) const PIECES_MAX: usize = 6;
+
+/// A part of a frame in a guest's memory, mapped as long as its record has a handle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) at: *const u8,
+    pub(crate) size: u32,
+}
+
+// SAFETY: a place in a mapping, which is not bound to a thread.
+unsafe impl Send for Piece {}
+
+/// What a driver remembers of a guest's frame while its handle is out.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Record {
+    pub(crate) head: [u8; HEAD_SIZE],
+    /// What follows the head.
+    pub(crate) pieces: [Piece; PIECES_MAX],
+    pub(crate) count: u8,
+    /// Whether its handle is out.
+    pub(crate) is_out: bool,
+}
+
+impl Record {
+    pub(crate) const EMPTY: Self = Self {
+        head: [0; HEAD_SIZE],
+        pieces: [Piece { at: std::ptr::null(), size: 0 }; PIECES_MAX],
+        count: 0,
+        is_out: false,
+    };
+}
+
+/// A frame in a slot of a pool or in a guest's memory. It has one owner; it must be given back to
+/// the port or the pool that it came from.
+#[derive(Debug)]
+#[must_use = "a handle that is dropped is lost to its pool"]
+pub struct FrameBuf {
+    /// The frame, or its [`Record`].
+    start: NonNull<u8>,
+    slot: u32,
+    size: u16,
+    tag: u16,
+}
+
+const _: () = assert!(size_of::<FrameBuf>() <= 16 && size_of::<Option<FrameBuf>>() <= 16);
+
+// SAFETY: a handle has one owner, and only reads.
+unsafe impl Send for FrameBuf {}
+
+impl FrameBuf {
+    /// A frame in a slot.
+    ///
+    /// # Safety
+    /// From `start` on there are `size` bytes, which stay as they are until the handle is back.
+    pub(crate) unsafe fn in_pool(start: NonNull<u8>, slot: u32, size: u16) -> Self {
+        debug_assert!(slot & IN_GUEST == 0, "a pool has fewer slots");
+        Self { start, slot, size, tag: TAG_AS_IS }
+    }
+
+    /// A frame in a guest's memory; `number` is for whoever gets it back.
+    ///
+    /// # Safety
+    /// Nobody writes to the record, and its pieces stay mapped, until the handle is back. The head
+    /// and the pieces have `size` bytes, and if there are pieces the head is full.
+    pub(crate) unsafe fn in_guest(record: NonNull<Record>, number: u32, size: u16) -> Self {
+        debug_assert!(number & IN_GUEST == 0);
+        Self { start: record.cast(), slot: number | IN_GUEST, size, tag: TAG_AS_IS }
+    }
+
+    /// The slot of a pool, and the place of the frame; `None` if it lies in a guest's memory.
+    #[inline]
+    pub(crate) fn pool_slot(&self) -> Option<(u32, NonNull<u8>)> {
+        (self.slot & IN_GUEST == 0).then_some((self.slot, self.start))
+    }
+
+    /// What a guest's frame was numbered; `None` if it lies in a pool.
+    #[inline]
+    pub(crate) fn guest_number(&self) -> Option<u32> {
+        (self.slot & IN_GUEST != 0).then_some(self.slot & !IN_GUEST)
+    }
+
+    /// The same frame, with what its driver did about its tag. A tag that is taken off has no
+    /// VID 4095.
+    pub(crate) fn with_vlan_tag(mut self, tag: VlanTag) -> Self {
+        self.tag = match tag {
+            VlanTag::AsIs => TAG_AS_IS,
+            VlanTag::NotAllowed => TAG_NOT_ALLOWED,
+            VlanTag::TakenOff(tci) => {
+                debug_assert!(vlan::vid_of(tci) <= vlan::VID_MAX, "no VLAN has this number");
+                tci
+            }
+        };
+        self
+    }
+
+    /// The whole frame, if it lies in a pool.
+    ///
+    /// # Panics
+    /// If it lies in a guest's memory.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        assert!(self.slot & IN_GUEST == 0, "no reference into a guest's memory");
+        // SAFETY: as promised to `in_pool`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.size.into()) }
+    }
+
+    #[inline]
+    fn record(&self) -> &Record {
+        debug_assert!(self.slot & IN_GUEST != 0);
+        // SAFETY: as promised to `in_guest`.
+        unsafe { self.start.cast::<Record>().as_ref() }
+    }
+
+    /// Gives the parts of the frame from byte `skip` on, in order, none of them empty. What they
+    /// point at may be written by a guest at any time.
+    #[inline]
+    pub(crate) fn each_part(&self, skip: usize, mut each: impl FnMut(*const u8, usize)) {
+        let in_guest = self.slot & IN_GUEST != 0;
+        let first = if in_guest { self.head() } else { self.bytes() };
+        if let Some(rest) = first.get(skip..).filter(|rest| !rest.is_empty()) {
+            each(rest.as_ptr(), rest.len());
+        }
+        if !in_guest || usize::from(self.size) <= HEAD_SIZE {
+            return;
+        }
+        let mut skip = skip.saturating_sub(HEAD_SIZE);
+        let record = self.record();
+        for piece in &record.pieces[..record.count.into()] {
+            let size = piece.size as usize;
+            if skip < size {
+                // SAFETY: `skip` is below the piece's size.
+                each(unsafe { piece.at.add(skip) }, size - skip);
+            }
+            skip = skip.saturating_sub(size);
+        }
+    }
+
+    /// Copies the frame from byte `skip` on; `into` has the size of what is left.
+    pub(crate) fn copy_to(&self, skip: usize, into: &mut [u8]) {
+        let mut at = 0;
+        self.each_part(skip, |from, size| {
+            let room = &mut into[at..at + size];
+            // SAFETY: the part is mapped as long as the handle is out, and `room` is our own.
+            unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), size) };
+            at += size;
+        });
+        assert_eq!(at, into.len(), "all of it was asked for");
+    }
+}
+
+impl Buf for FrameBuf {
+    #[inline]
+    fn head(&self) -> &[u8] {
+        let size = usize::from(self.size).min(Self::HEAD_SIZE_MAX);
+        // SAFETY: a slot has that many bytes of the frame, and a record begins with its head; both
+        // stay as they are until the handle is back.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), size) }
+    }
+
+    #[inline]
+    fn size(&self) -> u32 {
+        self.size.into()
+    }
+
+    #[inline]
+    fn vlan_tag(&self) -> VlanTag {
+        match self.tag {
+            TAG_AS_IS => VlanTag::AsIs,
+            TAG_NOT_ALLOWED => VlanTag::NotAllowed,
+            tci => VlanTag::TakenOff(tci),
+        }
+    }
+}
+
+/// How many bytes follow the header of a frame that leaves.
+#[inline]
+pub(crate) fn payload_size(frame: &Egress<'_, FrameBuf>) -> usize {
+    frame.buf.map_or(0, |buf| (buf.size() as usize).saturating_sub(frame.strip.into()))
+}
+
+/// How many bytes it has in all.
+#[inline]
+pub(crate) fn frame_size(frame: &Egress<'_, FrameBuf>) -> usize {
+    frame.header.len() + payload_size(frame)
+}
+
+/// Writes a frame that leaves, from byte `skip` of its header on; `into` has the size of that.
+pub(crate) fn gather(frame: &Egress<'_, FrameBuf>, skip: usize, into: &mut [u8]) {
+    let (front, back) = into.split_at_mut(frame.header.len() - skip);
+    front.copy_from_slice(&frame.header[skip..]);
+    if let Some(buf) = frame.buf {
+        buf.copy_to(frame.strip.into(), back);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Whose frame it is: by its outermost tag (802.1Q clause 6.9).
+//!
+//! | tag | of the VLAN's port | told to the switch |
+//! |---|---|---|
+//! | none, or VID 0 | of the port that has the untagged frames | what a priority tag said |
+//! | TPID 0x8100, a VID that a port has | that port | what it said |
+//! | any other | of nobody | not allowed |
+//!
+//! What is nobody's goes to the port that has the untagged frames, or else the first one, whose
+//! switch counts how it ends. MAC Control is of the wire: everybody's.
+
+use sluice_base::{Mac, VlanTag};
+use sluice_wire::{EtherType, ethernet, mac_control, vlan};
+
+use super::Vlan;
+use crate::staging::ADDRESSES_SIZE;
+
+/// The TPID of a customer VLAN tag (802.1Q table 9-1), the one that chooses.
+pub(super) const TPID: u16 = EtherType::VLAN.0;
+
+/// How many numbers a VLAN can have.
+const VIDS: usize = 1 << 12;
+
+/// Whether an EtherType is that of a tag.
+pub(super) fn is_tag(ethertype: u16) -> bool {
+    EtherType(ethertype).is_tag()
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// To one port.
+    Lane {
+        /// The port's lane.
+        lane: usize,
+        /// What the switch is told.
+        tag: VlanTag,
+        /// Whether the tag comes off.
+        tagless: bool,
+    },
+    /// To every port: flow control, and who it is from.
+    Everyone(Mac, mac_control::Message),
+}
+
+/// Which lane a VLAN has.
+#[derive(Debug)]
+pub(super) struct Sorter {
+    by_vid: Box<[Option<u16>]>,
+    untagged: Option<usize>,
+    /// Where untagged frames end if they are nobody's.
+    stray: usize,
+}
+
+impl Sorter {
+    pub(super) fn new() -> Self {
+        Self { by_vid: vec![None; VIDS].into_boxed_slice(), untagged: None, stray: 0 }
+    }
+
+    pub(super) fn add(&mut self, lane: usize, vlan: Vlan) {
+        if let Vlan::Tagged(vid) | Vlan::Native(vid) = vlan {
+            assert!(vid != vlan::VID_NONE && vid <= vlan::VID_MAX, "{vid} is no VLAN");
+            let place = &mut self.by_vid[usize::from(vid)];
+            assert!(place.is_none(), "VLAN {vid} has a port");
+            *place = Some(u16::try_from(lane).expect("fewer ports than VLANs"));
+        }
+        if let Vlan::Access | Vlan::Native(_) = vlan {
+            assert!(self.untagged.is_none(), "the untagged frames have a port");
+            self.untagged = Some(lane);
+        }
+        self.stray = self.stray.min(lane);
+    }
+
+    /// A lane was closed; `left` is another one, if there is one.
+    pub(super) fn remove(&mut self, lane: usize, vlan: Vlan, left: Option<usize>) {
+        if let Vlan::Tagged(vid) | Vlan::Native(vid) = vlan {
+            self.by_vid[usize::from(vid)] = None;
+        }
+        self.untagged = self.untagged.filter(|untagged| *untagged != lane);
+        self.stray = left.unwrap_or(0);
+    }
+
+    /// Where a frame goes: its bytes, and the tag (TPID and TCI) that the kernel took out of them.
+    pub(super) fn place(&self, bytes: &[u8], taken_out: Option<[u8; 4]>) -> Place {
+        let Ok(frame) = ethernet::Frame::new_checked(bytes) else {
+            return self.nobodys(VlanTag::AsIs);
+        };
+        let Some((tpid, tci)) = tag_of(bytes, taken_out) else {
+            return self.untagged(&frame);
+        };
+        if tpid != TPID {
+            return self.nobodys(VlanTag::NotAllowed);
+        }
+        let vid = vlan::vid_of(tci);
+        let lane = match vid {
+            vlan::VID_NONE => self.untagged,
+            _ => self.by_vid[usize::from(vid)].map(usize::from),
+        };
+        match lane {
+            Some(lane) => Place::Lane { lane, tag: VlanTag::TakenOff(tci), tagless: true },
+            None => self.nobodys(VlanTag::NotAllowed),
+        }
+    }
+
+    fn untagged(&self, frame: &ethernet::Frame<'_>) -> Place {
+        if frame.dst() == Mac::PAUSE && frame.ethertype() == EtherType::MAC_CONTROL {
+            return match mac_control::Message::parse(frame.payload()) {
+                Ok(mac_control::Message::Unknown { .. }) | Err(_) => self.nobodys(VlanTag::AsIs),
+                Ok(message) => Place::Everyone(frame.src(), message),
+            };
+        }
+        match self.untagged {
+            Some(lane) => Place::Lane { lane, tag: VlanTag::AsIs, tagless: false },
+            None => self.nobodys(VlanTag::NotAllowed),
+        }
+    }
+
+    fn nobodys(&self, tag: VlanTag) -> Place {
+        Place::Lane { lane: self.untagged.unwrap_or(self.stray), tag, tagless: false }
+    }
+}
+
+/// TPID and TCI of the outermost tag, wherever it stands.
+fn tag_of(bytes: &[u8], taken_out: Option<[u8; 4]>) -> Option<(u16, u16)> {
+    let in_bytes = || bytes.get(ADDRESSES_SIZE..)?.first_chunk::<4>().copied();
+    let [a, b, c, d] = taken_out.or_else(in_bytes)?;
+    let tpid = u16::from_be_bytes([a, b]);
+    is_tag(tpid).then(|| (tpid, u16::from_be_bytes([c, d])))
+}

@@ -1,0 +1,409 @@
+//! What the front end has said of its device: the requests of vhost-user, one after the other.
+//!
+//! A ring runs from the moment at which all of it is known (its place, its memory and its kick) to
+//! the moment at which the front end asks for its base; see "Starting and stopping rings" of the
+//! vhost-user specification. Whether its frames pass is another question, answered by
+//! `SET_VRING_ENABLE`.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use vhost::VhostUserMemoryRegionBase;
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
+    VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut as Requests};
+
+use super::memory::{Layout, Memory};
+use super::ring::{Place, SIZE_MAX};
+use super::session::{Change, Driver, Region, Setup};
+
+/// Feature bits (virtio 1.2 sections 5.1.3 and 6; the third is of vhost-user).
+pub(super) const MRG_RXBUF: u64 = 1 << 15;
+const INDIRECT_DESC: u64 = 1 << 28;
+pub(super) const EVENT_IDX: u64 = 1 << 29;
+const PROTOCOL_FEATURES: u64 = 1 << 30;
+const VERSION_1: u64 = 1 << 32;
+/// A ring can be reset by itself: for us that is what stopping it is.
+const RING_RESET: u64 = 1 << 40;
+/// A guest that was moved says where it is: else the front end would have to.
+const GUEST_ANNOUNCE: u64 = 1 << 21;
+
+/// What the device can do.
+const FEATURES: u64 = MRG_RXBUF
+    | INDIRECT_DESC
+    | EVENT_IDX
+    | PROTOCOL_FEATURES
+    | VERSION_1
+    | RING_RESET
+    | GUEST_ANNOUNCE;
+
+/// How many rings there are: one each way.
+pub(super) const RINGS: usize = 2;
+/// How many regions of memory a front end may share (vhost-user has room for as many in
+/// `SET_MEM_TABLE`).
+const REGIONS_MAX: u64 = 8;
+
+/// What is known of one ring.
+#[derive(Debug, Default)]
+struct Vring {
+    place: Place,
+    /// Whether the front end said where it lies.
+    placed: bool,
+    base: u16,
+    kick: Option<File>,
+    call: Option<File>,
+    enabled: bool,
+    runs: bool,
+}
+
+/// The device of one conversation.
+#[derive(Debug)]
+pub(super) struct Device {
+    driver: Driver,
+    features: u64,
+    regions: Vec<Region>,
+    memory: Arc<Memory>,
+    rings: [Vring; RINGS],
+    /// What was wrong with a request, in words.
+    pub(super) problem: Option<String>,
+}
+
+impl Device {
+    pub(super) fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            features: 0,
+            regions: Vec::new(),
+            memory: Arc::default(),
+            rings: Default::default(),
+            problem: None,
+        }
+    }
+
+    /// The request cannot be done, and the conversation ends.
+    fn refuse<T>(&mut self, problem: impl Into<String>) -> Result<T> {
+        let problem = problem.into();
+        self.problem = Some(problem.clone());
+        Err(Error::ReqHandlerError(io::Error::other(problem)))
+    }
+
+    fn ring(&mut self, index: u32) -> Result<&mut Vring> {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        if index >= RINGS {
+            return self.refuse(format!("ring {index}: this port has {RINGS}"));
+        }
+        Ok(&mut self.rings[index])
+    }
+
+    fn ask(&mut self, change: Change) -> Result<u16> {
+        match self.driver.ask(change) {
+            Ok(base) => Ok(base),
+            Err(problem) => self.refuse(problem),
+        }
+    }
+
+    /// Starts a ring of which all is known.
+    fn start_if_ready(&mut self, index: usize) -> Result<()> {
+        let (features, memory) = (self.features, Arc::clone(&self.memory));
+        let ring = &self.rings[index];
+        if ring.runs || !ring.placed || ring.kick.is_none() || self.regions.is_empty() {
+            return Ok(());
+        }
+        let copy = |file: &Option<File>| -> io::Result<_> {
+            Ok(file.as_ref().map(File::try_clone).transpose()?.map(Into::into))
+        };
+        let (kick, call) = match (copy(&ring.kick), copy(&ring.call)) {
+            (Ok(kick), Ok(call)) => (kick, call),
+            (Err(error), _) | (_, Err(error)) => return self.refuse(error.to_string()),
+        };
+        // Without protocol features there is no request that would enable it.
+        let enabled = ring.enabled || features & PROTOCOL_FEATURES == 0;
+        let setup =
+            Setup { place: ring.place, base: ring.base, memory, features, kick, call, enabled };
+        self.ask(Change::Start(number(index), Box::new(setup)))?;
+        self.rings[index].runs = true;
+        Ok(())
+    }
+
+    /// Stops a ring, whose chains are all the guest's afterwards, and notes where it was.
+    fn stop(&mut self, index: usize) -> Result<()> {
+        if self.rings[index].runs {
+            self.rings[index].runs = false;
+            self.rings[index].base = self.ask(Change::Stop(number(index)))?;
+        }
+        Ok(())
+    }
+
+    /// The front end is gone.
+    pub(super) fn stop_all(&mut self) {
+        for index in 0..RINGS {
+            // The driver is closed, then, and has no ring.
+            let _ = self.stop(index);
+        }
+    }
+
+    /// Other memory: rings that run stop, and go on in it.
+    fn use_regions(&mut self, regions: Vec<Region>) -> Result<()> {
+        let ran = [self.rings[0].runs, self.rings[1].runs];
+        for index in 0..RINGS {
+            self.stop(index)?;
+        }
+        self.memory = match Memory::map(&regions) {
+            Ok(memory) => Arc::new(memory),
+            Err(error) => return self.refuse(format!("guest memory: {error}")),
+        };
+        self.regions = regions;
+        for index in (0..RINGS).filter(|&index| ran[index]) {
+            self.start_if_ready(index)?;
+        }
+        Ok(())
+    }
+}
+
+fn number(index: usize) -> u8 {
+    u8::try_from(index).expect("below `RINGS`")
+}
+
+const fn layout(region: &VhostUserMemoryRegion) -> Layout {
+    Layout {
+        guest: region.guest_phys_addr,
+        user: region.user_addr,
+        size: region.memory_size,
+        offset: region.mmap_offset,
+    }
+}
+
+fn cloned(regions: &[Region]) -> io::Result<Vec<Region>> {
+    regions.iter().map(|(layout, file)| Ok((*layout, file.try_clone()?))).collect()
+}
+
+impl Requests for Device {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        self.stop_all();
+        Ok(())
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        self.stop_all();
+        Ok(())
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(FEATURES)
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        if features & !FEATURES != 0 {
+            let unknown = features & !FEATURES;
+            return self.refuse(format!("features {unknown:#x} were not offered"));
+        }
+        if features & VERSION_1 == 0 && features & !PROTOCOL_FEATURES != 0 {
+            return self.refuse("the driver is a legacy one; virtio 1.0 (VERSION_1) is needed");
+        }
+        self.features = features;
+        Ok(())
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _postcopy_listening: Option<bool>,
+    ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        self.use_regions(regions.iter().map(layout).zip(files).collect())?;
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
+        if num == 0 || num > SIZE_MAX || !num.is_power_of_two() {
+            return self
+                .refuse(format!("a ring of {num} entries: a power of two up to {SIZE_MAX}"));
+        }
+        self.ring(index)?.place.size = u16::try_from(num).expect("at most 32,768");
+        Ok(())
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        _flags: VhostUserVringAddrFlags,
+        descriptor: u64,
+        used: u64,
+        available: u64,
+        _log: u64,
+    ) -> Result<()> {
+        let ring = self.ring(index)?;
+        if ring.runs {
+            // Dirty logging is switched on or off so; the ring stays where it is.
+            let place = Place { desc: descriptor, avail: available, used, ..ring.place };
+            let same = place == ring.place;
+            return if same { Ok(()) } else { self.refuse("a ring was moved while it runs") };
+        }
+        ring.place = Place { desc: descriptor, avail: available, used, ..ring.place };
+        ring.placed = true;
+        self.start_if_ready(usize::try_from(index).expect("checked"))
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        // A split ring's index; the rest is of packed ones.
+        let Ok(base) = u16::try_from(base) else {
+            return self.refuse(format!("base {base} of a split ring"));
+        };
+        self.ring(index)?.base = base;
+        Ok(())
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        self.ring(index)?;
+        let at = usize::try_from(index).expect("checked");
+        self.stop(at)?;
+        // It starts again when the front end gives it a kick again.
+        let ring = &mut self.rings[at];
+        (ring.kick, ring.call) = (None, None);
+        Ok(VhostUserVringState::new(index, ring.base.into()))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        if fd.is_none() {
+            return self.refuse("a ring without kicks (polling by the front end's wish)");
+        }
+        self.ring(index.into())?.kick = fd;
+        let at = usize::from(index);
+        if !self.rings[at].runs {
+            return self.start_if_ready(at);
+        }
+        match self.rings[at].kick.as_ref().map(File::try_clone).transpose() {
+            Ok(kick) => self.ask(Change::Kick(index, kick.map(Into::into))).map(drop),
+            Err(error) => self.refuse(error.to_string()),
+        }
+    }
+
+    fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        // The worker writes to it, and waits for nobody.
+        let ready = fd.as_ref().map(|fd| fcntl_setfl(fd, OFlags::NONBLOCK)).transpose();
+        if let Err(errno) = ready {
+            return self.refuse(format!("the call descriptor of ring {index}: {errno}"));
+        }
+        self.ring(index.into())?.call = fd;
+        let at = usize::from(index);
+        if !self.rings[at].runs {
+            return Ok(());
+        }
+        match self.rings[at].call.as_ref().map(File::try_clone).transpose() {
+            Ok(call) => self.ask(Change::Call(index, call.map(Into::into))).map(drop),
+            Err(error) => self.refuse(error.to_string()),
+        }
+    }
+
+    fn set_vring_err(&mut self, index: u8, _fd: Option<File>) -> Result<()> {
+        self.ring(index.into()).map(drop)
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
+    }
+
+    fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(1)
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        let ring = self.ring(index)?;
+        ring.enabled = enable;
+        if ring.runs {
+            let index = u8::try_from(index).expect("below `RINGS`");
+            self.ask(Change::Enable(index, enable))?;
+        }
+        Ok(())
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        Ok(REGIONS_MAX)
+    }
+
+    fn add_mem_region(
+        &mut self,
+        region: &VhostUserSingleMemoryRegion,
+        file: File,
+        _postcopy_listening: Option<bool>,
+    ) -> Result<Option<VhostUserMemoryRegionBase>> {
+        if self.regions.len() as u64 == REGIONS_MAX {
+            return self.refuse(format!("more than {REGIONS_MAX} regions of memory"));
+        }
+        let mut regions = cloned(&self.regions).map_err(Error::ReqHandlerError)?;
+        regions.push((layout(region), file));
+        self.use_regions(regions)?;
+        Ok(None)
+    }
+
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        let gone = layout(region);
+        let is_it = |other: &Layout| {
+            (other.guest, other.user, other.size) == (gone.guest, gone.user, gone.size)
+        };
+        let mut regions = cloned(&self.regions).map_err(Error::ReqHandlerError)?;
+        regions.retain(|(layout, _)| !is_it(layout));
+        if regions.len() == self.regions.len() {
+            return self.refuse("a region of memory that was not added is removed");
+        }
+        self.use_regions(regions)
+    }
+
+    fn get_config(&mut self, _: u32, _: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        Err(Error::InvalidOperation("configuration space was not offered"))
+    }
+
+    fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
+        Err(Error::InvalidOperation("configuration space was not offered"))
+    }
+
+    fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
+        Err(Error::InvalidOperation("this is a network device"))
+    }
+
+    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
+        Err(Error::InvalidOperation("shared objects were not offered"))
+    }
+
+    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        Err(Error::InvalidOperation("the in-flight region was not offered"))
+    }
+
+    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Result<()> {
+        Err(Error::InvalidOperation("the in-flight region was not offered"))
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _: VhostTransferStateDirection,
+        _: VhostTransferStatePhase,
+        _: File,
+    ) -> Result<Option<File>> {
+        Err(Error::InvalidOperation("the transfer of device state was not offered"))
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        Err(Error::InvalidOperation("the transfer of device state was not offered"))
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        Err(Error::InvalidOperation("shared memory regions were not offered"))
+    }
+
+    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
+        Err(Error::InvalidOperation("dirty logging was not offered"))
+    }
+}

@@ -1,0 +1,393 @@
+//! The port: what the worker calls.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use sluice_base::Batch;
+use sluice_switch::{Egress, Sink, Taken, Window};
+
+use super::device::{EVENT_IDX, MRG_RXBUF, RINGS};
+use super::incoming::{Incoming, Refused};
+use super::outgoing::{Outgoing, Placed};
+use super::ring::{Fault, Ring};
+use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
+use crate::bell::{self, Bell};
+use crate::error::OpenError;
+use crate::frame::{FrameBuf, frame_size};
+use crate::pool::Pool;
+use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Wanted};
+
+/// The guest's receive queue and its transmit queue, as vhost-user numbers them.
+const RECEIVE: u8 = 0;
+const TRANSMIT: u8 = 1;
+
+/// How a port for a virtual machine is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VhostUserConfig {
+    /// The socket.
+    pub socket: PathBuf,
+    /// Who listens there.
+    pub role: Role,
+    /// The largest layer-3 packet.
+    pub mtu: u16,
+}
+
+/// What belongs to a ring beside itself.
+#[derive(Debug, Default)]
+struct Wires {
+    kick: Option<OwnedFd>,
+    call: Option<OwnedFd>,
+    enabled: bool,
+}
+
+/// A port for a virtual machine.
+#[derive(Debug)]
+pub struct VhostUserPort {
+    config: VhostUserConfig,
+    /// Tells of kicks and of changes.
+    epoll: OwnedFd,
+    asks: Option<Receiver<Ask>>,
+    session: Session,
+    incoming: Option<Incoming>,
+    outgoing: Option<Outgoing>,
+    wires: [Wires; RINGS],
+    /// A ring that waits for its handles before it stops.
+    stopping: Option<(u8, SyncSender<Answer>)>,
+    /// Why a ring stands still until it is set up anew.
+    faults: [Option<Fault>; RINGS],
+    refused: Refused,
+    full: bool,
+    lost: Losses,
+    open: bool,
+}
+
+impl VhostUserPort {
+    /// Opens the port; the front end may come later, and go, and come again.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what failed, with the remedy.
+    pub fn open(config: &VhostUserConfig) -> Result<Self, OpenError> {
+        let name = config.socket.display().to_string();
+        let failed = |what| OpenError::device(&name, what);
+        let bell = Bell::new().map_err(failed("make a bell for it"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|errno| failed("make an epoll for it")(errno.into()))?;
+        watch(&epoll, bell.fd()).map_err(failed("watch its bell"))?;
+        // One at a time: the session waits for each answer.
+        let (asks, receiver) = sync_channel(1);
+        let driver = Driver::new(asks, bell);
+        let session = Session::start(&config.socket, config.role, driver)
+            .map_err(failed("listen at its socket"))?;
+        Ok(Self {
+            config: config.clone(),
+            epoll,
+            asks: Some(receiver),
+            session,
+            incoming: None,
+            outgoing: None,
+            wires: Default::default(),
+            stopping: None,
+            faults: [None; RINGS],
+            refused: Refused::default(),
+            full: false,
+            lost: Losses::default(),
+            open: true,
+        })
+    }
+
+    /// Does one change. `None`: the answer comes later.
+    fn change(&mut self, change: Change) -> Option<Answer> {
+        match change {
+            Change::Start(ring, setup) => return Some(self.start(ring, *setup)),
+            Change::Stop(RECEIVE) => return Some(Ok(self.stop_outgoing())),
+            Change::Stop(_) => return self.stop_incoming().map(Ok),
+            Change::Enable(ring, enabled) => self.wires[usize::from(ring)].enabled = enabled,
+            Change::Call(ring, call) => {
+                let wires = &mut self.wires[usize::from(ring)];
+                wires.call = call;
+                // What was used before it came was told to nobody.
+                interrupt(wires);
+            }
+            Change::Kick(ring, kick) => {
+                if let Some(Err(error)) = kick.as_ref().map(|kick| watch(&self.epoll, kick)) {
+                    return Some(Err(error.to_string()));
+                }
+                self.wires[usize::from(ring)].kick = kick;
+            }
+        }
+        Some(Ok(0))
+    }
+
+    fn start(&mut self, number: u8, setup: Setup) -> Answer {
+        let has = |bit| setup.features & bit != 0;
+        let ring = Ring::new(&setup.memory, setup.place, setup.base, has(EVENT_IDX));
+        let ring = ring.ok_or_else(|| {
+            format!("ring {number} lies outside shared memory, or on no boundary of its kind")
+        })?;
+        // Its handles would come back to this one.
+        if number == TRANSMIT && self.incoming.is_some() {
+            return Err(format!("ring {number} has not stopped yet"));
+        }
+        if let Some(kick) = &setup.kick {
+            watch(&self.epoll, kick).map_err(|error| format!("ring {number}: {error}"))?;
+        }
+        let at = usize::from(number);
+        self.wires[at] = Wires { kick: setup.kick, call: setup.call, enabled: setup.enabled };
+        self.faults[at] = None;
+        if number == TRANSMIT {
+            self.incoming = Some(Incoming::new(ring, setup.memory, 0));
+        } else {
+            self.outgoing = Some(Outgoing::new(ring, setup.memory, has(MRG_RXBUF)));
+        }
+        Ok(0)
+    }
+
+    fn stop_outgoing(&mut self) -> u16 {
+        self.full = false;
+        let Some(mut ring) = self.outgoing.take() else { return 0 };
+        if ring.publish() {
+            interrupt(&self.wires[usize::from(RECEIVE)]);
+        }
+        self.unwire(RECEIVE);
+        ring.base()
+    }
+
+    /// `None` while handles are out.
+    fn stop_incoming(&mut self) -> Option<u16> {
+        if self.incoming.as_ref().is_some_and(|ring| ring.out() > 0) {
+            return None;
+        }
+        let Some(mut ring) = self.incoming.take() else { return Some(0) };
+        if ring.publish() {
+            interrupt(&self.wires[usize::from(TRANSMIT)]);
+        }
+        self.refused.oversize += ring.refused.oversize;
+        self.refused.offload += ring.refused.offload;
+        self.unwire(TRANSMIT);
+        Some(ring.base())
+    }
+
+    fn unwire(&mut self, ring: u8) {
+        // Closing the last descriptor takes it out of the epoll, but the front end has another.
+        if let Some(kick) = self.wires[usize::from(ring)].kick.take() {
+            let _ = epoll::delete(&self.epoll, &kick);
+        }
+        self.wires[usize::from(ring)] = Wires::default();
+        self.faults[usize::from(ring)] = None;
+    }
+
+    /// A ring breaks the rules: it stands still until it is set up anew.
+    #[cold]
+    fn fail(&mut self, ring: u8, fault: Fault) {
+        self.faults[usize::from(ring)] = Some(fault);
+    }
+
+    /// Takes what the bells have told; what they told of is looked at afterwards.
+    fn quiet(&self) {
+        let mut events = Vec::with_capacity(RINGS + 1);
+        let now = rustix::event::Timespec::default();
+        // Nothing to be done about an error: then nothing was taken.
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        let _ = epoll::wait(&self.epoll, spare, Some(&now));
+    }
+
+    fn is_usable(&self, ring: u8) -> bool {
+        self.wires[usize::from(ring)].enabled && self.faults[usize::from(ring)].is_none()
+    }
+}
+
+/// Tells of every edge of a descriptor.
+fn watch(epoll: &OwnedFd, fd: impl AsFd) -> io::Result<()> {
+    let flags = EventFlags::IN | EventFlags::ET;
+    Ok(epoll::add(epoll, fd, EventData::new_u64(0), flags)?)
+}
+
+fn interrupt(wires: &Wires) {
+    if let Some(call) = &wires.call {
+        bell::ring(call.as_fd());
+    }
+}
+
+impl Sink<FrameBuf> for VhostUserPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let usable = self.is_usable(RECEIVE);
+        let Some(ring) = self.outgoing.as_mut().filter(|_| usable) else {
+            if !self.open {
+                return Taken::No;
+            }
+            // As on a wire that is not plugged in. Who comes later has not asked for it.
+            self.lost.count(libc::ENETDOWN, frame_size(frame));
+            return Taken::All;
+        };
+        match ring.write(frame) {
+            Ok(Placed::Written) => Taken::All,
+            Ok(Placed::NoRoom) => {
+                self.full = true;
+                Taken::No
+            }
+            Ok(Placed::TooLarge) => {
+                self.lost.count(libc::EMSGSIZE, frame_size(frame));
+                Taken::All
+            }
+            Err(fault) => {
+                self.fail(RECEIVE, fault);
+                self.lost.count(libc::EFAULT, frame_size(frame));
+                Taken::All
+            }
+        }
+    }
+}
+
+impl Port for VhostUserPort {
+    fn kind(&self) -> &'static str {
+        "vhost-user"
+    }
+
+    fn poll_fds(&self) -> Vec<PollFd<'_>> {
+        vec![PollFd { fd: self.epoll.as_fd(), read: true, write: false }]
+    }
+
+    fn attend(&mut self) -> Wanted {
+        self.quiet();
+        self.full = false;
+        if let Some((ring, reply)) = self.stopping.take() {
+            let Some(base) = self.stop_incoming() else {
+                self.stopping = Some((ring, reply));
+                return Wanted::Handles;
+            };
+            // Whoever asked may have gone away.
+            let _ = reply.send(Ok(base));
+        }
+        while let Some((change, reply)) = self.asks.as_ref().and_then(|asks| asks.try_recv().ok()) {
+            match self.change(change) {
+                Some(answer) => _ = reply.send(answer),
+                None => {
+                    self.stopping = Some((TRANSMIT, reply));
+                    return Wanted::Handles;
+                }
+            }
+        }
+        Wanted::Nothing
+    }
+
+    fn read(
+        &mut self,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<FrameBuf>,
+    ) -> io::Result<Read> {
+        let usable = self.is_usable(TRANSMIT) && self.stopping.is_none();
+        let Some(ring) = self.incoming.as_mut().filter(|_| usable) else {
+            return Ok(Read { frames: 0, more: false });
+        };
+        let before = batch.len();
+        let read = ring.read(window, limit, pool, batch);
+        if ring.publish() {
+            interrupt(&self.wires[usize::from(TRANSMIT)]);
+        }
+        match read {
+            Ok(read) => Ok(read),
+            Err(fault) => {
+                self.fail(TRANSMIT, fault);
+                Ok(Read { frames: batch.len() - before, more: false })
+            }
+        }
+    }
+
+    fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
+        for buf in bufs.drain() {
+            match (buf.guest_number(), &mut self.incoming) {
+                (Some(number), Some(ring)) => ring.give_back(number),
+                (Some(_), None) => unreachable!("a ring stops when its handles are back"),
+                (None, _) => pool.give_back(buf),
+            }
+        }
+        if self.incoming.as_mut().is_some_and(Incoming::publish) {
+            interrupt(&self.wires[usize::from(TRANSMIT)]);
+        }
+    }
+
+    fn spill(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
+        let (Some(number), Some(ring)) = (buf.guest_number(), &mut self.incoming) else {
+            return Ok(buf);
+        };
+        let Some(copy) = pool.copy_of(&buf) else { return Err(buf) };
+        ring.give_back(number);
+        Ok(copy)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.outgoing.as_mut().is_some_and(Outgoing::publish) {
+            interrupt(&self.wires[usize::from(RECEIVE)]);
+        }
+        Ok(())
+    }
+
+    fn wants_write(&self) -> bool {
+        self.full
+    }
+
+    fn pending(&self) -> Amount {
+        Amount::default()
+    }
+
+    fn lost(&self) -> &Losses {
+        &self.lost
+    }
+
+    fn kernel_counters(&self) -> io::Result<Counters> {
+        let now = self.incoming.as_ref().map(|ring| ring.refused).unwrap_or_default();
+        Ok(Counters::from([
+            ("guest_oversize", self.refused.oversize + now.oversize),
+            ("guest_offload", self.refused.offload + now.offload),
+        ]))
+    }
+
+    fn is_up(&self) -> Option<bool> {
+        let runs = self.incoming.is_some() && self.outgoing.is_some();
+        Some(runs && self.is_usable(TRANSMIT) && self.is_usable(RECEIVE))
+    }
+
+    fn problem(&self) -> Option<String> {
+        let fault = self.faults.iter().flatten().next();
+        let stopped = fault.map(|fault| format!("the guest's ring is stopped: {fault}"));
+        stopped.or_else(|| self.session.problem())
+    }
+
+    fn ring(&self) -> crate::port::Ring {
+        let size = self.incoming.as_ref().map_or(0, Incoming::size);
+        crate::port::Ring { capacity_frames: size.into(), waiting_frames_max: None }
+    }
+
+    fn lossless(&self) -> Lossless {
+        Lossless::Yes
+    }
+
+    fn mtu(&self) -> u16 {
+        self.config.mtu
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.open = false;
+        // First the channel, so that the session's thread waits for no answer.
+        self.asks = None;
+        self.stopping = None;
+        self.session.close();
+        self.stop_outgoing();
+        // With handles out, what they point at stays.
+        if self.stop_incoming().is_none() {
+            self.wires[usize::from(TRANSMIT)].enabled = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for VhostUserPort {
+    fn drop(&mut self) {
+        let _always_ok = self.close();
+    }
+}

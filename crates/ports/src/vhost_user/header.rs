@@ -1,0 +1,62 @@
+//! The header in front of every frame in a virtqueue (virtio 1.2 section 5.1.6), and copies out of
+//! and into pieces of a guest's memory.
+
+use std::ptr::NonNull;
+
+use super::ring::{Chain, Fault};
+
+/// Its size, with `num_buffers`, as `VIRTIO_F_VERSION_1` wants it.
+pub(super) const HEADER_SIZE: usize = 12;
+/// Where `gso_type` and `num_buffers` stand in it; `flags` come first.
+const GSO_TYPE: usize = 1;
+const NUM_BUFFERS: usize = 10;
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
+const NEEDS_CSUM: u8 = 1;
+
+/// Whether a frame is not finished: its checksum is to be made, or it is to be cut into segments.
+pub(super) const fn asks_for_offload(header: &[u8; HEADER_SIZE]) -> bool {
+    header[0] & NEEDS_CSUM != 0 || header[GSO_TYPE] != 0
+}
+
+/// The header of a frame for a guest, over so many of its buffers.
+pub(super) fn of_buffers(count: u16) -> [u8; HEADER_SIZE] {
+    let mut header = [0; HEADER_SIZE];
+    header[NUM_BUFFERS..].copy_from_slice(&count.to_le_bytes());
+    header
+}
+
+/// Copies what fits from the front of a piece, which is shorter then. Returns how much.
+#[inline]
+pub(super) fn copy_piece(at: &mut NonNull<u8>, left: &mut u32, into: &mut [u8]) -> usize {
+    let size = into.len().min(*left as usize);
+    // SAFETY: the piece is mapped and has `left` bytes. A guest may write to it meanwhile: then
+    // some bytes are new and some old, and either is a byte.
+    unsafe {
+        std::ptr::copy_nonoverlapping(at.as_ptr(), into.as_mut_ptr(), size);
+        *at = at.add(size);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "not above `left`")]
+    let taken = size as u32;
+    *left -= taken;
+    size
+}
+
+/// Copies a frame without its header. `None` if it does not fit.
+///
+/// # Errors
+/// [`Fault`].
+pub(super) fn skip_and_copy(mut chain: Chain<'_>, into: &mut [u8]) -> Result<Option<usize>, Fault> {
+    let mut header = [0; HEADER_SIZE];
+    let (mut header_size, mut size) = (0, 0);
+    while let Some((mut at, mut left)) = chain.next()? {
+        header_size += copy_piece(&mut at, &mut left, &mut header[header_size..]);
+        size += copy_piece(&mut at, &mut left, &mut into[size..]);
+        if left > 0 {
+            // To its end: a chain that has none is a fault.
+            while chain.next()?.is_some() {}
+            return Ok(None);
+        }
+    }
+    let is_frame = header_size == HEADER_SIZE && !asks_for_offload(&header);
+    Ok(is_frame.then_some(size))
+}

@@ -1,0 +1,35 @@
+//! A virtual machine's network card (vhost-user: virtio 1.2 section 5.1, with the device in this
+//! process).
+//!
+//! ```text
+//!   guest memory, mapped                                           session: a thread
+//!   ┌──────────────────┐  read(): handle       ┌────────┐          ┌──────────────┐
+//!   │ transmit queue   │ ────────────────────▶ │ switch │          │ front end's  │
+//!   │                  │ ◀──── chain used ──── │        │  changes │ requests     │
+//!   │ receive queue    │ ◀── offer(): copy ─── │        │ ◀─────── │              │
+//!   └──────────────────┘                       └────────┘          └──────────────┘
+//! ```
+//!
+//! **One copy.** A frame waits in the sender's own memory and is copied once, into the buffers of
+//! the receiver; then the sender's chain is used. The switch holds it back by not copying.
+//!
+//! **Stopping.** A front end that stops a ring, or maps its memory anew, has its answer when the
+//! guest has every chain back: the worker takes all handles of the port out of the switch
+//! ([`crate::Port::attend`]).
+//!
+//! **Hostile guests.** What a guest writes is read once, as a copy, and checked; see `ring.rs`. A
+//! ring that breaks the rules stops, under the name of what it did ([`crate::Port::problem`]),
+//! until the driver sets it up anew, and nobody else notices.
+#![allow(unsafe_code, reason = "memory is shared with a guest")]
+
+mod device;
+mod driver;
+mod header;
+mod incoming;
+mod memory;
+mod outgoing;
+mod ring;
+mod session;
+
+pub use driver::{VhostUserConfig, VhostUserPort};
+pub use session::Role;

@@ -1,0 +1,190 @@
+//! Frames to a guest: its receive queue.
+//!
+//! A frame is copied once, from where it lies straight into the guest's buffers: one of them, or as
+//! many as it needs if the guest can merge (`VIRTIO_NET_F_MRG_RXBUF`, virtio 1.2 section
+//! 5.1.6.3.1). None is taken before there are enough. What was written is shown to the guest by
+//! [`Outgoing::publish`], for many frames at once.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use sluice_switch::Egress;
+
+use super::header::{HEADER_SIZE, of_buffers};
+use super::memory::Memory;
+use super::ring::{Chain, Fault, Ring, WRITE};
+use crate::frame::{FrameBuf, frame_size};
+
+/// Over how many pieces of a guest's memory a frame may be spread: a jumbo frame in the smallest
+/// buffers that a driver may offer needs seven.
+const PIECES_MAX: usize = 64;
+
+/// A guest's receive queue, set up.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    ring: Ring,
+    memory: Arc<Memory>,
+    mergeable: bool,
+    /// The last frame found no room.
+    starved: bool,
+    /// The buffers of the frame that is written; kept, for making it anew costs more than a frame.
+    room: Room,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placed {
+    Written,
+    /// The guest has not enough buffers now; it will say when it has more.
+    NoRoom,
+    /// It does not fit into what the guest offers.
+    TooLarge,
+}
+
+/// The buffers for one frame. Only the first ones count.
+#[derive(Debug)]
+struct Room {
+    pieces: [(NonNull<u8>, u32); PIECES_MAX],
+    count: usize,
+    /// Each chain, and how many bytes it takes.
+    chains: [(u16, u32); PIECES_MAX],
+    chain_count: usize,
+}
+
+// SAFETY: places in a mapping, which is not bound to a thread.
+unsafe impl Send for Room {}
+
+impl Outgoing {
+    pub(super) fn new(ring: Ring, memory: Arc<Memory>, mergeable: bool) -> Self {
+        let room = Room {
+            pieces: [(NonNull::dangling(), 0); PIECES_MAX],
+            count: 0,
+            chains: [(0, 0); PIECES_MAX],
+            chain_count: 0,
+        };
+        Self { ring, memory, mergeable, starved: false, room }
+    }
+
+    /// Writes one frame.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub(super) fn write(&mut self, frame: &Egress<'_, FrameBuf>) -> Result<Placed, Fault> {
+        let size = HEADER_SIZE + frame_size(frame);
+        loop {
+            match self.find(size)? {
+                Placed::Written => {
+                    self.fill(frame);
+                    return Ok(Placed::Written);
+                }
+                Placed::TooLarge => return Ok(Placed::TooLarge),
+                // Armed, then looked again: a buffer that came between is found here, and one that
+                // comes later makes a kick.
+                Placed::NoRoom => {
+                    self.starved = true;
+                    if !self.ring.arm()? {
+                        return Ok(Placed::NoRoom);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds buffers of `size` bytes and takes none.
+    fn find(&mut self, size: usize) -> Result<Placed, Fault> {
+        let room = &mut self.room;
+        (room.count, room.chain_count) = (0, 0);
+        let mut found = 0;
+        while found < size {
+            let nth = u16::try_from(room.chain_count).expect("at most `PIECES_MAX`");
+            if self.ring.available(nth + 1)? <= nth {
+                return Ok(Placed::NoRoom);
+            }
+            let head = self.ring.head(nth)?;
+            let mut chain = Chain::new(&self.ring, &self.memory, head, WRITE);
+            let mut in_chain = 0;
+            while let Some((at, left)) = chain.next()? {
+                if found == size {
+                    break;
+                }
+                if room.count == PIECES_MAX {
+                    return Ok(Placed::TooLarge);
+                }
+                let taken = left.min(u32::try_from(size - found).unwrap_or(u32::MAX));
+                room.pieces[room.count] = (at, taken);
+                room.count += 1;
+                found += taken as usize;
+                in_chain += taken;
+            }
+            if in_chain == 0 {
+                return Err(Fault::Short(head));
+            }
+            room.chains[room.chain_count] = (head, in_chain);
+            room.chain_count += 1;
+            if found < size && (!self.mergeable || room.chain_count == PIECES_MAX) {
+                return Ok(Placed::TooLarge);
+            }
+        }
+        Ok(Placed::Written)
+    }
+
+    /// Copies the frame and takes its buffers.
+    fn fill(&mut self, frame: &Egress<'_, FrameBuf>) {
+        let room = &self.room;
+        if self.starved {
+            self.starved = false;
+            self.ring.disarm();
+        }
+        let count = u16::try_from(room.chain_count).expect("at most `PIECES_MAX`");
+        let header = of_buffers(count);
+        let mut writer = Writer { pieces: &room.pieces[..room.count], offset: 0 };
+        writer.write(header.as_ptr(), header.len());
+        writer.write(frame.header.as_ptr(), frame.header.len());
+        if let Some(buf) = frame.buf {
+            buf.each_part(frame.strip.into(), |at, size| writer.write(at, size));
+        }
+        for &(head, size) in &room.chains[..room.chain_count] {
+            self.ring.give_back(head, size);
+        }
+        self.ring.take(count);
+    }
+
+    /// Shows the guest what was written. Returns whether it wants an interrupt for it.
+    pub(super) fn publish(&mut self) -> bool {
+        self.ring.publish()
+    }
+
+    pub(super) const fn base(&self) -> u16 {
+        self.ring.base()
+    }
+}
+
+/// Writes into pieces, one after the other.
+struct Writer<'a> {
+    pieces: &'a [(NonNull<u8>, u32)],
+    offset: usize,
+}
+
+impl Writer<'_> {
+    #[inline]
+    fn write(&mut self, mut from: *const u8, mut size: usize) {
+        while size > 0 {
+            let Some(&(at, whole)) = self.pieces.first() else {
+                unreachable!("there is room for all of it");
+            };
+            let part = size.min(whole as usize - self.offset);
+            // SAFETY: source and target are mapped for that many bytes. They do not overlap in
+            // one's own memory; two places of a guest's may, and then it gets what it asked for.
+            unsafe {
+                std::ptr::copy(from, at.as_ptr().add(self.offset), part);
+                from = from.add(part);
+            }
+            size -= part;
+            self.offset += part;
+            if self.offset == whole as usize {
+                self.pieces = &self.pieces[1..];
+                self.offset = 0;
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The device's side of a split virtqueue (virtio 1.2 section 2.7).
+//!
+//! Everything in it may be changed by the guest at any time. Each field is read once, as a copy,
+//! and the copy is checked; nothing that was checked is read again.
+//!
+//! **No wake-up is lost**, in either direction, because each side writes first what it has done,
+//! then, behind a full fence, reads whether the other one sleeps. Here: the used index, fence, the
+//! driver's wish to be interrupted ([`Ring::publish`]); and the wish to be kicked, fence, the
+//! available index ([`Ring::arm`]).
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering, fence};
+
+use super::memory::Memory;
+
+/// Bits of a descriptor's flags (section 2.7.5).
+pub(super) const NEXT: u16 = 1;
+pub(super) const WRITE: u16 = 2;
+pub(super) const INDIRECT: u16 = 4;
+
+/// The driver wants no interrupts (`flags` of the available ring, section 2.7.6).
+const NO_INTERRUPT: u16 = 1;
+/// The device wants no kicks (`flags` of the used ring, section 2.7.8).
+const NO_NOTIFY: u16 = 1;
+
+/// The largest ring (section 2.7).
+pub(super) const SIZE_MAX: u32 = 32_768;
+
+/// A descriptor (section 2.7.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(16))]
+pub(super) struct Desc {
+    pub(super) addr: u64,
+    pub(super) len: u32,
+    pub(super) flags: u16,
+    pub(super) next: u16,
+}
+
+/// An entry of the used ring (section 2.7.8).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Used {
+    id: u32,
+    len: u32,
+}
+
+/// What is wrong with a ring. It stays stopped until its driver sets it up anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// The available index is further ahead than the ring is long.
+    #[error("its available index is {ahead} ahead, and the ring has {size} entries")]
+    Index {
+        /// How far.
+        ahead: u16,
+        /// The ring.
+        size: u16,
+    },
+    /// A descriptor that the table does not have.
+    #[error("descriptor {0} is beyond the table")]
+    Head(u16),
+    /// A descriptor that is in use already.
+    #[error("descriptor {0} is available twice")]
+    Twice(u16),
+    /// More descriptors in a chain than the ring has, or one that leads back.
+    #[error("the chain of descriptor {0} has no end")]
+    Chain(u16),
+    /// Memory that the front end did not share.
+    #[error("{size} bytes at guest address {addr:#x} are not shared memory")]
+    Unmapped {
+        /// Where.
+        addr: u64,
+        /// How many.
+        size: u32,
+    },
+    /// A descriptor that the device may write where it should read, or the other way round.
+    #[error("descriptor {0} has the wrong direction")]
+    Direction(u16),
+    /// An indirect table of no whole number of descriptors, in another one, or in a chain.
+    #[error("the indirect table of descriptor {0} is malformed")]
+    Indirect(u16),
+    /// A chain that is too short for the header that every frame has.
+    #[error("the chain of descriptor {0} is too short")]
+    Short(u16),
+}
+
+/// Where a ring lies, in the front end's addresses, and how large it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) size: u16,
+    pub(super) desc: u64,
+    pub(super) avail: u64,
+    pub(super) used: u64,
+}
+
+impl Place {
+    const fn is_aligned(&self) -> bool {
+        self.desc.is_multiple_of(16) && self.avail.is_multiple_of(2) && self.used.is_multiple_of(4)
+    }
+}
+
+/// A ring that is set up.
+#[derive(Debug)]
+pub(super) struct Ring {
+    desc: NonNull<Desc>,
+    avail: NonNull<u16>,
+    used: NonNull<u16>,
+    size: u16,
+    /// Whether both sides say at which index they want to hear (`VIRTIO_F_EVENT_IDX`).
+    event_idx: bool,
+    /// The next available entry to take.
+    next_avail: u16,
+    /// The available index, as it was seen last.
+    seen: u16,
+    /// The next used entry to write, and the index that was published last.
+    next_used: u16,
+    published: u16,
+}
+
+// SAFETY: the pointers lead into a mapping, which is not bound to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring in mapped memory, which begins at `base`. `None` if it does not lie in it, or not on
+    /// the boundaries that it must (section 2.7).
+    pub(super) fn new(memory: &Memory, place: Place, base: u16, event_idx: bool) -> Option<Self> {
+        let size = usize::from(place.size);
+        let is_size = place.size.is_power_of_two() && u32::from(place.size) <= SIZE_MAX;
+        if !is_size || !place.is_aligned() {
+            return None;
+        }
+        let desc = memory.at_user(place.desc, size * size_of::<Desc>())?.cast();
+        let avail = memory.at_user(place.avail, 2 * (3 + size))?.cast();
+        let used = memory.at_user(place.used, 2 * 3 + size * size_of::<Used>())?.cast::<u16>();
+        // A file may be mapped anywhere, but on a page.
+        if !desc.is_aligned() || !avail.is_aligned() || !used.cast::<Used>().is_aligned() {
+            return None;
+        }
+        let size = place.size;
+        let mut ring = Self {
+            desc,
+            avail,
+            used,
+            size,
+            event_idx,
+            next_avail: base,
+            seen: base,
+            next_used: 0,
+            published: 0,
+        };
+        // What was used before it was set up here: frames that were not completed come again only
+        // if the front end says so by `base`.
+        ring.next_used = ring.used_at(1).load(Ordering::Acquire);
+        ring.published = ring.next_used;
+        ring.used_at(0).store(if event_idx { 0 } else { NO_NOTIFY }, Ordering::Relaxed);
+        Some(ring)
+    }
+
+    #[inline]
+    pub(super) const fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// The next available entry that will be taken.
+    pub(super) const fn base(&self) -> u16 {
+        self.next_avail
+    }
+
+    #[inline]
+    fn avail_at(&self, at: usize) -> &AtomicU16 {
+        debug_assert!(at < 3 + usize::from(self.size));
+        // SAFETY: `new` saw that the available ring, of that many fields, is mapped and aligned;
+        // the mapping outlives the ring.
+        unsafe { AtomicU16::from_ptr(self.avail.add(at).as_ptr()) }
+    }
+
+    #[inline]
+    fn used_at(&self, at: usize) -> &AtomicU16 {
+        debug_assert!(at < 3 + 4 * usize::from(self.size));
+        // SAFETY: as for `avail_at`.
+        unsafe { AtomicU16::from_ptr(self.used.add(at).as_ptr()) }
+    }
+
+    /// How many entries are available beyond those that were taken, if more than `known` looked
+    /// for.
+    ///
+    /// # Errors
+    /// [`Fault::Index`].
+    #[inline]
+    pub(super) fn available(&mut self, wanted: u16) -> Result<u16, Fault> {
+        let known = self.seen.wrapping_sub(self.next_avail);
+        if known >= wanted {
+            return Ok(known);
+        }
+        // Acquire: the entries and descriptors that it speaks of were written before.
+        self.seen = self.avail_at(1).load(Ordering::Acquire);
+        let ahead = self.seen.wrapping_sub(self.next_avail);
+        if ahead > self.size {
+            self.seen = self.next_avail;
+            return Err(Fault::Index { ahead, size: self.size });
+        }
+        Ok(ahead)
+    }
+
+    /// The head of the chain that is `nth` from the next one on.
+    ///
+    /// # Errors
+    /// [`Fault::Head`].
+    #[inline]
+    pub(super) fn head(&self, nth: u16) -> Result<u16, Fault> {
+        let at = self.next_avail.wrapping_add(nth) & (self.size - 1);
+        let head = self.avail_at(2 + usize::from(at)).load(Ordering::Relaxed);
+        if head < self.size { Ok(head) } else { Err(Fault::Head(head)) }
+    }
+
+    /// Takes entries: they are the device's until they are used.
+    #[inline]
+    pub(super) fn take(&mut self, count: u16) {
+        self.next_avail = self.next_avail.wrapping_add(count);
+    }
+
+    /// A copy of a descriptor of the table.
+    #[inline]
+    pub(super) fn desc(&self, at: u16) -> Desc {
+        debug_assert!(at < self.size);
+        // SAFETY: below the size of the table, which is mapped and aligned.
+        unsafe { self.desc.add(at.into()).read_volatile() }
+    }
+
+    /// Gives a chain back, into which so many bytes were written. Seen by the driver only after
+    /// [`Self::publish`].
+    #[inline]
+    pub(super) fn give_back(&mut self, head: u16, len: u32) {
+        let at = usize::from(self.next_used & (self.size - 1));
+        // SAFETY: `new` saw that the used ring, which begins behind two fields, is mapped and
+        // aligned for its entries.
+        unsafe {
+            let entries = self.used.add(2).cast::<Used>();
+            entries.add(at).write_volatile(Used { id: head.into(), len });
+        }
+        self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    /// Shows the driver what was given back. Returns whether it wants an interrupt for it.
+    pub(super) fn publish(&mut self) -> bool {
+        if self.next_used == self.published {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.published, self.next_used);
+        // Release: the entries and the frames were written before.
+        self.used_at(1).store(self.next_used, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if !self.event_idx {
+            return self.avail_at(0).load(Ordering::Relaxed) & NO_INTERRUPT == 0;
+        }
+        let event = self.avail_at(2 + usize::from(self.size)).load(Ordering::Relaxed);
+        passes(event, before, self.next_used)
+    }
+
+    /// Asks for a kick when entries become available beyond those that were seen. Returns whether
+    /// some already are.
+    ///
+    /// # Errors
+    /// [`Fault::Index`].
+    pub(super) fn arm(&mut self) -> Result<bool, Fault> {
+        let known = self.seen.wrapping_sub(self.next_avail);
+        if self.event_idx {
+            // Behind the used entries; two bytes each for flags and index.
+            let at = 2 + 4 * usize::from(self.size);
+            self.used_at(at).store(self.seen, Ordering::Relaxed);
+        } else {
+            self.used_at(0).store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        Ok(self.available(known + 1)? > known)
+    }
+
+    /// Wants no kicks any more. With event indices a driver kicks once only, anyway.
+    #[inline]
+    pub(super) fn disarm(&mut self) {
+        if !self.event_idx {
+            self.used_at(0).store(NO_NOTIFY, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether an index went past the one that somebody waits for (section 2.7.10).
+#[inline]
+const fn passes(event: u16, before: u16, now: u16) -> bool {
+    now.wrapping_sub(event).wrapping_sub(1) < now.wrapping_sub(before)
+}
+
+/// The descriptors of one chain, each read once and checked.
+pub(super) struct Chain<'a> {
+    ring: &'a Ring,
+    memory: &'a Memory,
+    head: u16,
+    /// What a descriptor must say about direction: [`WRITE`] or nothing.
+    direction: u16,
+    /// Where the rest of the chain is: the ring's table, or an indirect one of so many entries.
+    table: Option<(NonNull<Desc>, u16)>,
+    /// The next descriptor.
+    next: Option<u16>,
+    /// How many more there may be.
+    left: u16,
+}
+
+impl<'a> Chain<'a> {
+    #[inline]
+    pub(super) fn new(ring: &'a Ring, memory: &'a Memory, head: u16, direction: u16) -> Self {
+        Self { ring, memory, head, direction, table: None, next: Some(head), left: ring.size }
+    }
+
+    /// The next piece of memory; empty ones are left out.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Option<(NonNull<u8>, u32)>, Fault> {
+        while let Some(at) = self.next {
+            self.left = self.left.checked_sub(1).ok_or(Fault::Chain(self.head))?;
+            let desc = match self.table {
+                None if at >= self.ring.size => return Err(Fault::Head(at)),
+                None => self.ring.desc(at),
+                Some((_, count)) if at >= count => return Err(Fault::Indirect(self.head)),
+                // SAFETY: below the size of the table, which was seen to be mapped; a guest need
+                // not align it.
+                Some((table, _)) => unsafe {
+                    table.as_ptr().add(at.into()).cast::<[u8; 16]>().read_volatile().into()
+                },
+            };
+            if desc.flags & INDIRECT != 0 {
+                self.enter(&desc)?;
+                continue;
+            }
+            if desc.flags & WRITE != self.direction {
+                return Err(Fault::Direction(at));
+            }
+            self.next = (desc.flags & NEXT != 0).then_some(desc.next);
+            if desc.len == 0 {
+                continue;
+            }
+            let Some(start) = self.memory.at(desc.addr, desc.len as usize) else {
+                return Err(Fault::Unmapped { addr: desc.addr, size: desc.len });
+            };
+            return Ok(Some((start, desc.len)));
+        }
+        Ok(None)
+    }
+
+    /// The rest of the chain stands in an indirect table (section 2.7.5.3).
+    fn enter(&mut self, desc: &Desc) -> Result<(), Fault> {
+        const DESC_SIZE: u32 = 16;
+        const _: () = assert!(size_of::<Desc>() == DESC_SIZE as usize);
+        let malformed = Fault::Indirect(self.head);
+        let count = u16::try_from(desc.len / DESC_SIZE).map_err(|_| malformed)?;
+        let is_whole = count > 0 && desc.len.is_multiple_of(DESC_SIZE);
+        if self.table.is_some() || desc.flags & NEXT != 0 || !is_whole {
+            return Err(malformed);
+        }
+        let table = self.memory.at(desc.addr, desc.len as usize);
+        let unmapped = Fault::Unmapped { addr: desc.addr, size: desc.len };
+        self.table = Some((table.ok_or(unmapped)?.cast(), count));
+        // A chain has no more descriptors than the ring, wherever they stand.
+        self.left = self.ring.size;
+        self.next = Some(0);
+        Ok(())
+    }
+}
+
+impl From<[u8; 16]> for Desc {
+    #[inline]
+    fn from(bytes: [u8; 16]) -> Self {
+        let number = u128::from_le_bytes(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "each field is its part of the bytes")]
+        Self {
+            addr: number as u64,
+            len: (number >> 64) as u32,
+            flags: (number >> 96) as u16,
+            next: (number >> 112) as u16,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! The conversation with the front end (a VMM, or a DPDK process): a thread of its own, since it
+//! may take its time, and a front end that stops in the middle of a message must hold up nobody.
+//!
+//! ```text
+//!   front end ──messages──▶ session ──changes, bell──▶ driver (the worker's thread)
+//!             ◀──replies───         ◀────answers──────
+//! ```
+//!
+//! The rings belong to the driver. A change to them is sent to it, and the front end gets its reply
+//! only when the change is done: a ring that is stopped has none of its chains in the switch any
+//! more. The conversation begins anew whenever either side starts anew; in between the driver has
+//! no rings.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvFlags, recv};
+use vhost::vhost_user::{
+    BackendReqHandler, Error as ProtocolError, VhostUserBackendReqHandlerMut as _,
+};
+
+use super::device::Device;
+use super::memory::Memory;
+use super::ring::Place;
+use crate::bell::Bell;
+
+/// How long the driver may take for a change.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait before a front end that is not there is sought again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Who waits for whom at the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// The port listens, and the front end connects (QEMU: a chardev with `server=off`).
+    #[default]
+    Server,
+    /// The port connects, again and again, until a front end listens (QEMU: `server=on`).
+    Client,
+}
+
+/// A ring to be started.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) place: Place,
+    /// The next available entry.
+    pub(super) base: u16,
+    pub(super) memory: Arc<Memory>,
+    /// What was agreed on (virtio 1.2 chapter 6).
+    pub(super) features: u64,
+    pub(super) kick: Option<OwnedFd>,
+    pub(super) call: Option<OwnedFd>,
+    pub(super) enabled: bool,
+}
+
+/// What the driver is asked for. Rings are numbered as in vhost-user: even ones receive, odd ones
+/// transmit, as the guest sees it.
+#[derive(Debug)]
+pub(super) enum Change {
+    Start(u8, Box<Setup>),
+    /// The answer is the next available entry.
+    Stop(u8),
+    Enable(u8, bool),
+    Call(u8, Option<OwnedFd>),
+    /// Another ring's chains are to be told of from this moment on.
+    Kick(u8, Option<OwnedFd>),
+}
+
+/// What became of it.
+pub(super) type Answer = Result<u16, String>;
+
+/// A change, and where its answer goes.
+pub(super) type Ask = (Change, SyncSender<Answer>);
+
+/// What both threads know.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The socket in use, to be shut down when the port closes.
+    connection: Option<UnixStream>,
+    closing: bool,
+    /// Why there is no front end, or why the last one was left.
+    problem: Option<String>,
+}
+
+/// The driver's end.
+#[derive(Debug)]
+pub(super) struct Session {
+    shared: Arc<Mutex<Shared>>,
+    /// Ends the thread's waiting.
+    stop: Bell,
+    thread: Option<std::thread::JoinHandle<()>>,
+    /// The socket that was made, to be removed.
+    path: Option<PathBuf>,
+}
+
+/// The other end's way to the driver.
+#[derive(Clone, Debug)]
+pub(super) struct Driver {
+    asks: SyncSender<Ask>,
+    bell: Bell,
+}
+
+impl Driver {
+    pub(super) const fn new(asks: SyncSender<Ask>, bell: Bell) -> Self {
+        Self { asks, bell }
+    }
+
+    /// Has a change done.
+    pub(super) fn ask(&self, change: Change) -> Answer {
+        let (reply, answer) = sync_channel(1);
+        // First into the channel, then the bell: the driver looks after the bell.
+        self.asks.try_send((change, reply)).map_err(|error| match error {
+            TrySendError::Full(_) => "the switch has not taken the last change".to_owned(),
+            TrySendError::Disconnected(_) => "the port is closed".to_owned(),
+        })?;
+        self.bell.ring();
+        match answer.recv_timeout(ANSWER_WAIT) {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("the switch did not answer within {ANSWER_WAIT:?}")),
+        }
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    // What is in it is whole after every assignment.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Begins to listen or to connect.
+    pub(super) fn start(path: &Path, role: Role, driver: Driver) -> io::Result<Self> {
+        let stop = Bell::new()?;
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let listener = match role {
+            Role::Server => Some(listen(path)?),
+            Role::Client => None,
+        };
+        let made = listener.is_some().then(|| path.to_owned());
+        let there = There {
+            path: path.to_owned(),
+            listener,
+            stop: stop.clone(),
+            shared: Arc::clone(&shared),
+            driver,
+        };
+        let thread =
+            std::thread::Builder::new().name("vhost-user".to_owned()).spawn(move || there.run())?;
+        Ok(Self { shared, stop, thread: Some(thread), path: made })
+    }
+
+    /// Why there is no front end; `None` if there is one.
+    pub(super) fn problem(&self) -> Option<String> {
+        lock(&self.shared).problem.clone()
+    }
+
+    /// Ends the conversation. The driver's end of the channel must be gone, or the thread may wait
+    /// for an answer.
+    pub(super) fn close(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        let mut shared = lock(&self.shared);
+        shared.closing = true;
+        if let Some(connection) = shared.connection.take() {
+            // It may be shut already.
+            let _ = connection.shutdown(std::net::Shutdown::Both);
+        }
+        drop(shared);
+        self.stop.ring();
+        if thread.join().is_err() {
+            // It has said why; the port is closed all the same.
+        }
+        if let Some(path) = self.path.take() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Listens at a path. A socket that nobody listens at is left over, and replaced.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if UnixStream::connect(path).is_ok() {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        bound => bound?,
+    };
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// The session's thread.
+struct There {
+    path: PathBuf,
+    listener: Option<UnixListener>,
+    stop: Bell,
+    shared: Arc<Mutex<Shared>>,
+    driver: Driver,
+}
+
+impl There {
+    fn run(self) {
+        while !lock(&self.shared).closing {
+            let found = match &self.listener {
+                Some(listener) => self.accept(listener),
+                None => UnixStream::connect(&self.path),
+            };
+            match found {
+                Ok(stream) => self.serve(stream),
+                Err(error) => {
+                    self.say(format!("no front end at {}: {error}", self.path.display()));
+                    self.wait(None, Some(RETRY));
+                }
+            }
+        }
+    }
+
+    fn say(&self, problem: String) {
+        lock(&self.shared).problem = Some(problem);
+    }
+
+    /// Waits until `also` is readable, the port closes, or the time is over.
+    fn wait(&self, also: Option<&UnixListener>, time: Option<Duration>) {
+        let mut fds = vec![PollFd::from_borrowed_fd(self.stop.fd(), PollFlags::IN)];
+        fds.extend(also.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
+        let time = time.and_then(|time| time.try_into().ok());
+        // A signal ends it early, and the caller comes again.
+        let _ = poll(&mut fds, time.as_ref());
+    }
+
+    fn accept(&self, listener: &UnixListener) -> io::Result<UnixStream> {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false)?;
+                    return Ok(stream);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if lock(&self.shared).closing {
+                        return Err(io::Error::other("the port closes"));
+                    }
+                    self.wait(Some(listener), None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Talks with one front end until it leaves or breaks the rules.
+    fn serve(&self, stream: UnixStream) {
+        let Ok(connection) = stream.try_clone() else { return };
+        {
+            let mut shared = lock(&self.shared);
+            if shared.closing {
+                return;
+            }
+            shared.connection = Some(connection);
+            shared.problem = None;
+        }
+        let device = Arc::new(Mutex::new(Device::new(self.driver.clone())));
+        let Ok(peeked) = stream.try_clone() else { return };
+        let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&device));
+        let error = loop {
+            let early = early_enable(&peeked);
+            match (handler.handle_request(), early) {
+                (Ok(()) | Err(ProtocolError::SocketRetry(_)), _) => {}
+                (Err(ProtocolError::InactiveFeature(_)), Some((ring, enable))) => {
+                    let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Err(error) = device.set_vring_enable(ring, enable) {
+                        break error;
+                    }
+                }
+                (Err(error), _) => break error,
+            }
+        };
+        lock(&self.shared).connection = None;
+        let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
+        let problem = device.problem.take();
+        device.stop_all();
+        self.say(match (problem, error) {
+            (Some(problem), _) => problem,
+            (None, ProtocolError::Disconnected) => "the front end is gone".to_owned(),
+            (None, error) => format!("the front end was left: {error}"),
+        });
+    }
+}
+
+/// What the next request says if it is `SET_VRING_ENABLE`: the ring, and whether to enable it.
+///
+/// QEMU sends it before it has acknowledged the feature that goes with it, and never again, so that
+/// the library refuses it, and what it said would be lost.
+fn early_enable(stream: &UnixStream) -> Option<(u32, bool)> {
+    const SET_VRING_ENABLE: u32 = 18;
+    const HEADER_SIZE: usize = 12;
+    let mut request = [0; HEADER_SIZE + 8];
+    let flags = RecvFlags::PEEK | RecvFlags::WAITALL;
+    recv(stream, &mut request[..HEADER_SIZE], flags).ok()?;
+    let field = |request: &[u8], at| {
+        request[at..].first_chunk().map(|bytes: &[u8; 4]| u32::from_ne_bytes(*bytes))
+    };
+    if field(&request, 0) != Some(SET_VRING_ENABLE) || field(&request, 8) != Some(8) {
+        return None;
+    }
+    let (_, size) = recv(stream, &mut request[..], flags).ok()?;
+    (size == request.len())
+        .then(|| Some((field(&request, 12)?, field(&request, 16)? != 0)))
+        .flatten()
+}
+
+/// A region's file.
+pub(super) type Region = (super::memory::Layout, File);

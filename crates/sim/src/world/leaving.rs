@@ -1,0 +1,74 @@
+//! What leaves the switch of a host: one sink for its VMs and for its network card. One, so that
+//! there is one copy of the switch's way out, which stays in the instruction cache.
+
+use std::rc::Rc;
+
+use sluice_base::Priority;
+use sluice_switch::{Egress, Sink, Taken};
+use sluice_wire::mac_control::Message;
+
+use super::EndpointId;
+use super::endpoints::Endpoint;
+use crate::overlay::{Head, PacketId, Packets, Parcel, pause_of};
+
+/// What a host's switch gave its network card.
+pub(super) enum Outgoing {
+    /// A tenant's frame of this endpoint behind outer headers.
+    Frame { from: EndpointId, head: Rc<Head>, size: u32, packet: PacketId, priority: Priority },
+    /// Flow control for the link's other end.
+    Pause(Message),
+}
+
+/// Takes whatever leaves to a VM, and one frame for the network card.
+pub(super) struct Leaving<'a> {
+    /// The VM whose port is served; none: the network card's is.
+    pub(super) vm: Option<u16>,
+    /// What has left to VMs.
+    pub(super) arrived: &'a mut Vec<(u16, PacketId)>,
+    /// What has left to the network card.
+    pub(super) out: Option<Outgoing>,
+    pub(super) endpoints: &'a mut [Endpoint],
+    pub(super) packets: &'a Packets,
+}
+
+impl Sink<Parcel> for Leaving<'_> {
+    #[inline]
+    fn offer(&mut self, frame: &Egress<'_, Parcel>) -> Taken {
+        if let Some(vm) = self.vm {
+            if let Some(parcel) = frame.buf {
+                self.arrived.push((vm, parcel.packet));
+            }
+            return Taken::All;
+        }
+        if self.out.is_some() {
+            return Taken::No;
+        }
+        self.out = Some(match frame.buf {
+            Some(parcel) => self.outer(frame, parcel),
+            None => Outgoing::Pause(pause_of(frame.header)),
+        });
+        Taken::All
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.out.is_some()
+    }
+}
+
+impl Leaving<'_> {
+    /// A frame behind its outer headers.
+    #[inline]
+    fn outer(&mut self, frame: &Egress<'_, Parcel>, parcel: &Parcel) -> Outgoing {
+        let from = self.packets.get(parcel.packet).to.peer();
+        let heads = self.endpoints[from.0 as usize].heads.as_mut().expect("in a VM");
+        let inner = &parcel.head.shown(parcel.size)[frame.strip.into()..];
+        Outgoing::Frame {
+            from,
+            head: heads.outer.get(frame.header, inner),
+            size: frame.size,
+            packet: parcel.packet,
+            priority: frame.priority,
+        }
+    }
+}

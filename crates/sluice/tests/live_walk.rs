@@ -1,0 +1,21 @@
+//! The scripted walk through learning, ARP, tunnels and flows on demand: after each step every
+//! table of both switches is what it should be.
+
+use std::process::Command;
+
+#[test]
+#[ignore = "live: needs root"]
+fn every_table_is_as_it_should_be_after_every_step() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED live_walk: it makes network namespaces and needs root");
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["lab", "run", "netvisor-walk"])
+        .output()
+        .expect("it starts");
+    let (printed, said) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{printed}");
+    assert_eq!(printed.matches("as it should be").count(), 5, "{printed}");
+}

@@ -1,0 +1,324 @@
+//! Ports that come while the switch runs.
+//!
+//! **Aim.** A container or a VM that starts gets a port, and one that ends leaves it to the next.
+//! No memory is taken for it: a port stands in a *bay*, whose inputs, lane and queues were made by
+//! [`Switch::new`], for the ports of the configuration or for its spare ones.
+//!
+//! ```text
+//!                attach                     detach
+//!      FREE ───────────────> ATTACHED ───────────────> DETACHED
+//!       ^ spare bays          ^ ports of the               │
+//!       │ begin here            configuration begin here   │
+//!       └── its driver has all its handles back, and what ─┘
+//!           it had spilled was delivered
+//! ```
+//!
+//! **What a port leaves behind.** `detach` ends its frames and those for it, and takes out whatever
+//! names it: its membership, its addresses in the chip, its bindings, notices that speak of it. Its
+//! counters can be read until the bay is given away. While a frame or a handle of it is anywhere in
+//! the switch the bay is not given away, for it would come back to the wrong driver, be booked to
+//! the wrong port, or be kept from the new port as if it were its own. So the books of the old port
+//! are closed when the new one comes: they are added to those of all ports that are gone, which
+//! stand under [`Switch::pool_input`], and the new port begins at zero.
+//!
+//! **Whose number is whose.** The free bay whose port went longest ago is given away first, so that
+//! a number does not come back at once. A command that names a port is about the one that has the
+//! number when it is carried out: whoever detaches a port sends no more commands for it.
+//!
+//! **Limits.** Access ports only: an underlay port has tunnels, which the configuration fixes. A
+//! bay takes a port of at most the queues and limits that it was made for.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use sluice_base::{Buf, ByteCount, DropReason, InputId, Nanos, PortId, Priority, VnetId};
+
+use crate::account::row;
+use crate::build::{common_max, make_port, make_port_lane, own_slots};
+use crate::config::{ConfigError, Limit, PortConfig, PortRole, SpareConfig, SwitchConfig};
+use crate::inspect::{Counter, Marks};
+use crate::mac_table;
+use crate::place::{Full, Gate, Input};
+use crate::receive::NO_PORT;
+use crate::slots::NIL;
+use crate::spill::Share;
+use crate::surface::{LaneKind, Notice, PuntFrom};
+use crate::switch::Switch;
+use crate::validate;
+
+/// A port that cannot be attached. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// An underlay port.
+    NotAccess,
+    /// It cannot work in any switch; the number of the port in it means nothing.
+    Config(ConfigError),
+    /// No bay, free or not, was made for so many queues or such limits.
+    TooLarge,
+    /// Every bay that it fits in has a port.
+    Full,
+    /// As `Full`, but some of these ports were detached, and a bay is free once the handles of its
+    /// port are reclaimed and what it had spilled is delivered. Try again then.
+    Busy,
+}
+
+/// The state of a bay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortState {
+    /// There is no port. One may be attached.
+    Free,
+    /// There is a port.
+    Attached,
+    /// Its port was detached, and frames or handles of it are still in the switch.
+    Detached,
+}
+
+/// What a bay was made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bay {
+    is_access: bool,
+    queues: u8,
+    input: Limit,
+    /// How many slots each of its inputs has for itself.
+    own_slots: u32,
+    output: Limit,
+    /// When a port last came or went.
+    since: Nanos,
+}
+
+impl Bay {
+    fn takes(&self, port: &PortConfig) -> bool {
+        let fits =
+            |limit: Limit, most: Limit| limit.frames <= most.frames && limit.bytes <= most.bytes;
+        self.is_access
+            && port.queues <= self.queues
+            && fits(port.input, self.input)
+            && own_slots(port.input.frames, port.input_full) <= self.own_slots
+            && fits(port.output, self.output)
+    }
+}
+
+pub(crate) fn make_bays(config: &SwitchConfig, now: Nanos) -> Vec<Bay> {
+    let bay = |port: &PortConfig| Bay {
+        is_access: matches!(port.role, PortRole::Access { .. }),
+        queues: port.queues,
+        input: port.input,
+        own_slots: own_slots(port.input.frames, port.input_full),
+        output: port.output,
+        since: now,
+    };
+    config.ports.iter().map(bay).collect()
+}
+
+impl<B: Buf> Switch<B> {
+    /// Attaches an access port: it joins its network, and its driver may read and take from now on.
+    /// It begins like a port of a new switch: no address leads to it, nobody is bound to it, its
+    /// counters are zero and its rate owes nothing. Its inputs are [`Self::input`] of its queues.
+    ///
+    /// # Errors
+    /// [`AttachError`]; nothing was changed.
+    pub fn attach(&mut self, now: Nanos, port: &PortConfig) -> Result<PortId, AttachError> {
+        let PortRole::Access { vnet } = port.role else { return Err(AttachError::NotAccess) };
+        validate::check_port(self.vnets.len(), PortId(NO_PORT), port)
+            .map_err(AttachError::Config)?;
+        let id = self.free_bay(port)?;
+        self.occupy(id, port, vnet);
+        self.bays[id.index()].since = now;
+        self.inputs_changed();
+        self.ports[id.index()].careful = self.is_careful(id.index());
+        Ok(id)
+    }
+
+    /// The state of a bay. While its port is attached this costs nothing; else it looks at the
+    /// queues.
+    ///
+    /// # Panics
+    /// If there is no such bay.
+    #[must_use]
+    pub fn port_state(&self, port: PortId) -> PortState {
+        match self.ports[port.index()].detached {
+            false => PortState::Attached,
+            true if self.has_left(port) => PortState::Free,
+            true => PortState::Detached,
+        }
+    }
+
+    /// Of the free bays that a port fits in, the one whose port went longest ago.
+    fn free_bay(&self, port: &PortConfig) -> Result<PortId, AttachError> {
+        let (mut found, mut error) = (None, AttachError::TooLarge);
+        for (at, bay) in self.bays.iter().enumerate().filter(|(_, bay)| bay.takes(port)) {
+            let id = PortId::from_index(at);
+            match self.port_state(id) {
+                PortState::Free => found = found.into_iter().chain([(bay.since, id)]).min(),
+                PortState::Detached => error = AttachError::Busy,
+                PortState::Attached if error == AttachError::TooLarge => error = AttachError::Full,
+                PortState::Attached => {}
+            }
+        }
+        found.map(|(_, id)| id).ok_or(error)
+    }
+
+    /// Whether no frame and no handle of a detached port is in the switch.
+    fn has_left(&self, port: PortId) -> bool {
+        let first = usize::from(self.ports[port.index()].first_input);
+        let inputs = first..first + usize::from(self.bays[port.index()].queues);
+        let is_clear = |input: &Input<B>| {
+            input.unreclaimed == 0
+                && input.held.frames == 0
+                && input.pooled_frames == 0
+                && input.awaiting.is_empty()
+                && input.deferred.is_empty()
+        };
+        self.inputs[inputs.clone()].iter().all(is_clear)
+            // Copies of its broadcasts; the source of an access port's frame is its input.
+            && !self.queues.leaves().any(|leaf| {
+                inputs.contains(&usize::from(self.queues.get(leaf).source))
+            })
+    }
+
+    /// Puts a port into a free bay.
+    fn occupy(&mut self, id: PortId, port: &PortConfig, vnet: VnetId) {
+        let at = id.index();
+        let (lane, first) = (self.ports[at].lane, self.ports[at].first_input);
+        self.ports[at] = make_port(port, lane, first);
+        let old = mem::replace(&mut self.lanes[lane as usize], make_port_lane(id, port));
+        debug_assert!(old.frames == 0 && old.parked == NIL && old.copies == 0, "{old:?}");
+        self.busy[at / 64] &= !(1 << (at % 64));
+        for priority in Priority::all() {
+            let class = self.class_of(at, priority.index());
+            let class = &mut self.classes[class];
+            debug_assert!(class.is_idle(), "frames wait for nobody");
+            class.deficit = 0;
+            class.sent = Counter::default();
+        }
+        for queue in 0..self.bays[at].queues {
+            let input = first + u16::from(queue);
+            self.close_books(input);
+            let input = &mut self.inputs[usize::from(input)];
+            debug_assert!(input.excess == 0 && input.holding.is_empty(), "nothing is held");
+            input.vnet = vnet.0;
+            input.marks = Marks::default();
+            // A queue that the port does not have promises nothing.
+            (input.limit, input.full) = if queue < port.queues {
+                (port.input, port.input_full.into())
+            } else {
+                (Limit { frames: 0, bytes: ByteCount::ZERO }, Full::Wait)
+            };
+        }
+        self.watch[at].restart(port.sources);
+        self.control.restart(at);
+        let members = &mut self.vnets[vnet.index()].members;
+        members.insert(members.partition_point(|member| *member < id.0), id.0);
+    }
+
+    /// Adds the books of an input to those of the ports that are gone, and begins at zero.
+    fn close_books(&mut self, input: u16) {
+        let gone = self.pool_input().0;
+        for priority in Priority::all() {
+            let (from, to) = (row(input, priority.get()), row(gone, priority.get()));
+            let ended = mem::take(&mut self.rows[from]);
+            debug_assert!(ended.held.frames == 0, "nothing is held");
+            self.rows[to].received.add_all(ended.received);
+            self.rows[to].delivered.add_all(ended.delivered);
+            let ended = mem::take(&mut self.rare_rows[from]);
+            self.rare_rows[to].injected.add_all(ended.injected);
+            self.rare_rows[to].copied.add_all(ended.copied);
+            self.rare_rows[to].consumed.add_all(ended.consumed);
+            let none = [Counter::default(); DropReason::COUNT];
+            let ended = mem::replace(&mut self.drops[from], none);
+            for (sum, ended) in self.drops[to].iter_mut().zip(ended) {
+                sum.add_all(ended);
+            }
+        }
+    }
+
+    /// The first part of a detachment: nothing leads to the port any more.
+    pub(crate) fn leave(&mut self, now: Nanos, port: PortId) {
+        let at = port.index();
+        if !mem::replace(&mut self.ports[at].detached, true) {
+            self.bays[at].since = now;
+        }
+        let lane = self.ports[at].lane;
+        if self.bays[at].is_access {
+            self.leave_vnet(port);
+            self.chip.remove_value(lane);
+        }
+        let l = &mut self.lanes[lane as usize];
+        if l.gate == Gate::Timed {
+            l.gate = Gate::Open;
+            self.timed.retain(|timed| *timed != lane);
+            self.ports[at].timed_lanes -= 1;
+        }
+        let sources = self.watch[at].sources();
+        self.watch[at].restart(sources);
+        self.forget_notices(now, port);
+        self.inputs_changed();
+    }
+
+    /// What was to be said of frames of a port is not said: its number may be another's then.
+    fn forget_notices(&mut self, now: Nanos, port: PortId) {
+        let inputs = &self.inputs;
+        let is_its = |input: InputId| inputs[input.index()].port == port.0;
+        self.control.forget(port.0, is_its);
+        let (pending, lanes) = (&mut self.pending, &mut self.lanes);
+        self.notices.retain(|notice| {
+            let Notice::Miss { vnet, mac, from: PuntFrom::Input(input), .. } = notice else {
+                return true;
+            };
+            if !is_its(*input) {
+                return true;
+            }
+            // Frames of others may wait for the same address: it is asked about again.
+            if let Some(lane) = pending.lookup(mac_table::key(vnet.0, *mac)) {
+                lanes[lane as usize].punt_at = now;
+            }
+            false
+        });
+    }
+
+    /// The last part of a detachment: what nobody waits for any more is not asked about.
+    pub(crate) fn forget_questions(&mut self, now: Nanos) {
+        let mut at = 0;
+        while let Some(&lane) = self.waiting_lanes.get(at) {
+            let l = &self.lanes[lane as usize];
+            match l.kind {
+                // Takes the lane out of the list, so `at` names the next one.
+                LaneKind::Unresolved(vnet, mac) if l.parked == NIL => self.reject(now, vnet, mac),
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// The spare bays, which are the last ones, have no port yet.
+    pub(crate) fn leave_free(&mut self, spare: Option<&SpareConfig>) {
+        let spare = spare.map_or(0, |spare| usize::from(spare.ports));
+        for at in self.ports.len() - spare..self.ports.len() {
+            self.ports[at].detached = true;
+            self.lanes[at].plain = false;
+            self.leave_vnet(PortId::from_index(at));
+        }
+        self.inputs_changed();
+    }
+
+    fn leave_vnet(&mut self, port: PortId) {
+        if let PortRole::Access { vnet } = self.ports[port.index()].role {
+            self.vnets[vnet.index()].members.retain(|member| *member != port.0);
+        }
+    }
+
+    /// What follows from the smallest input: of the ports that are attached, and control's.
+    fn inputs_changed(&mut self) {
+        let ports = &self.ports;
+        let is_live = |input: &&Input<B>| {
+            let port = ports.get(usize::from(input.port));
+            input.limit.frames > 0 && port.is_none_or(|port| !port.detached)
+        };
+        let inputs = self.inputs.iter().filter(is_live);
+        self.common_max = common_max(ports, inputs.clone());
+        self.share_min = Share::least(inputs, self.pair_share);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Decap flows: what a peer sends to one network of this host, a row for each.
+//!
+//! A flow is *made* by its first frame, which control is told of if it is attached, and ends
+//! when control says so ([`Command::ForgetDecap`]). Neither decides anything: a frame is accepted
+//! because its peer has the network, and the next one makes the flow again.
+//!
+//! ```text
+//!   not in use ── first frame: a notice fits, or control is away ──> in use
+//!        ^                                                              │
+//!        └────────────────────── ForgetDecap ───────────────────────────┘
+//! ```
+//!
+//! If the notice finds no room the frame is accepted without the flow, and the next one tries
+//! again. A flow that was made while control was away is not told: it reads the rows when it comes.
+//!
+//! The common case asks a row, and nothing else of the tunnel: a single bit ([`Decap::is_plain`])
+//! stands for whether the peer has the network, and what is needed of the tunnel stands beside it.
+//!
+//! [`Command::ForgetDecap`]: crate::Command::ForgetDecap
+
+use alloc::vec::Vec;
+
+use sluice_base::{Buf, SourceId, TunnelId, VnetId};
+
+use crate::config::{TunnelConfig, VnetConfig};
+use crate::inspect::Counter;
+use crate::surface::CommandError;
+use crate::switch::Switch;
+
+/// The flow of one peer to one network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decap {
+    pub(crate) received: Counter,
+    /// The port that its tunnel leads through.
+    pub(crate) port: u16,
+    /// The source that its tunnel is.
+    pub(crate) source: u16,
+    in_use: bool,
+    /// It is in use, and nothing else is to be asked of its frames. Never so without the network.
+    pub(crate) is_plain: bool,
+}
+
+/// A decap flow, for inspection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecapFlow {
+    /// The network.
+    pub vnet: VnetId,
+    /// The peer.
+    pub tunnel: TunnelId,
+    /// What was accepted since the flow was made, outer headers included.
+    pub received: Counter,
+}
+
+impl Decap {
+    /// One that is not in use.
+    const fn unused(port: u16, source: u16) -> Self {
+        let received = Counter { frames: 0, bytes: 0 };
+        Self { received, port, source, in_use: false, is_plain: false }
+    }
+}
+
+/// Rows for the tunnels of a network, by the tunnel's number. `inputs` is how many inputs there
+/// are: the numbers of sources that are tunnels come behind theirs.
+pub(crate) fn make_decaps(
+    vnet: &VnetConfig,
+    tunnels: &[TunnelConfig],
+    inputs: usize,
+) -> Vec<Decap> {
+    let count = vnet.tunnels.iter().map(|tunnel| tunnel.index() + 1).max().unwrap_or(0);
+    let row = |(at, tunnel): (usize, &TunnelConfig)| {
+        Decap::unused(tunnel.port.0, SourceId::from_index(inputs + at).0)
+    };
+    tunnels.iter().enumerate().take(count).map(row).collect()
+}
+
+impl<B: Buf> Switch<B> {
+    /// Counts a frame that was accepted, on the long way, and makes its flow if there is none.
+    pub(crate) fn count_decap(&mut self, vnet: u16, tunnel: u16, bytes: u32) {
+        let is_watched = self.is_watched(tunnel);
+        let flow = &mut self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)];
+        if !flow.in_use {
+            if self.control.attached && !self.control.tell_decap(VnetId(vnet), TunnelId(tunnel)) {
+                self.tunnels[usize::from(tunnel)].received.add(bytes);
+                return;
+            }
+            flow.in_use = true;
+            flow.is_plain = !is_watched;
+        }
+        flow.received.add(bytes);
+    }
+
+    /// Whether frames out of a tunnel are shown to control.
+    pub(crate) fn is_watched(&self, tunnel: u16) -> bool {
+        self.control.attached && self.tunnels[usize::from(tunnel)].foreign
+    }
+
+    /// Whether frames are shown has changed.
+    pub(crate) fn foreign_changed(&mut self) {
+        let (attached, tunnels) = (self.control.attached, &self.tunnels);
+        for vnet in &mut self.vnets {
+            for (flow, tunnel) in vnet.decaps.iter_mut().zip(tunnels) {
+                flow.is_plain = flow.in_use && !(attached && tunnel.foreign);
+            }
+        }
+    }
+
+    /// Forgets a flow. What it counted stays with its tunnel.
+    pub(crate) fn forget_decap(
+        &mut self,
+        vnet: VnetId,
+        tunnel: TunnelId,
+    ) -> Result<(), CommandError> {
+        let t = self.tunnels.get_mut(tunnel.index());
+        let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
+        let flow = self.vnets[vnet.index()].decaps.get_mut(tunnel.index());
+        let flow = flow.ok_or(CommandError::NotInNetwork(tunnel))?;
+        t.received.add_all(flow.received);
+        *flow = Decap::unused(flow.port, flow.source);
+        Ok(())
+    }
+}
+
+impl<B> Switch<B> {
+    /// The decap flows in use.
+    pub fn decap_flows(&self) -> impl Iterator<Item = DecapFlow> + '_ {
+        self.vnets.iter().enumerate().flat_map(|(at, vnet)| {
+            let vnet_id = VnetId::from_index(at);
+            let in_use = vnet.decaps.iter().enumerate().filter(|(_, flow)| flow.in_use);
+            in_use.map(move |(tunnel, flow)| DecapFlow {
+                vnet: vnet_id,
+                tunnel: TunnelId::from_index(tunnel),
+                received: flow.received,
+            })
+        })
+    }
+
+    /// What was accepted from a tunnel, flows that were forgotten included.
+    pub(crate) fn received_from(&self, tunnel: usize) -> Counter {
+        let mut sum = self.tunnels[tunnel].received;
+        for flow in self.vnets.iter().filter_map(|vnet| vnet.decaps.get(tunnel)) {
+            sum.add_all(flow.received);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! The memory of an input goes away while its port stays: a guest resets a ring, or its memory is
+//! mapped anew. Its handles must be back with their driver at once; the frames need not be lost,
+//! for the host pool may take them.
+//!
+//! The order of a pair is kept, since a frame that moves keeps its place in its queue. Frames in a
+//! common queue have none to keep, so those of a lane are first moved into the queues of their
+//! sources, together.
+
+use sluice_base::{Buf, DropReason, InputId, Priority};
+
+use crate::detach::dropped_since;
+use crate::slots::{Home, List, NIL};
+use crate::switch::Switch;
+
+impl<B: Buf> Switch<B> {
+    /// Takes every handle of an input out of the switch: what waits is moved into the host pool, by
+    /// `copy` as in [`Self::spill`], or ends under `stopped` if the pool has no room for it or its
+    /// priority is lossy. Afterwards the driver's handles are all in the list of those to
+    /// [`Self::reclaim`]. Returns how many frames ended.
+    pub fn evacuate(&mut self, input: InputId, mut copy: impl FnMut(B) -> Result<B, B>) -> u32 {
+        let before = self.dropped_as(DropReason::Stopped);
+        let at = input.index();
+        if !self.inputs[at].awaiting.is_empty() {
+            self.replicate(at, &mut copy);
+        }
+        self.drop_unqueued(at);
+        for port in 0..self.ports.len() {
+            for priority in Priority::all() {
+                while let Some(lane) = self.lane_in_common(port, priority, input) {
+                    self.leave_common(lane);
+                }
+            }
+        }
+        for node in 0..self.queues.len() {
+            if self.queues.is_live_leaf(node) {
+                let leaf = u32::try_from(node).expect("fewer than 2^24 nodes");
+                self.evacuate_leaf(leaf, input.0, &mut copy);
+            }
+        }
+        dropped_since(before, self.dropped_as(DropReason::Stopped))
+    }
+
+    /// Ends what an input holds in no queue, and forgets which of its queues should spill.
+    pub(crate) fn drop_unqueued(&mut self, input: usize) {
+        let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
+        self.inputs[input].awaiting = List::EMPTY;
+        self.inputs[input].deferred = List::EMPTY;
+        self.inputs[input].over.clear();
+        for list in &mut lists {
+            while let Some(slot) = self.slots.pop(list) {
+                self.drop_frame(slot, DropReason::Stopped);
+            }
+        }
+    }
+
+    /// A lane for which a frame of this input waits in a common queue.
+    fn lane_in_common(&self, port: usize, priority: Priority, input: InputId) -> Option<u32> {
+        let class = &self.classes[self.class_of(port, priority.index())];
+        let tag = class.common.tags().find(|tag| tag.input == input.0)?;
+        Some(self.lane_of_tag(port, tag))
+    }
+
+    fn evacuate_leaf(&mut self, leaf: u32, input: u16, copy: &mut impl FnMut(B) -> Result<B, B>) {
+        let mut at = self.queues.get(leaf).list.head;
+        let mut some_left = false;
+        while at != NIL {
+            let slot = self.slots.get(at);
+            let next = slot.next;
+            if slot.input == input {
+                some_left |= match slot.home {
+                    Home::Ring => !self.move_to_pool(at, leaf, copy),
+                    Home::Output => true,
+                    Home::Pool | Home::Copy => false,
+                };
+            }
+            at = next;
+        }
+        if some_left {
+            self.drop_from_leaf(leaf, |switch, slot| {
+                let s = switch.slots.get(slot);
+                s.input == input && matches!(s.home, Home::Ring | Home::Output)
+            });
+        }
+    }
+}

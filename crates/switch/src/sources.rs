@@ -1,0 +1,461 @@
+//! Whose frames a port takes: any, any but shown to the control plane, or those of known machines.
+//!
+//! ```text
+//!   source ── the last good one? ── yes: on it goes
+//!                 │ no
+//!                 ├─ Bound: one of its MACs, and its addresses? ── no: `spoofed_mac`, `spoofed_ip`
+//!                 └─ control attached: chip says it is here? ── yes: remembered
+//!                                                             └─ no: a punt; on it goes
+//! ```
+//!
+//! A port remembers the last source that was good, so that a machine with one address costs a
+//! compare and a table is asked only where several share a port. Learning never delays a frame and
+//! never drops one; binding drops whether control is attached or not.
+//!
+//! **What is remembered cannot lie for long.** It only ever keeps the switch quiet: where a frame
+//! goes is asked of the chip, and what a bound port lets in follows from its bindings, with which
+//! the memory is cleared. So a memory that outlives its entry could hide a machine that moved away
+//! and came back, and nothing else; therefore whatever changes an entry of the chip clears the
+//! memory of the place that it named.
+//!
+//! What a bound machine may say of itself: its MAC in the frame and in ARP (RFC 826), and if it has
+//! addresses, one of them as IPv4 source, as ARP sender and as IPv6 source, and as the target of a
+//! Neighbor Advertisement (RFC 4861 section 4.4). It may say that it has none yet: 0.0.0.0 in an
+//! ARP probe (RFC 5227 section 2.1.1) and to 255.255.255.255 (RFC 2131 section 4.1), and `::` (RFC
+//! 4862 section 5.4.2). And it has the link-local address that follows from its MAC (RFC 4291
+//! section 2.5.6, appendix A). IP whose header cannot be read does not pass.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, PortId, VlanTag, VnetId};
+use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6};
+
+use crate::classify::Verdict;
+use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Tags};
+use crate::mac_table::{self, Used};
+use crate::place::Lane;
+use crate::punt::behind_tag;
+use crate::receive::Arrival;
+use crate::surface::{BOUND_MACS_MAX, BoundIps, CommandError, LaneKind, PuntFrom};
+use crate::switch::Switch;
+
+/// No address: more than 48 bits.
+const NOBODY: u64 = u64::MAX;
+
+/// One machine of a bound port.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    mac: u64,
+    ips: BoundIps,
+}
+
+/// What a port takes, and what it remembers.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    sources: Sources,
+    /// The last source found good, as a number.
+    good: u64,
+    /// Bound ports: where its binding is.
+    good_at: usize,
+    bound: Vec<Bound>,
+}
+
+impl Watch {
+    pub(crate) fn new(port: &PortConfig) -> Self {
+        // Room for bindings in any case: the next port of the bay may be bound.
+        let binds = port.sources == Sources::Bound || matches!(port.role, PortRole::Access { .. });
+        let bound = Vec::with_capacity(if binds { BOUND_MACS_MAX } else { 0 });
+        Self { sources: port.sources, good: NOBODY, good_at: 0, bound }
+    }
+
+    fn forget(&mut self) {
+        self.good = NOBODY;
+    }
+
+    pub(crate) const fn sources(&self) -> Sources {
+        self.sources
+    }
+
+    /// Another port is here, whom nobody is bound to.
+    pub(crate) fn restart(&mut self, sources: Sources) {
+        self.sources = sources;
+        self.bound.clear();
+        self.good_at = 0;
+        self.forget();
+    }
+
+    fn bind(&mut self, port: PortId, mac: Mac, ips: BoundIps) -> Result<(), CommandError> {
+        if self.sources != Sources::Bound {
+            return Err(CommandError::NotBound(port));
+        }
+        if mac.is_group() {
+            return Err(CommandError::GroupAddress(mac));
+        }
+        let bound = Bound { mac: mac.to_u64(), ips };
+        match self.bound.iter().position(|there| there.mac == bound.mac) {
+            Some(at) => self.bound[at] = bound,
+            None if self.bound.len() == BOUND_MACS_MAX => {
+                return Err(CommandError::TooManyBound(port));
+            }
+            None => self.bound.push(bound),
+        }
+        self.forget();
+        Ok(())
+    }
+
+    fn unbind(&mut self, mac: Mac) {
+        self.bound.retain(|bound| bound.mac != mac.to_u64());
+        self.forget();
+    }
+
+    /// Whether a frame of a bound port passes at first sight: of the last good source, and plain
+    /// IPv4 of its own address or of a machine that may have any.
+    fn passes(&self, head: &[u8]) -> bool {
+        if source_of(head) != self.good {
+            return false;
+        }
+        let Some(bound) = self.bound.get(self.good_at) else { return false };
+        let Some(head) = head.first_chunk::<30>() else { return false };
+        let ethertype = EtherType(u16::from_be_bytes([head[12], head[13]]));
+        if bound.is_free() {
+            // ARP says the MAC twice.
+            return ethertype != EtherType::ARP && !ethertype.is_tag();
+        }
+        let ip = Ipv4Addr::new(head[26], head[27], head[28], head[29]);
+        ethertype == EtherType::IPV4 && bound.has(ip.into())
+    }
+
+    /// What a frame of a bound port ends under, or where its binding is.
+    fn judge(&self, head: &[u8]) -> Result<usize, DropReason> {
+        let source = source_of(head);
+        let at = self.bound.iter().position(|bound| bound.mac == source);
+        let at = at.ok_or(DropReason::SpoofedMac)?;
+        self.bound[at].judge(head).map(|()| at)
+    }
+}
+
+impl Bound {
+    /// Whether it may have any address.
+    fn is_free(&self) -> bool {
+        self.ips.iter().all(Option::is_none)
+    }
+
+    fn has(&self, ip: IpAddr) -> bool {
+        self.is_free() || self.ips.contains(&Some(ip))
+    }
+
+    /// Whether a frame that has its MAC says only what is true of it.
+    fn judge(&self, head: &[u8]) -> Result<(), DropReason> {
+        let frame = ethernet::Frame::new_checked(head).ok();
+        let inner = frame.as_ref().and_then(behind_tag);
+        let (ethertype, payload) = inner.ok_or(DropReason::SpoofedMac)?;
+        match ethertype {
+            EtherType::ARP => self.judge_arp(payload),
+            _ if self.is_free() => Ok(()),
+            EtherType::IPV4 => {
+                let ip = ipv4::Packet::new_checked(payload).map_err(|_| DropReason::SpoofedIp)?;
+                let asks = ip.src().is_unspecified() && ip.dst().is_broadcast();
+                self.own(asks || self.has(ip.src().into()))
+            }
+            EtherType::IPV6 => {
+                let ip = ipv6::Packet::new_checked(payload).map_err(|_| DropReason::SpoofedIp)?;
+                self.own(ip.src().is_unspecified() || self.has_v6(ip.src()))?;
+                self.judge_advertisement(&ip)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_arp(&self, payload: &[u8]) -> Result<(), DropReason> {
+        // Nobody believes one that is malformed.
+        let Ok(arp) = arp::Packet::new_checked(payload) else { return Ok(()) };
+        if !arp.is_well_formed() {
+            return Ok(());
+        }
+        if arp.sender_mac().to_u64() != self.mac {
+            return Err(DropReason::SpoofedMac);
+        }
+        let probes = arp.operation() == arp::Operation::REQUEST && arp.sender_ip().is_unspecified();
+        self.own(probes || self.has(arp.sender_ip().into()))
+    }
+
+    fn judge_advertisement(&self, ip: &ipv6::Packet<'_>) -> Result<(), DropReason> {
+        let message = ip.payload();
+        let is_advertisement = ip.next_header() == icmpv6::PROTOCOL
+            && icmpv6::Kind::of(message) == Some(icmpv6::Kind::NEIGHBOR_ADVERTISEMENT);
+        if !is_advertisement {
+            return Ok(());
+        }
+        let target = message.get(8..icmpv6::HEADER_SIZE).and_then(|t| <[u8; 16]>::try_from(t).ok());
+        self.own(target.is_some_and(|target| self.has_v6(target.into())))
+    }
+
+    fn has_v6(&self, ip: Ipv6Addr) -> bool {
+        ip == link_local(Mac::from_u64(self.mac)) || self.has(ip.into())
+    }
+
+    fn own(&self, is: bool) -> Result<(), DropReason> {
+        if is { Ok(()) } else { Err(DropReason::SpoofedIp) }
+    }
+}
+
+/// The link-local address of a MAC: fe80::/64 and its modified EUI-64 (RFC 4291 appendix A).
+fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// The source address as a number; one that nobody has, and no memory holds, if it is cut off.
+#[inline]
+fn source_of(head: &[u8]) -> u64 {
+    match head.first_chunk::<12>() {
+        Some(&[_, _, _, _, _, _, a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
+        None => NOBODY - 1,
+    }
+}
+
+/// The bindings of a configuration, each at a port that is bound.
+pub(crate) fn make_watches(config: &SwitchConfig) -> Vec<Watch> {
+    let mut watches: Vec<Watch> = config.ports.iter().map(Watch::new).collect();
+    for binding in &config.control.bindings {
+        let watch = &mut watches[binding.port.index()];
+        watch.bind(binding.port, binding.mac, binding.ips).expect("checked by `validate`");
+    }
+    watches
+}
+
+/// Whether the bindings of a configuration can be made.
+pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
+    let mut counts = alloc::vec![0; config.ports.len()];
+    for binding in &config.control.bindings {
+        let index = binding.port.index();
+        let is_bound = config.ports.get(index).is_some_and(|port| port.sources == Sources::Bound);
+        if !is_bound || binding.mac.is_group() {
+            return Err(ConfigError::NoSuch { what: "bound port", index, by: "a binding" });
+        }
+        counts[index] += 1;
+        if counts[index] > BOUND_MACS_MAX {
+            return Err(ConfigError::TooMany { what: "bindings of a port", limit: BOUND_MACS_MAX });
+        }
+    }
+    Ok(())
+}
+
+impl<B: Buf> Switch<B> {
+    /// Frames of an access port that looks at sources or tags, or that may find its input full.
+    #[inline(never)]
+    pub(crate) fn receive_careful(
+        &mut self,
+        now: Nanos,
+        input: u16,
+        port: u16,
+        vnet: u16,
+        batch: &mut Batch<B>,
+    ) {
+        let long_way = self.takes_long_way(input, port, batch.as_slice());
+        if !self.sources_pass(input, port, vnet, batch.as_slice()) {
+            for buf in batch.drain() {
+                self.receive_bound(now, input, port, vnet, buf);
+            }
+        } else if long_way {
+            for buf in batch.drain() {
+                self.receive_access(now, input, port, vnet, buf);
+            }
+        } else {
+            self.receive_batch(now, input, port, vnet, batch);
+        }
+    }
+
+    /// As [`Self::receive_careful`], for one frame.
+    #[inline(never)]
+    pub(crate) fn receive_careful_one(
+        &mut self,
+        now: Nanos,
+        input: u16,
+        port: u16,
+        vnet: u16,
+        buf: B,
+    ) {
+        if !self.sources_pass(input, port, vnet, core::slice::from_ref(&buf)) {
+            self.receive_bound(now, input, port, vnet, buf);
+            return;
+        }
+        let plain = if self.takes_long_way(input, port, core::slice::from_ref(&buf)) {
+            Err(buf)
+        } else {
+            self.receive_plain(input, port, vnet, buf)
+        };
+        if let Err(buf) = plain {
+            self.receive_access(now, input, port, vnet, buf);
+        }
+    }
+
+    /// Whether frames cannot go the fast way: they may find the input full, or a tag that their
+    /// driver took off says their priority.
+    fn takes_long_way(&self, input: u16, port: u16, frames: &[B]) -> bool {
+        let looks_at_tags = self.ports[usize::from(port)].tags != Tags::Kept;
+        self.may_be_full(usize::from(input))
+            || (looks_at_tags && frames.iter().any(|buf| buf.vlan_tag() != VlanTag::AsIs))
+    }
+
+    /// Looks at the sources of frames. Returns whether none of them has to be judged by itself.
+    fn sources_pass(&mut self, input: u16, port: u16, vnet: u16, frames: &[B]) -> bool {
+        let at = usize::from(port);
+        match self.watch[at].sources {
+            Sources::Any => true,
+            Sources::Bound => {
+                let watch = &self.watch[at];
+                frames.iter().all(|buf| watch.passes(buf.head()))
+            }
+            Sources::Learn => {
+                if self.control.attached {
+                    for buf in frames {
+                        if source_of(buf.head()) != self.watch[at].good {
+                            self.meet_source(input, port, vnet, buf);
+                        }
+                    }
+                }
+                true
+            }
+        }
+    }
+
+    /// One frame of a bound port.
+    fn receive_bound(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
+        let verdict = self.classify_access(port, &buf);
+        if let Verdict::Forward(c) = verdict {
+            match self.watch[usize::from(port)].judge(buf.head()) {
+                Err(reason) => {
+                    let arrival =
+                        Arrival { source: input, vnet, strip: 0, priority: c.priority, ecn: None };
+                    self.refuse(input, &arrival, buf, reason);
+                    return;
+                }
+                Ok(at) => {
+                    let watch = &mut self.watch[usize::from(port)];
+                    watch.good_at = at;
+                    if !self.control.attached {
+                        watch.good = source_of(buf.head());
+                    } else if watch.good != source_of(buf.head()) {
+                        watch.forget();
+                        self.meet_source(input, port, vnet, &buf);
+                    }
+                }
+            }
+        }
+        if self.takes_long_way(input, port, core::slice::from_ref(&buf)) {
+            self.receive_access(now, input, port, vnet, buf);
+        } else if let Err(buf) = self.receive_plain(input, port, vnet, buf) {
+            self.receive_access(now, input, port, vnet, buf);
+        }
+    }
+
+    /// Asks the chip about a source that is not the one remembered.
+    #[inline(never)]
+    fn meet_source(&mut self, input: u16, port: u16, vnet: u16, buf: &B) {
+        let head = buf.head();
+        let verdict = self.classify_access(port, buf);
+        if !matches!(verdict, Verdict::Forward(_)) {
+            return;
+        }
+        let source = source_of(head);
+        let key = mac_table::key_of(vnet, source);
+        let known = self.chip.meet(key);
+        if known == Some(self.ports[usize::from(port)].lane) {
+            self.watch[usize::from(port)].good = source;
+            return;
+        }
+        let from = (VnetId(vnet), PuntFrom::Input(InputId(input)));
+        self.punt_source(port, known.is_some(), key, from, head);
+    }
+
+    /// Binds a machine to a port.
+    pub(crate) fn bind(
+        &mut self,
+        port: PortId,
+        mac: Mac,
+        ips: BoundIps,
+    ) -> Result<(), CommandError> {
+        self.check_port(port)?;
+        self.watch[port.index()].bind(port, mac, ips)
+    }
+
+    /// Unbinds a machine from a port.
+    pub(crate) fn unbind(&mut self, port: PortId, mac: Mac) -> Result<(), CommandError> {
+        self.check_port(port)?;
+        self.watch[port.index()].unbind(mac);
+        Ok(())
+    }
+
+    fn check_port(&self, port: PortId) -> Result<(), CommandError> {
+        let port_exists = self.ports.get(port.index()).is_some_and(|port| !port.detached);
+        if port_exists { Ok(()) } else { Err(CommandError::NoSuchPort(port)) }
+    }
+
+    /// What is good depends on whether control is attached.
+    pub(crate) fn sources_changed(&mut self) {
+        self.watch.iter_mut().for_each(Watch::forget);
+        for port in 0..self.ports.len() {
+            self.ports[port].careful = self.is_careful(port);
+        }
+    }
+
+    /// Whether frames of a port need more than the fast way.
+    pub(crate) fn is_careful(&self, port: usize) -> bool {
+        let watches = match self.watch[port].sources {
+            Sources::Any => false,
+            Sources::Learn => self.control.attached,
+            Sources::Bound => true,
+        };
+        let first_input = usize::from(self.ports[port].first_input);
+        let looks_at_tags = self.ports[port].tags != Tags::Kept;
+        matches!(self.ports[port].role, PortRole::Access { .. })
+            && (watches || looks_at_tags || self.may_be_full(first_input))
+    }
+
+    /// Puts an entry into the chip; what it was, and what had to go for it, is forgotten.
+    pub(crate) fn install(&mut self, key: u64, lane: u32) {
+        let is_flow = matches!(self.lanes[lane as usize].kind, LaneKind::Tunnel(_));
+        let inserted = self.chip.insert(key, lane, is_flow);
+        if let Some(before) = inserted.before.filter(|before| *before != lane) {
+            forget(&self.lanes, &mut self.watch, key, before);
+        }
+        if let Some((key, lane)) = inserted.evicted {
+            forget(&self.lanes, &mut self.watch, key, lane);
+        }
+    }
+
+    /// Takes an entry out of the chip.
+    pub(crate) fn uninstall(&mut self, key: u64) {
+        if let Some(lane) = self.chip.remove(key) {
+            forget(&self.lanes, &mut self.watch, key, lane);
+        }
+    }
+
+    /// Looks at the next `places` places of the chip's table (about twice as many as there are
+    /// entries) and tells which of their entries were used since it last looked at them. It does
+    /// not change what will be evicted. Returns whether it came to the end; the next call then
+    /// begins again. Whoever ages out what is idle calls it in every turn, and an entry is idle
+    /// that two whole rounds did not tell.
+    pub fn used_since(&mut self, places: u32, mut each: impl FnMut(VnetId, Mac, Used)) -> bool {
+        let (lanes, watch) = (&self.lanes, &mut self.watch);
+        self.chip.walk_used(places, |key, lane, used| {
+            // So that its next frame asks the chip, and is seen.
+            forget(lanes, watch, key, lane);
+            let (vnet, mac) = mac_table::unkey(key);
+            each(vnet, mac, used);
+        })
+    }
+}
+
+/// The place that an entry names forgets its source.
+fn forget(lanes: &[Lane], watch: &mut [Watch], key: u64, lane: u32) {
+    if let LaneKind::Port(port) = lanes[lane as usize].kind
+        && watch[port.index()].good == mac_table::unkey(key).1.to_u64()
+    {
+        watch[port.index()].forget();
+    }
+}
+
+#[cfg(test)]
+mod tests;

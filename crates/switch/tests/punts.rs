@@ -1,0 +1,469 @@
+//! What a control plane that is attached is shown, and what it can do: punts, bound ports, decap
+//! flows, frames through one tunnel.
+
+mod harness;
+
+use std::collections::BTreeSet;
+
+use harness::config::{MTU, access, config, underlay, underlay_mac, vtep, with_tunnels};
+use harness::frames::{Outer, Tenant, arp, in_vxlan, neighbor, tagged};
+use harness::ops::address;
+use harness::world::{CONTROL, TUNNELS, World};
+use harness::{Info, TestBuf};
+use sluice_base::{DropReason, InputId, Mac, PortId, Priority, TunnelId, VnetId};
+use sluice_switch::{
+    Binding, Command, CommandError, DecapFlow, PortConfig, PuntCause, PuntCounters, PuntFrom,
+    Sources, SwitchConfig, Target, Used,
+};
+use sluice_wire::EtherType;
+
+const IP: [u8; 4] = [192, 168, 0, 1];
+
+fn mac(n: u8) -> Mac {
+    address(0, n)
+}
+
+fn port(sources: Sources) -> PortConfig {
+    PortConfig { sources, ..access(0) }
+}
+
+/// Ports 0 (any), 1 (learn), 2 (bound), the underlay 3, and tunnels to 2 and 3, the latter foreign.
+fn punt_config() -> SwitchConfig {
+    let ports = vec![port(Sources::Any), port(Sources::Learn), port(Sources::Bound), underlay(1)];
+    let mut config = with_tunnels(config(ports), 3, &[2, 3]);
+    config.tunnels[1].foreign = true;
+    let ips = [Some(IP.into()), None, None, None];
+    config.control.bindings = vec![Binding { port: PortId(2), mac: mac(2), ips }];
+    config
+}
+
+fn world() -> World {
+    let mut world = World::new(&punt_config(), 1);
+    world.attach(true);
+    for n in 0..3 {
+        world.at_port(mac(n), usize::from(n));
+    }
+    world.at_tunnel(mac(10), 0);
+    world.log();
+    world.punts();
+    world
+}
+
+/// A frame at an access port, of any bytes.
+fn give(world: &mut World, port: u16, bytes: Vec<u8>) {
+    let input = world.switch.input(PortId(port), 0);
+    let dst = Mac(bytes[..6].try_into().unwrap());
+    let id = world.next_id();
+    let info =
+        Info { id, from: input.0, port, vnet: 0, dst, priority: Priority::ZERO, valid: true };
+    let buf: TestBuf = world.buf(input, info, bytes);
+    world.receive(input, vec![buf]);
+    world.spill(input, usize::MAX);
+}
+
+fn give_plain(world: &mut World, port: u16, src: Mac, dst: Mac) {
+    give(world, port, Tenant::new(dst, src, 0, 60).bytes());
+}
+
+/// A frame of network 0 out of a tunnel.
+fn give_tunnel(world: &mut World, tunnel: u16, inner: &[u8]) {
+    let input = world.switch.input(PortId(3), 0);
+    let (dst, remote) = (underlay_mac(1), vtep(2 + u8::try_from(tunnel).unwrap()));
+    let outer = Outer { dst, remote, local: vtep(1), vni: 100, dscp: 0, ecn: 0, pcp: None };
+    let info = Info {
+        id: world.next_id(),
+        from: TUNNELS + tunnel * 8,
+        port: 3,
+        vnet: 0,
+        dst: Mac(inner[..6].try_into().unwrap()),
+        priority: Priority::ZERO,
+        valid: true,
+    };
+    let buf = world.buf(input, info, in_vxlan(&outer, inner));
+    world.receive(input, vec![buf]);
+    world.spill(input, usize::MAX);
+}
+
+/// How many frames leave each port.
+fn sent(world: &mut World) -> [u32; 4] {
+    let sent = [0, 1, 2, 3].map(|port| world.transmit(PortId(port), || true));
+    world.reclaim_all();
+    world.check();
+    sent
+}
+
+fn dropped(world: &World, port: u16, reason: DropReason) -> u64 {
+    let input = world.switch.input(PortId(port), 0);
+    Priority::all().map(|p| world.switch.dropped(input, p, reason).frames).sum()
+}
+
+fn causes(world: &mut World) -> Vec<(PuntCause, PuntFrom)> {
+    world.punts().into_iter().map(|(cause, from, _)| (cause, from)).collect()
+}
+
+fn at(port: u16) -> PuntFrom {
+    PuntFrom::Input(InputId(port))
+}
+
+fn consumed(world: &World) -> u64 {
+    world.switch.audit().total(|row| row.frames.consumed)
+}
+
+#[test]
+fn neighbors_end_at_the_port_while_control_is_attached_and_are_flooded_otherwise() {
+    let ip6 = "fd00::1".parse().unwrap();
+    let group6 = Mac([0x33, 0x33, 0xff, 0, 0, 1]);
+    let question = arp(Mac::BROADCAST, mac(0), IP.into());
+    for (bytes, cause) in [
+        (question.clone(), PuntCause::Arp),
+        (tagged(&question, EtherType::VLAN), PuntCause::Arp),
+        (neighbor(group6, mac(0), ip6, ip6), PuntCause::Nd),
+    ] {
+        let mut world = world();
+        give(&mut world, 0, bytes.clone());
+        assert_eq!(sent(&mut world), [0; 4], "it ended");
+        assert_eq!(consumed(&world), 1);
+        let punts = world.punts();
+        assert_eq!(punts, [(cause, at(0), bytes[..bytes.len().min(128)].to_vec())]);
+        world.attach(false);
+        give(&mut world, 0, bytes.clone());
+        assert_eq!(sent(&mut world), [0, 1, 1, 2], "it is flooded");
+        assert_eq!((consumed(&world), world.punts().len()), (1, 0));
+    }
+}
+
+#[test]
+fn neighbors_for_one_address_and_other_broadcasts_go_on() {
+    let mut world = world();
+    let answer = arp(mac(1), mac(0), IP.into());
+    give(&mut world, 0, answer);
+    assert_eq!(sent(&mut world), [0, 1, 0, 0]);
+    assert_eq!(causes(&mut world), [(PuntCause::Arp, at(0))]);
+    give_plain(&mut world, 0, mac(0), Mac::BROADCAST);
+    assert_eq!(sent(&mut world), [0, 1, 1, 2]);
+    assert_eq!((causes(&mut world).len(), consumed(&world)), (0, 0));
+}
+
+#[test]
+fn a_port_without_places_drops_and_leaves_the_others_theirs() {
+    let mut config = punt_config();
+    config.control.punts = 8;
+    let mut world = World::new(&config, 1);
+    world.attach(true);
+    world.punts();
+    for _ in 0..5 {
+        give(&mut world, 0, arp(Mac::BROADCAST, mac(0), IP.into()));
+    }
+    assert_eq!(dropped(&world, 0, DropReason::PuntLimit), 3, "two places are its quarter");
+    give(&mut world, 1, arp(Mac::BROADCAST, mac(1), IP.into()));
+    assert_eq!(dropped(&world, 1, DropReason::PuntLimit), 0);
+    let counters = |port, cause| world.switch.punt_counters(PortId(port), cause);
+    let of_port = PuntCounters { admitted: 2, suppressed: 3 };
+    assert_eq!(counters(0, PuntCause::Arp), of_port);
+    assert_eq!(counters(0, PuntCause::Nd), PuntCounters::default());
+    // A miss finds its place whatever waits.
+    give_plain(&mut world, 0, mac(0), mac(77));
+    assert_eq!(sent(&mut world), [0; 4]);
+    assert_eq!((world.punts().len(), &world.misses[..]), (3, &[(VnetId(0), mac(77))][..]));
+    give(&mut world, 0, arp(Mac::BROADCAST, mac(0), IP.into()));
+    assert_eq!((dropped(&world, 0, DropReason::PuntLimit), consumed(&world)), (3, 4));
+    world.command(Command::Reject { vnet: VnetId(0), mac: mac(77) });
+    world.check();
+}
+
+#[test]
+fn a_learning_port_tells_who_is_new_and_who_moved_and_delays_nobody() {
+    let mut world = world();
+    let told = |world: &mut World, src| {
+        give_plain(world, 1, src, mac(0));
+        assert_eq!(sent(world), [1, 0, 0, 0], "it goes on as ever");
+        causes(world)
+    };
+    assert_eq!(told(&mut world, mac(1)), [], "the chip says that it is here");
+    assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
+    world.at_port(mac(5), 1);
+    assert_eq!(told(&mut world, mac(5)), []);
+    // It moves away, and comes back: what the port remembers of it is gone.
+    world.at_tunnel(mac(5), 0);
+    assert_eq!(told(&mut world, mac(5)), [(PuntCause::Moved, at(1))]);
+    world.at_port(mac(5), 1);
+    assert_eq!(told(&mut world, mac(5)), []);
+    world.command(Command::Remove { vnet: VnetId(0), mac: mac(5) });
+    assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
+    // What is ARP says so, and its source is seen all the same.
+    give(&mut world, 1, arp(mac(0), mac(6), IP.into()));
+    assert_eq!(causes(&mut world), [(PuntCause::Arp, at(1))]);
+    sent(&mut world);
+    world.attach(false);
+    assert_eq!(told(&mut world, mac(7)), [], "nobody reads it");
+    // Another port does not look.
+    world.attach(true);
+    give_plain(&mut world, 0, mac(8), mac(1));
+    assert_eq!(causes(&mut world), []);
+}
+
+#[test]
+fn an_address_that_was_evicted_is_new_again() {
+    let mut config = punt_config();
+    config.chip.macs = 2;
+    let mut world = World::new(&config, 1);
+    world.attach(true);
+    world.at_port(mac(5), 1);
+    give_plain(&mut world, 1, mac(5), mac(5));
+    for n in 20..30 {
+        world.at_port(mac(n), 0);
+    }
+    world.punts();
+    give_plain(&mut world, 1, mac(5), mac(29));
+    assert_eq!(causes(&mut world), [(PuntCause::NewSource, at(1))]);
+    assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_bound_port_takes_frames_of_its_machines_only() {
+    // With control and without: binding does not depend on it.
+    for attached in [true, false] {
+        let mut world = world();
+        world.attach(attached);
+        let stranger = mac(3);
+        let pass = |world: &mut World, bytes: Vec<u8>| {
+            give(world, 2, bytes);
+            sent(world) == [1, 0, 0, 0]
+        };
+        let plain = |src| Tenant::new(mac(0), src, 0, 60).bytes();
+        for _ in 0..2 {
+            assert!(pass(&mut world, plain(mac(2))));
+            assert!(!pass(&mut world, plain(stranger)));
+        }
+        let mut other_ip = plain(mac(2));
+        other_ip[29] = 77;
+        assert!(!pass(&mut world, other_ip.clone()));
+        assert!(pass(&mut world, arp(mac(0), mac(2), IP.into())));
+        assert!(!pass(&mut world, arp(mac(0), mac(2), [192, 168, 0, 77].into())));
+        let (port, ips) = (PortId(2), [None; 4]);
+        world.command(Command::Bind { port, mac: mac(2), ips });
+        assert!(pass(&mut world, other_ip.clone()), "any address now");
+        world.command(Command::Bind { port, mac: stranger, ips });
+        world.bound.insert((port, stranger));
+        assert!(pass(&mut world, plain(stranger)));
+        world.command(Command::Unbind { port, mac: mac(2) });
+        world.bound.remove(&(port, mac(2)));
+        assert!(!pass(&mut world, plain(mac(2))));
+        assert!(pass(&mut world, plain(stranger)));
+        let counts = [DropReason::SpoofedMac, DropReason::SpoofedIp].map(|r| dropped(&world, 2, r));
+        assert_eq!(counts, [3, 2]);
+        let mut refused = |command| world.switch.command(world.now, command);
+        let no_port = Err(CommandError::NoSuchPort(PortId(9)));
+        assert_eq!(refused(Command::Bind { port: PortId(9), mac: stranger, ips }), no_port);
+        assert_eq!(refused(Command::Unbind { port: PortId(9), mac: stranger }), no_port);
+    }
+}
+
+#[test]
+fn a_batch_of_a_bound_port_keeps_its_order_and_loses_what_is_spoofed() {
+    let mut world = world();
+    let input = world.switch.input(PortId(2), 0);
+    let mut bufs = Vec::new();
+    for src in [2, 2, 3, 2, 4, 2] {
+        bufs.push(world.tenant(2, &Tenant::new(mac(0), mac(src), 0, 60)));
+    }
+    world.receive(input, bufs);
+    assert_eq!(sent(&mut world), [4, 0, 0, 0]);
+    assert_eq!(dropped(&world, 2, DropReason::SpoofedMac), 2);
+}
+
+#[test]
+fn a_foreign_tunnel_is_learned_from_and_a_member_is_not() {
+    let mut world = world();
+    let from = PuntFrom::Tunnel(TunnelId(1));
+    let plain = |src| Tenant::new(mac(0), src, 0, 60).bytes();
+    let question = arp(Mac::BROADCAST, mac(20), IP.into());
+    for (tunnel, told) in [(0, false), (1, true)] {
+        let told = |cause| if told { vec![(cause, from)] } else { vec![] };
+        for _ in 0..2 {
+            give_tunnel(&mut world, tunnel, &plain(mac(20)));
+            assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+            assert_eq!(causes(&mut world), told(PuntCause::NewSource));
+            give_tunnel(&mut world, tunnel, &plain(mac(1)));
+            assert_eq!(causes(&mut world), told(PuntCause::Moved));
+            assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+            give_tunnel(&mut world, tunnel, &question);
+            assert_eq!(sent(&mut world), [1, 1, 1, 0], "a copy only");
+            assert_eq!(causes(&mut world), told(PuntCause::Arp));
+        }
+    }
+    world.at_tunnel(mac(20), 1);
+    give_tunnel(&mut world, 1, &plain(mac(20)));
+    assert_eq!(causes(&mut world), []);
+    world.attach(false);
+    give_tunnel(&mut world, 1, &plain(mac(21)));
+    assert_eq!(sent(&mut world), [2, 0, 0, 0]);
+}
+
+#[test]
+fn a_decap_flow_is_told_once_counted_and_made_again() {
+    let mut world = world();
+    let frame = Tenant::new(mac(0), mac(10), 0, 60).bytes();
+    let (vnet, tunnel) = (VnetId(0), TunnelId(0));
+    for round in 1..=3 {
+        assert_eq!(world.switch.decap_flows().count(), 0);
+        for _ in 0..5 {
+            give_tunnel(&mut world, 0, &frame);
+        }
+        world.notices();
+        assert_eq!(world.flows, BTreeSet::from([(vnet, tunnel)]));
+        let [flow] = world.switch.decap_flows().collect::<Vec<_>>()[..] else { panic!() };
+        let DecapFlow { received, .. } = flow;
+        assert_eq!((flow.vnet, flow.tunnel), (vnet, tunnel));
+        assert_eq!((received.frames, received.bytes), (5, 5 * 110));
+        world.command(Command::ForgetDecap { vnet, tunnel });
+        world.flows.clear();
+        let of_tunnel = world.switch.tunnel_counters(tunnel).received;
+        assert_eq!((of_tunnel.frames, of_tunnel.bytes), (round * 5, round * 550));
+    }
+    assert_eq!(sent(&mut world), [15, 0, 0, 0]);
+    let mut forget = |vnet, tunnel| {
+        world.switch.command(
+            world.now,
+            Command::ForgetDecap { vnet: VnetId(vnet), tunnel: TunnelId(tunnel) },
+        )
+    };
+    assert_eq!(forget(7, 0), Err(CommandError::NoSuchVnet(VnetId(7))));
+    assert_eq!(forget(0, 7), Err(CommandError::NoSuchTunnel(TunnelId(7))));
+}
+
+#[test]
+fn a_decap_flow_that_cannot_be_told_is_not_made_and_its_frames_come_in() {
+    let mut config = punt_config();
+    config.control.punts = 1;
+    let mut world = World::new(&config, 1);
+    world.attach(true);
+    world.at_port(mac(0), 0);
+    world.at_tunnel(mac(20), 1);
+    let frame = |src| Tenant::new(mac(0), src, 0, 60).bytes();
+    for _ in 0..3 {
+        give_tunnel(&mut world, 0, &frame(mac(10)));
+        give_tunnel(&mut world, 1, &frame(mac(20)));
+    }
+    assert_eq!(world.switch.decap_flows().count(), 1, "one place");
+    world.notices();
+    give_tunnel(&mut world, 1, &frame(mac(20)));
+    world.notices();
+    assert_eq!(world.flows.len(), 2);
+    assert_eq!(world.switch.tunnel_counters(TunnelId(1)).received.frames, 4);
+    assert_eq!(sent(&mut world), [7, 0, 0, 0]);
+}
+
+#[test]
+fn control_sends_through_one_tunnel_whatever_the_address() {
+    let mut world = world();
+    let input = world.switch.control_input();
+    let bytes = arp(Mac::BROADCAST, mac(0), IP.into());
+    let mut inject = |vnet, tunnel| {
+        let info = Info {
+            id: world.next_id(),
+            from: CONTROL,
+            port: u16::MAX,
+            vnet: 0,
+            dst: Mac::BROADCAST,
+            priority: Priority::new(7).unwrap(),
+            valid: true,
+        };
+        let buf = world.buf(input, info, bytes.clone());
+        let to = Target::Tunnel(VnetId(vnet), TunnelId(tunnel));
+        world.switch.inject(world.now, buf, to).map_err(TestBuf::hand_back).is_ok()
+    };
+    assert!(inject(0, 1));
+    assert!(!inject(1, 1) && !inject(0, 2), "no such network, no such tunnel");
+    assert_eq!(sent(&mut world), [0, 0, 0, 1]);
+    let frame = world.log().pop().unwrap();
+    assert_eq!((frame.tunnel, frame.size), (Some(1), 110));
+    assert_eq!(frame.bytes[50..], bytes);
+    assert_eq!(frame.bytes[30..34], vtep(3).octets());
+}
+
+#[test]
+fn what_control_sends_is_refused_without_room_and_dropped_if_it_is_too_large() {
+    let mut world = world();
+    let input = world.switch.control_input();
+    let inject = |world: &mut World, size: u32, to| {
+        let info = Info {
+            id: world.next_id(),
+            from: CONTROL,
+            port: u16::MAX,
+            vnet: 0,
+            dst: mac(1),
+            priority: Priority::new(7).unwrap(),
+            valid: true,
+        };
+        let bytes = Tenant::new(mac(1), mac(0), 0, size).bytes();
+        let buf = world.buf(input, info, bytes);
+        world.switch.inject(world.now, buf, to).map_err(TestBuf::hand_back).is_ok()
+    };
+    for (size, fits) in [(60, 1), (900, 1), (u32::from(MTU) + 14, 1), (u32::from(MTU) + 15, 0)] {
+        for (to, port) in
+            [(Target::Port(PortId(1)), 1), (Target::Tunnel(VnetId(0), TunnelId(0)), 3)]
+        {
+            assert!(inject(&mut world, size, to));
+            assert_eq!(sent(&mut world)[port], fits, "{size} to {to:?}");
+        }
+    }
+    let control = world.switch.control_input();
+    let seven = Priority::new(7).unwrap();
+    assert_eq!(world.switch.dropped(control, seven, DropReason::Oversize).frames, 2);
+    // Nobody takes anything: so many, and no more.
+    for to in [Target::Port(PortId(1)), Target::Tunnel(VnetId(0), TunnelId(0))] {
+        let taken = (0..200).filter(|_| inject(&mut world, 60, to)).count();
+        assert_eq!(taken, 64);
+        world.check();
+        assert_eq!(sent(&mut world).iter().sum::<u32>(), 64);
+    }
+    // A port that goes away takes nothing.
+    world.unplug(PortId(1));
+    assert!(inject(&mut world, 60, Target::Port(PortId(1))));
+    assert_eq!(world.switch.dropped(control, seven, DropReason::Stopped).frames, 1);
+    world.check();
+}
+
+#[test]
+fn flows_have_a_limit_of_their_own() {
+    let mut config = punt_config();
+    (config.chip.macs, config.chip.flows) = (8, 2);
+    let mut world = World::new(&config, 1);
+    for n in 0..4 {
+        world.at_port(mac(n), 0);
+    }
+    for n in 10..20 {
+        world.at_tunnel(mac(n), 0);
+    }
+    let state = world.switch.chip_state();
+    assert_eq!((state.macs, state.macs_max), (6, 8));
+    assert_eq!((state.flows, state.flows_max), (2, 2));
+    assert_eq!((state.macs_evicted, state.flows_evicted), (0, 8));
+    let local = world.switch.macs().filter(|(_, mac, _)| mac.0[5] < 4).count();
+    assert_eq!(local, 4);
+}
+
+#[test]
+fn control_learns_who_is_idle() {
+    let mut world = world();
+    let round = |world: &mut World| {
+        let mut told = Vec::new();
+        while !world.switch.used_since(7, |_, mac, used| told.push((mac, used))) {}
+        told.sort_by_key(|(mac, _)| *mac);
+        told
+    };
+    round(&mut world);
+    let both = [
+        (mac(0), Used { as_destination: true, as_source: false }),
+        (mac(1), Used { as_destination: false, as_source: true }),
+    ];
+    // Its memory is no reason not to see a source.
+    for _ in 0..3 {
+        for _ in 0..3 {
+            give_plain(&mut world, 1, mac(1), mac(0));
+        }
+        assert_eq!(round(&mut world), both);
+        assert_eq!(round(&mut world), []);
+    }
+}

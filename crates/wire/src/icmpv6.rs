@@ -1,0 +1,374 @@
+//! ICMPv6 (RFC 4443), and of it the two messages with which neighbours find each other: Neighbor
+//! Solicitation and Neighbor Advertisement (RFC 4861 clauses 4.3 and 4.4).
+//!
+//! ```text
+//!  0      1      2          4                 8              24
+//!  | type | code | checksum | flags, reserved | target, 16 B | options ...
+//!
+//!  an option (clause 4.6):       | type | size / 8 | data ...
+//!  link-layer address (4.6.1):   |  1, 2 |    1    | MAC, 6 B
+//! ```
+//!
+//! The checksum covers a pseudo-header of the addresses, so it is checked and made together with
+//! the IPv6 header. Whether a message may be believed ([`Repr::receive`]) is a question of all of
+//! it: hop limit, checksum, code, addresses and options (clauses 7.1.1 and 7.1.2).
+
+use core::net::Ipv6Addr;
+
+use sluice_base::Mac;
+use zerocopy::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{Truncated, checksum, ipv6, put, split};
+
+/// The number of the protocol in an IPv6 header (RFC 4443 clause 1).
+pub const PROTOCOL: u8 = 58;
+/// The size of a message of neighbours in bytes, without options.
+pub const HEADER_SIZE: usize = 24;
+/// The size of the option that carries a MAC, in bytes.
+pub const LINK_OPTION_SIZE: usize = 8;
+/// The size of the largest message that [`Repr::emit`] writes, in bytes.
+pub const SIZE_MAX: usize = HEADER_SIZE + LINK_OPTION_SIZE;
+/// The hop limit of every message of neighbours: a router would have lowered it (RFC 4861 clause
+/// 7.1.1).
+pub const HOP_LIMIT: u8 = 255;
+/// All nodes of the link (RFC 4291 clause 2.7.1).
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+const FLAG_ROUTER: u32 = 1 << 31;
+const FLAG_SOLICITED: u32 = 1 << 30;
+const FLAG_OVERRIDE: u32 = 1 << 29;
+const CHECKSUM: core::ops::Range<usize> = 2..4;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct Header {
+    kind: u8,
+    code: u8,
+    checksum: U16,
+    flags: U32,
+    target: [u8; 16],
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_SIZE);
+
+/// The start of an option.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct OptionHeader {
+    kind: u8,
+    eighths: u8,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct LinkOption {
+    header: OptionHeader,
+    mac: [u8; 6],
+}
+
+const _: () = assert!(size_of::<LinkOption>() == LINK_OPTION_SIZE);
+
+/// What a message is for, known or not (RFC 4443 clause 2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(pub u8);
+
+impl Kind {
+    /// Who has the target (RFC 4861 clause 4.3)?
+    pub const NEIGHBOR_SOLICITATION: Self = Self(135);
+    /// The sender has it (RFC 4861 clause 4.4).
+    pub const NEIGHBOR_ADVERTISEMENT: Self = Self(136);
+
+    /// What the first byte of `message` says; `None` if there is none.
+    #[inline]
+    #[must_use]
+    pub fn of(message: &[u8]) -> Option<Self> {
+        message.first().copied().map(Self)
+    }
+
+    /// Whether it is one of the two that neighbours ask and answer with.
+    #[inline]
+    #[must_use]
+    pub const fn is_neighbor(self) -> bool {
+        matches!(self, Self::NEIGHBOR_SOLICITATION | Self::NEIGHBOR_ADVERTISEMENT)
+    }
+}
+
+/// The kind of an option, known or not (RFC 4861 clause 4.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionKind(pub u8);
+
+impl OptionKind {
+    /// The MAC of who asks (clause 4.6.1).
+    pub const SOURCE_LINK: Self = Self(1);
+    /// The MAC of the target (clause 4.6.1).
+    pub const TARGET_LINK: Self = Self(2);
+}
+
+/// One option of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NdOption<'a> {
+    /// What it is.
+    pub kind: OptionKind,
+    /// What follows its first two bytes.
+    pub data: &'a [u8],
+}
+
+impl NdOption<'_> {
+    /// The MAC that it carries, if it has the size of one and is of that kind.
+    #[inline]
+    fn link(&self, kind: OptionKind) -> Option<Mac> {
+        let mac: [u8; 6] = self.data.try_into().ok()?;
+        (self.kind == kind).then_some(Mac(mac))
+    }
+}
+
+/// The options of a message, in order, up to the first that is cut or has no size.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = NdOption<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (header, _data) = split::<OptionHeader>(self.rest).ok()?;
+        let size = usize::from(header.eighths) * 8;
+        let data = self.rest.get(size_of::<OptionHeader>()..size)?;
+        self.rest = &self.rest[size..];
+        Some(NdOption { kind: OptionKind(header.kind), data })
+    }
+}
+
+/// A view of a message of neighbours. It lies over any ICMPv6 message; [`Packet::kind`] says
+/// whether the fields mean what their names say.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    header: &'a Header,
+    options: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// A view of `bytes`, the payload of an IPv6 packet.
+    ///
+    /// # Errors
+    /// [`Truncated`] below [`HEADER_SIZE`] bytes.
+    #[inline]
+    pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Truncated> {
+        let (header, options) = split(bytes)?;
+        Ok(Self { header, options })
+    }
+
+    /// What it is for.
+    #[inline]
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        Kind(self.header.kind)
+    }
+
+    /// The code; zero in messages of neighbours.
+    #[inline]
+    #[must_use]
+    pub const fn code(&self) -> u8 {
+        self.header.code
+    }
+
+    /// The checksum, as the message says.
+    #[inline]
+    #[must_use]
+    pub fn checksum(&self) -> u16 {
+        self.header.checksum.get()
+    }
+
+    /// Whether who sends an advertisement is a router.
+    #[inline]
+    #[must_use]
+    pub fn is_router(&self) -> bool {
+        self.header.flags.get() & FLAG_ROUTER != 0
+    }
+
+    /// Whether an advertisement answers a solicitation.
+    #[inline]
+    #[must_use]
+    pub fn is_solicited(&self) -> bool {
+        self.header.flags.get() & FLAG_SOLICITED != 0
+    }
+
+    /// Whether an advertisement replaces what its receiver knows.
+    #[inline]
+    #[must_use]
+    pub fn overrides(&self) -> bool {
+        self.header.flags.get() & FLAG_OVERRIDE != 0
+    }
+
+    /// The address that it is about.
+    #[inline]
+    #[must_use]
+    pub fn target(&self) -> Ipv6Addr {
+        Ipv6Addr::from(self.header.target)
+    }
+
+    /// The options.
+    #[inline]
+    #[must_use]
+    pub const fn options(&self) -> Options<'a> {
+        Options { rest: self.options }
+    }
+
+    /// Whether the options are whole to the end; none has size zero (RFC 4861 clause 4.6).
+    #[inline]
+    #[must_use]
+    pub fn options_ok(&self) -> bool {
+        let mut options = self.options();
+        while options.next().is_some() {}
+        options.rest.is_empty()
+    }
+
+    /// The MAC of the first option of `kind` that carries one.
+    #[inline]
+    #[must_use]
+    pub fn link(&self, kind: OptionKind) -> Option<Mac> {
+        self.options().find_map(|option| option.link(kind))
+    }
+}
+
+/// A message of neighbours as values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repr {
+    /// Who has the target?
+    Solicitation {
+        /// The address that is asked for.
+        target: Ipv6Addr,
+        /// The MAC of who asks.
+        source_mac: Option<Mac>,
+    },
+    /// The sender has the target.
+    Advertisement {
+        /// The address that is told.
+        target: Ipv6Addr,
+        /// Its MAC.
+        target_mac: Option<Mac>,
+        /// Whether who sends it is a router.
+        router: bool,
+        /// Whether it answers a solicitation.
+        solicited: bool,
+        /// Whether it replaces what its receiver knows.
+        overrides: bool,
+    },
+}
+
+impl Repr {
+    /// Reads `packet`; `None` if it is of another kind.
+    #[inline]
+    #[must_use]
+    pub fn parse(packet: &Packet<'_>) -> Option<Self> {
+        match packet.kind() {
+            Kind::NEIGHBOR_SOLICITATION => Some(Self::Solicitation {
+                target: packet.target(),
+                source_mac: packet.link(OptionKind::SOURCE_LINK),
+            }),
+            Kind::NEIGHBOR_ADVERTISEMENT => Some(Self::Advertisement {
+                target: packet.target(),
+                target_mac: packet.link(OptionKind::TARGET_LINK),
+                router: packet.is_router(),
+                solicited: packet.is_solicited(),
+                overrides: packet.overrides(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Reads the message in `ip`; `None` unless it is whole and may be believed (RFC 4861 clauses
+    /// 7.1.1 and 7.1.2).
+    #[inline]
+    #[must_use]
+    pub fn receive(ip: &ipv6::Packet<'_>) -> Option<Self> {
+        let message = ip.payload();
+        let whole = message.len() == usize::from(ip.payload_size());
+        if !whole || ip.next_header() != PROTOCOL || ip.hop_limit() != HOP_LIMIT {
+            return None;
+        }
+        let packet = Packet::new_checked(message).ok()?;
+        let repr = Self::parse(&packet)?;
+        let (src, dst) = (ip.src(), ip.dst());
+        let addresses_ok = match repr {
+            Self::Solicitation { target, source_mac } => {
+                let nobody = src.is_unspecified();
+                !nobody || (source_mac.is_none() && dst == solicited_node(target))
+            }
+            Self::Advertisement { solicited, .. } => !(solicited && dst.is_multicast()),
+        };
+        let ok = addresses_ok
+            && packet.code() == 0
+            && !packet.target().is_multicast()
+            && packet.options_ok()
+            && checksum::over_ipv6(src, dst, PROTOCOL, message) == 0;
+        ok.then_some(repr)
+    }
+
+    /// The size of the message in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        match self {
+            Self::Solicitation { source_mac: None, .. }
+            | Self::Advertisement { target_mac: None, .. } => HEADER_SIZE,
+            _ => SIZE_MAX,
+        }
+    }
+
+    /// Writes the message from `src` to `dst` into the first [`Self::size`] bytes of `out`, with
+    /// its checksum.
+    ///
+    /// # Panics
+    /// If `out` is shorter.
+    #[inline]
+    pub fn emit(&self, src: Ipv6Addr, dst: Ipv6Addr, out: &mut [u8]) {
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        let (kind, target, flags, link, mac) = match *self {
+            Self::Solicitation { target, source_mac } => {
+                (Kind::NEIGHBOR_SOLICITATION, target, 0, OptionKind::SOURCE_LINK, source_mac)
+            }
+            Self::Advertisement { target, target_mac, router, solicited, overrides } => {
+                let flags = flag(router, FLAG_ROUTER)
+                    | flag(solicited, FLAG_SOLICITED)
+                    | flag(overrides, FLAG_OVERRIDE);
+                let kind = Kind::NEIGHBOR_ADVERTISEMENT;
+                (kind, target, flags, OptionKind::TARGET_LINK, target_mac)
+            }
+        };
+        let out = &mut out[..self.size()];
+        let header = Header {
+            kind: kind.0,
+            code: 0,
+            checksum: U16::ZERO,
+            flags: U32::new(flags),
+            target: target.octets(),
+        };
+        put(&header, out);
+        if let Some(Mac(mac)) = mac {
+            let header = OptionHeader { kind: link.0, eighths: 1 };
+            put(&LinkOption { header, mac }, &mut out[HEADER_SIZE..]);
+        }
+        let sum = checksum::over_ipv6(src, dst, PROTOCOL, out);
+        out[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// The group in which who has `ip` is asked for it: ff02::1:ff00:0/104 and its last 24 bits (RFC
+/// 4291 clause 2.7.1).
+#[inline]
+#[must_use]
+pub const fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
+    let ip = ip.octets();
+    let mut group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0).octets();
+    group[13] = ip[13];
+    group[14] = ip[14];
+    group[15] = ip[15];
+    Ipv6Addr::from_octets(group)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What two machines have already, in network namespaces of this one: a cable, a certificate each,
+# and two containers.
+#
+#   examples/two-hosts.sh up | down
+#
+#   web ┐                                   ┌ db
+#       h1 eth0 10.0.0.1 ═══ 10.0.0.2 eth0 h2
+#
+# Needs root. The certificates lie in tls/ of the folder that it is run in.
+set -euo pipefail
+
+PATH=$PATH:/usr/sbin:/sbin
+spaces=(h1 h2 web db)
+
+up() {
+    local n
+    for n in "${spaces[@]}"; do
+        if [ -e "/run/netns/$n" ]; then
+            echo "there is a network namespace $n already; '$0 down' takes it away" >&2
+            exit 1
+        fi
+    done
+    if ! command -v sluice >/dev/null; then
+        echo "sluice is not in the PATH: 'make build', then PATH=\$PATH:\$PWD/target/release" >&2
+        exit 1
+    fi
+    if ! command -v ping >/dev/null; then
+        apt-get install -y iputils-ping >/dev/null
+    fi
+    for n in "${spaces[@]}"; do
+        ip netns add "$n"
+        ip -n "$n" link set lo up
+    done
+    ip -n h1 link add eth0 type veth peer name eth0 netns h2
+    for n in 1 2; do
+        ip -n "h$n" addr add "10.0.0.$n/24" dev eth0
+        ip -n "h$n" link set eth0 up
+    done
+    if [ ! -d tls/h1 ] || [ ! -d tls/h2 ]; then
+        sluice fabric cert --out tls h1 h2
+    fi
+}
+
+down() {
+    local n
+    for n in "${spaces[@]}"; do
+        # It may not be there.
+        ip netns del "$n" 2>/dev/null || true
+    done
+}
+
+case "${1:-}" in
+up | down) "$1" ;;
+*)
+    sed -n '2,10p' "$0" >&2
+    exit 2
+    ;;
+esac

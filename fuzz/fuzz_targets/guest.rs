@@ -1,0 +1,219 @@
+//! Bytes as what a hostile guest does to its rings, between reads and writes of the switch's side.
+//!
+//! Nothing may panic or touch what is not shared, what the switch decided by stays as it was read
+//! while its handle is out, and after the guest has gone every handle has come back.
+#![no_main]
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use libfuzzer_sys::fuzz_target;
+use sluice_base::{Batch, Buf, ByteCount, Priority};
+use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
+use sluice_switch::{Egress, Sink, Window};
+use sluice_testkit::guest::{Descriptor, Guest, GuestConfig, Ring, connect, feature};
+
+const RING_SIZE: u16 = 16;
+const STEPS_MAX: usize = 400;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The bytes that are left; zeros when there are none.
+struct Source<'a>(&'a [u8]);
+
+impl Source<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+
+    /// Mostly small, sometimes near the end of its range.
+    fn u32(&mut self) -> u32 {
+        match self.byte() % 8 {
+            0 => u32::MAX - u32::from(self.byte()),
+            1 => u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()]),
+            2 => u32::from(self.byte() % 4) * 16,
+            _ => u32::from(self.u16() % 2_000),
+        }
+    }
+}
+
+/// A port with its pool, and the guest behind it.
+struct Rig {
+    port: VhostUserPort,
+    pool: Pool,
+    guest: Guest,
+    socket: PathBuf,
+}
+
+/// A handle that is out, with what the switch saw of it.
+struct Out {
+    buf: FrameBuf,
+    head: Vec<u8>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let socket = std::env::temp_dir().join(format!("sluice-fuzz-{}", std::process::id()));
+        let config = VhostUserConfig { socket: socket.clone(), role: Role::Server, mtu: 1500 };
+        let port = VhostUserPort::open(&config).unwrap();
+        let pool = PoolConfig { slots: 64, slot_size: 2_112, populate: false };
+        let config = GuestConfig { ring_size: RING_SIZE, ..GuestConfig::default() };
+        Self { port, pool: Pool::new(pool).unwrap(), guest: Guest::new(config).unwrap(), socket }
+    }
+
+    /// Connects a guest with these features, its rings empty.
+    fn attach(&mut self, features: u64) {
+        let config = GuestConfig { features, ring_size: RING_SIZE, ..GuestConfig::default() };
+        self.guest = Guest::new(config).unwrap();
+        let (port, guest, socket) = (&mut self.port, &mut self.guest, &self.socket);
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| guest.attach(connect(socket, 500).unwrap()).unwrap());
+            while !there.is_finished() {
+                assert_eq!(port.attend(), Wanted::Nothing, "there is no handle");
+                std::thread::yield_now();
+            }
+        });
+    }
+
+    /// The guest goes. Its handles are wanted back, and then nothing more.
+    fn detach(&mut self, mut out: Vec<Out>) {
+        self.guest.hang_up();
+        let until = Instant::now() + PATIENCE;
+        let is_gone =
+            |port: &VhostUserPort| port.problem().is_some_and(|p| p.contains("front end"));
+        while !is_gone(&self.port) || self.port.is_up() == Some(true) {
+            if self.port.attend() == Wanted::Handles {
+                assert!(!out.is_empty(), "handles are wanted that nobody has");
+                self.give_back(out.drain(..));
+            }
+            assert!(Instant::now() < until, "the port does not notice that its guest is gone");
+            std::thread::yield_now();
+        }
+        self.give_back(out.drain(..));
+        assert_eq!(self.pool.used(), 0, "a slot of the pool was lost");
+    }
+
+    fn give_back(&mut self, out: impl Iterator<Item = Out>) {
+        let mut batch = Batch::with_limit(usize::from(RING_SIZE) + 64);
+        for out in out {
+            assert!(out.buf.head() == out.head, "a frame changed while its handle was out");
+            batch.push(out.buf).unwrap();
+        }
+        self.port.give_back(&mut batch, &mut self.pool);
+    }
+
+    fn read(&mut self, window: Window, out: &mut Vec<Out>) {
+        let mut batch = Batch::with_limit(32);
+        self.port.read(window, 32, &mut self.pool, &mut batch).unwrap();
+        out.extend(batch.drain().map(|buf| {
+            assert!(buf.head().len() == (buf.size() as usize).min(FrameBuf::HEAD_SIZE_MAX));
+            Out { head: buf.head().to_vec(), buf }
+        }));
+    }
+
+    fn offer(&mut self, source: &mut Source<'_>, buf: Option<&FrameBuf>) {
+        let header = [7; 60];
+        let header = &header[..usize::from(source.byte() % 61)];
+        let strip =
+            u16::from(source.byte()).min(buf.map_or(0, |buf| u16::try_from(buf.size()).unwrap()));
+        let egress = Egress { header, buf, strip, size: 0, priority: Priority::ZERO, tunnel: None };
+        let _ = self.port.offer(&egress);
+    }
+}
+
+/// An address: in the guest's memory, at its edges, or nowhere.
+fn address(source: &mut Source<'_>, guest: &Guest) -> u64 {
+    let (start, size) = (guest.memory().guest_address(0), guest.memory().len() as u64);
+    match source.byte() % 8 {
+        0 => start + size - u64::from(source.byte()),
+        1 => start.wrapping_sub(u64::from(source.byte())),
+        2 => u64::MAX - u64::from(source.u32()),
+        _ => start + u64::from(source.u32()) % size,
+    }
+}
+
+fn ring<'a>(guest: &'a mut Guest, transmit: bool) -> &'a mut Ring {
+    let pair = guest.pair(0);
+    if transmit { pair.sender.ring() } else { pair.receiver.ring() }
+}
+
+/// What the guest does.
+fn misbehave(source: &mut Source<'_>, guest: &mut Guest) {
+    let transmit = source.byte() % 4 > 0;
+    match source.byte() % 6 {
+        0 | 1 => {
+            let addr = address(source, guest);
+            let (len, flags) = (source.u32(), u16::from(source.byte() % 8));
+            let next = u16::from(source.byte()) % (RING_SIZE + 2);
+            let at = u16::from(source.byte()) % RING_SIZE;
+            ring(guest, transmit).put_descriptor(at, Descriptor { addr, len, flags, next });
+        }
+        2 => {
+            let (at, head) = (source.u16(), u16::from(source.byte()) % (RING_SIZE + 1));
+            ring(guest, transmit).put_avail(at, head);
+        }
+        3 => {
+            let ring = ring(guest, transmit);
+            let ahead = u16::from(source.byte() % (RING_SIZE as u8 + 2));
+            ring.put_avail_idx(ring.avail_idx().wrapping_add(ahead));
+        }
+        4 => {
+            let (flags, event) = (source.u16(), source.u16());
+            ring(guest, transmit).put_avail_flags(flags);
+            ring(guest, transmit).put_used_event(event);
+        }
+        _ => {
+            // Rings included.
+            let size = guest.memory().len();
+            let at = source.u32() as usize % (size - 64);
+            let bytes: Vec<u8> = (0..source.byte() % 64).map(|_| source.byte()).collect();
+            guest.memory().bytes(at, 64).write(0, &bytes);
+        }
+    }
+}
+
+thread_local! {
+    static RIG: RefCell<Option<Rig>> = const { RefCell::new(None) };
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut source = Source(data);
+    RIG.with_borrow_mut(|rig| {
+        let rig = rig.get_or_insert_with(Rig::new);
+        let left_out = [0, feature::MRG_RXBUF, feature::EVENT_IDX, feature::INDIRECT_DESC];
+        rig.attach(feature::ALL & !left_out[usize::from(source.byte() % 4)]);
+        let mut out = Vec::new();
+        for _ in 0..STEPS_MAX {
+            if source.0.is_empty() {
+                break;
+            }
+            match source.byte() % 8 {
+                0..=3 => misbehave(&mut source, &mut rig.guest),
+                4 | 5 => {
+                    let (frames, bytes) = (u32::from(source.byte() % 24), source.u16());
+                    let bytes = ByteCount(bytes.into());
+                    rig.read(Window { frames, bytes, spill: false }, &mut out);
+                }
+                6 => {
+                    let last = out.pop();
+                    rig.offer(&mut source, last.as_ref().map(|out: &Out| &out.buf));
+                    out.extend(last);
+                    rig.port.flush().unwrap();
+                }
+                _ => {
+                    let count = usize::from(source.byte()) % (out.len() + 1);
+                    let some: Vec<Out> = out.drain(..count).collect();
+                    rig.give_back(some.into_iter());
+                }
+            }
+        }
+        rig.detach(out);
+    });
+});

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Makes what a virtual machine of the live tests boots: the kernel of Debian's package, and a root
+# file system of busybox, iperf3 and the modules that a virtio card needs.
+#
+#   scripts/guest.sh            target/guest/vmlinuz, target/guest/initrd.gz
+#
+# It does nothing if they are there. The machine speaks at its serial port: a shell.
+#
+# From the kernel's command line it takes `ip4=ADDRESS/PREFIX` and `mtu=BYTES` for its card.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=${CARGO_TARGET_DIR:-target}/guest
+if [ -s "$out/vmlinuz" ] && [ -s "$out/initrd.gz" ]; then
+    exit 0
+fi
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The newest kernel for machines in a cloud: small, with virtio.
+package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null |
+    sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
+if [ -z "$package" ]; then
+    echo "no package has the kernel of a virtual machine: is this a Debian with a package list?" >&2
+    exit 1
+fi
+echo "missing: $package, the kernel of the live tests' virtual machines (unpacked, not installed)"
+(cd "$work" && apt-get -qq -o APT::Sandbox::User=root download "$package" && dpkg -x ./*.deb kernel)
+
+root=$work/root
+mkdir -p "$root"/{bin,opt,lib/modules,proc,sys,dev,tmp,run,etc}
+cp /bin/busybox "$root/bin/"
+for program in iperf3 tc; do
+    path=$(command -v "$program")
+    cp "$path" "$root/opt/"
+    # What it is linked with, at the same paths.
+    ldd "$path" | grep -o '/[^ ]*' | while read -r library; do
+        mkdir -p "$root$(dirname "$library")"
+        cp -Ln "$library" "$root$library"
+    done
+done
+# In the order in which they need each other.
+modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
+    virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net'
+for module in $modules; do
+    name=${module##*/}
+    find "$work/kernel/lib/modules" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;
+    echo "$name" >>"$root/lib/modules/order"
+done
+
+cat >"$root/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin:/opt
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+while read -r module; do
+    [ -e /lib/modules/$module.ko ] && insmod /lib/modules/$module.ko
+done </lib/modules/order
+for word in $(cat /proc/cmdline); do
+    case $word in
+    ip4=*) ip4=${word#ip4=} ;;
+    mtu=*) mtu=${word#mtu=} ;;
+    esac
+done
+ip link set lo up
+ip link set eth0 mtu "${mtu:-1450}"
+ip addr add "$ip4" dev eth0
+ip link set eth0 up
+# The default of the kernel drops what waits too long, and the card is held.
+# By its path: the shell has a `tc` of its own.
+/opt/tc qdisc replace dev eth0 root pfifo limit 10000
+stty -echo
+echo "READY"
+exec sh
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$out/initrd.gz"
+cp "$work"/kernel/boot/vmlinuz-* "$out/vmlinuz"
