@@ -107,7 +107,7 @@ impl<B: Buf> Switch<B> {
             if goes(switch, slot) {
                 switch.drop_frame(slot, DropReason::Stopped);
             } else {
-                switch.enqueue(slot, node.lane);
+                switch.put_frame(slot, node.lane);
             }
         });
     }

@@ -50,8 +50,7 @@ impl<B: Buf> Switch<B> {
                 }
             },
         };
-        self.unresolved_buffered += u32::from(lossy);
-        self.enqueue(slot, lane);
+        self.put_frame(slot, lane);
     }
 
     fn start_waiting(&mut self, now: Nanos, lane: u32, vnet: VnetId, mac: Mac, slot: u32) {
@@ -148,6 +147,19 @@ impl<B: Buf> Switch<B> {
             || self.ports[usize::from(lane.port)].detached
     }
 
+    /// Queues a frame for a lane, which may lead nowhere yet: the opposite of
+    /// [`Self::take_frames`].
+    pub(crate) fn put_frame(&mut self, slot: u32, lane: u32) {
+        self.unresolved_buffered += self.counts_as_unresolved(lane, self.slots.get(slot).home);
+        self.enqueue(slot, lane);
+    }
+
+    /// How much a frame adds to those of lossy priorities that wait for a destination.
+    fn counts_as_unresolved(&self, lane: u32, home: Home) -> u32 {
+        let waits = matches!(self.lanes[lane as usize].kind, LaneKind::Unresolved(..));
+        u32::from(waits && home == Home::Output)
+    }
+
     /// Empties a leaf that stands in no ring, giving each frame to `each`, and unbinds it.
     pub(crate) fn take_frames(&mut self, leaf: u32, mut each: impl FnMut(&mut Self, u32)) {
         let node = *self.queues.get(leaf);
@@ -157,9 +169,7 @@ impl<B: Buf> Switch<B> {
             let s = self.slots.get(slot);
             let (bytes, home) = (s.bytes, s.home);
             self.uncharge_lane(node.lane, bytes, home);
-            if matches!(self.lanes[node.lane as usize].kind, LaneKind::Unresolved(..)) {
-                self.unresolved_buffered -= u32::from(home == Home::Output);
-            }
+            self.unresolved_buffered -= self.counts_as_unresolved(node.lane, home);
             each(self, slot);
         }
     }

@@ -9,7 +9,7 @@ use harness::config::{access, config, limit, pause_config, underlay, with_tunnel
 use harness::frames::Tenant;
 use harness::ops::address;
 use harness::world::{Sent, World};
-use harness::{Info, TestBuf};
+use harness::{Info, Owner, TestBuf};
 use sluice_base::{
     BitRate, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
@@ -552,6 +552,34 @@ fn memory_of_the_two_directions_is_apart() {
     assert!(local > 0 && local <= 8, "{local}");
     fill(&mut world, 2);
     assert!(world.pooled >= local + 4, "nothing was left for the other direction");
+    world.drain(|_| {});
+}
+
+/// Two queues of a port share a queue of the switch; one of them goes away while both wait for an
+/// address. The other's frame still counts among those that may wait.
+#[test]
+fn what_stays_of_a_queue_that_waits_for_an_address_still_counts() {
+    let mut two = access(0);
+    two.queues = 2;
+    let mut config = lossy(config(vec![two]));
+    config.unresolved.frames = 2;
+    let mut world = World::new(&config, 1);
+    let give = |world: &mut World, queue: u16, count: usize| {
+        let bufs = (0..count).map(|_| {
+            let mut buf = world.tenant(0, &frame(mac(9), 0, 60));
+            buf.info.from = queue;
+            buf.owner = Owner::Input(queue);
+            buf
+        });
+        let bufs = bufs.collect();
+        world.receive(InputId(queue), bufs);
+    };
+    give(&mut world, 0, 1);
+    give(&mut world, 1, 1);
+    assert_eq!(world.evacuate(InputId(0), 0), 1);
+    give(&mut world, 1, 3);
+    let full = world.switch.dropped(InputId(1), Priority::ZERO, DropReason::UnresolvedFull);
+    assert_eq!(full.frames, 2, "of three, one may wait beside the one that stayed");
     world.drain(|_| {});
 }
 
