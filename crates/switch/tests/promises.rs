@@ -555,23 +555,22 @@ fn memory_of_the_two_directions_is_apart() {
     world.drain(|_| {});
 }
 
-/// Two queues of a port share a queue of the switch; one of them goes away while both wait for an
-/// address. The other's frame still counts among those that may wait.
+/// A tunnel's frames came by two queues of a card and wait for an address in one queue; one of the
+/// card's goes away. The frame of the other still counts among those that may wait.
 #[test]
 fn what_stays_of_a_queue_that_waits_for_an_address_still_counts() {
-    let mut two = access(0);
-    two.queues = 2;
-    let mut config = lossy(config(vec![two]));
+    let mut card = underlay(1);
+    card.queues = 2;
+    let mut config = lossy(with_tunnels(config(vec![card]), 0, &[9]));
     config.unresolved.frames = 2;
     let mut world = World::new(&config, 1);
     let give = |world: &mut World, queue: u16, count: usize| {
-        let bufs = (0..count).map(|_| {
-            let mut buf = world.tenant(0, &frame(mac(9), 0, 60));
-            buf.info.from = queue;
+        let mut bufs = Vec::new();
+        for _ in 0..count {
+            let mut buf = world.tunnel_frame(0, 0, &frame(mac(9), 0, 60));
             buf.owner = Owner::Input(queue);
-            buf
-        });
-        let bufs = bufs.collect();
+            bufs.push(buf);
+        }
         world.receive(InputId(queue), bufs);
     };
     give(&mut world, 0, 1);
