@@ -560,7 +560,7 @@ fn memory_of_the_two_directions_is_apart() {
 #[test]
 fn what_stays_of_a_queue_that_waits_for_an_address_still_counts() {
     let mut card = underlay(1);
-    card.queues = 2;
+    (card.queues, card.input_full) = (2, InputFull::Drop);
     let mut config = lossy(with_tunnels(config(vec![card]), 0, &[9]));
     config.unresolved.frames = 2;
     let mut world = World::new(&config, 1);
