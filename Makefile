@@ -32,7 +32,7 @@ bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric,
 	cargo xtask results target/bench/$(PART).json
 
 soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800)
-	PROPTEST_CASES=$(CASES) cargo test --release \
+	PROPTEST_CASES=$(CASES) cargo test --profile soak \
 		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
 	cargo build --profile dist --package sluice --package sluice-bench

@@ -59,6 +59,13 @@ impl Check<'_> {
                     "Leave the key out for a vNIC that is not limited.",
                 );
             }
+            if self.config.host.role == Role::Switch && port.kind != PortKind::L2 {
+                self.problem(
+                    &at("kind"),
+                    "a switch has cables only",
+                    "Use `kind = \"l2\"`, or `role = \"host\"`.",
+                );
+            }
             match port.kind {
                 PortKind::Tap => self.tap(index),
                 PortKind::VhostUser => self.vhost_user(index, &mut sockets),
@@ -70,13 +77,6 @@ impl Check<'_> {
     fn tap(&mut self, index: usize) {
         let port = &self.config.ports[index];
         let at = |key| [Key("port"), At(index), Key(key)];
-        if self.config.host.role == Role::Switch {
-            self.problem(
-                &at("kind"),
-                "a switch has cables only",
-                "Use `kind = \"l2\"`, or `role = \"host\"`.",
-            );
-        }
         if port.link.is_some() {
             self.problem(
                 &at("link"),

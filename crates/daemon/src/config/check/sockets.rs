@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use sluice_api::config::Role;
-
 use super::{At, Check, Key};
 use crate::run_dir::SOCKET_PATH_SIZE_MAX;
 
@@ -14,13 +12,6 @@ impl<'c> Check<'c> {
     pub(super) fn vhost_user(&mut self, index: usize, sockets: &mut Sockets<'c>) {
         let port = &self.config.ports[index];
         let at = |key| [Key("port"), At(index), Key(key)];
-        if self.config.host.role == Role::Switch {
-            self.problem(
-                &at("kind"),
-                "a switch has cables only",
-                "Use `kind = \"l2\"`, or `role = \"host\"`.",
-            );
-        }
         match port.socket.as_deref() {
             None => self.problem(
                 &at("socket"),
