@@ -4,6 +4,7 @@
 mod dataplane;
 mod fabric;
 mod forward;
+mod guests;
 mod instructions;
 mod machine;
 mod report;
@@ -62,7 +63,7 @@ enum Part {
         #[arg(long, default_value_t = 2)]
         peer_rounds: usize,
         /// Seconds of full load in which nobody may be thought to hang.
-        #[arg(long, default_value_t = 60)]
+        #[arg(long, default_value_t = 64)]
         load: u64,
         /// Only these groups of rows: table, inside, latency, learn, bulk, hung.
         #[arg(long, value_delimiter = ',')]
@@ -123,6 +124,18 @@ enum Part {
         #[arg(long, default_value_t = 1_000_000)]
         frames: u64,
     },
+    /// One run from guest to guest in one thread, and what a frame took in the switch and its ports
+    OnceGuests {
+        /// Bytes of a frame, without frame check sequence.
+        #[arg(long, default_value_t = 64)]
+        bytes: usize,
+        /// Whether full outputs drop frames.
+        #[arg(long)]
+        lossy: bool,
+        /// Frames to forward.
+        #[arg(long, default_value_t = 1_000_000)]
+        frames: u64,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -153,6 +166,13 @@ fn main() -> anyhow::Result<()> {
             let mut bench = tunnel::Tunnel::new(batch, lossy);
             bench.forward(frames);
             anyhow::ensure!(bench.is_clean(), "a frame was lost");
+            Ok(())
+        }
+        Part::OnceGuests { bytes, lossy, frames } => {
+            let mut bench = guests::Guests::new(bytes, lossy)?;
+            let taken = bench.forward(frames)?;
+            anyhow::ensure!(bench.is_clean(), "a frame was lost");
+            println!("{} ticks a frame, {} frames", taken.ticks / taken.frames, taken.frames);
             Ok(())
         }
     }

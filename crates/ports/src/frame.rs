@@ -52,19 +52,20 @@ unsafe impl Send for Piece {}
 #[repr(C, align(64))]
 pub(crate) struct Record {
     pub(crate) head: [u8; HEAD_SIZE],
+    /// How many pieces there are.
+    pub(crate) count: u8,
+    /// The head of the chain that it came in.
+    pub(crate) chain: u16,
     /// What follows the head.
     pub(crate) pieces: [Piece; PIECES_MAX],
-    pub(crate) count: u8,
-    /// Whether its handle is out.
-    pub(crate) is_out: bool,
 }
 
 impl Record {
     pub(crate) const EMPTY: Self = Self {
         head: [0; HEAD_SIZE],
-        pieces: [Piece { at: std::ptr::null(), size: 0 }; PIECES_MAX],
         count: 0,
-        is_out: false,
+        chain: 0,
+        pieces: [Piece { at: std::ptr::null(), size: 0 }; PIECES_MAX],
     };
 }
 

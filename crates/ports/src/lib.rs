@@ -17,6 +17,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod bell;
+mod bytes;
 pub mod device;
 mod error;
 mod frame;

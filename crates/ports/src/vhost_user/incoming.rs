@@ -5,6 +5,9 @@
 //! frame that waits holds up none behind it.
 //!
 //! A frame in more pieces than a handle can name is copied into the pool when it is read.
+//!
+//! The memory of a frame was written by another core and is far away, so it is asked for some
+//! frames ahead.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,7 +17,9 @@ use sluice_switch::Window;
 
 use super::header::{self, HEADER_SIZE};
 use super::memory::Memory;
-use super::ring::{Chain, Fault, Ring};
+use super::records::Records;
+use super::ring::{Chain, Desc, Fault, LOOK_AHEAD, Ring};
+use crate::bytes::{copy_short, will_read};
 use crate::frame::{FrameBuf, HEAD_SIZE, PIECES_MAX, Piece, Record};
 use crate::pool::Pool;
 use crate::port::{Amount, Read};
@@ -39,8 +44,6 @@ pub(super) struct Incoming {
     records: Records,
     /// Which of several queues it is.
     number: u32,
-    /// How many handles are out.
-    out: u32,
     pub(super) refused: Refused,
 }
 
@@ -57,7 +60,7 @@ enum Found {
 impl Incoming {
     pub(super) fn new(ring: Ring, memory: Arc<Memory>, number: u32) -> Self {
         let records = Records::new(ring.size());
-        Self { ring, memory, records, number, out: 0, refused: Refused::default() }
+        Self { ring, memory, records, number, refused: Refused::default() }
     }
 
     /// As [`crate::Port::read`].
@@ -75,7 +78,13 @@ impl Incoming {
         if left > 0 {
             self.ring.disarm();
         }
+        for nth in 0..LOOK_AHEAD.min(left) {
+            self.look_ahead(nth);
+        }
         while left > 0 && read.frames < frames_max as u64 && read.bytes < window.bytes.0 {
+            if left > LOOK_AHEAD {
+                self.look_ahead(LOOK_AHEAD);
+            }
             let head = self.ring.head(0)?;
             let Some(buf) = self.take(head, pool)? else {
                 // No room for a copy; the frame stays the guest's.
@@ -93,46 +102,44 @@ impl Incoming {
         Ok(Read { frames: count(&read), more: more || count(&read) == frames_max })
     }
 
+    /// Asks for the memory of an entry that comes soon. What stands there now decides nothing.
+    #[inline]
+    fn look_ahead(&self, nth: u16) {
+        let Ok(head) = self.ring.head(nth) else { return };
+        let desc = self.ring.desc(head);
+        if let Some(at) = self.memory.at(desc.addr, 1) {
+            will_read(at.as_ptr());
+        }
+    }
+
     /// Makes a handle of the chain of `head`. `None`: it needs a slot of the pool, and there is
     /// none.
+    #[inline]
     fn take(&mut self, head: u16, pool: &mut Pool) -> Result<Option<Taken>, Fault> {
-        if self.records.get(head).is_out {
+        if self.records.has(head) {
             return Err(Fault::Twice(head));
         }
-        let record = self.records.get_mut(head);
-        let chain = Chain::new(&self.ring, &self.memory, head, 0);
-        match look(chain, record, head, &mut self.refused)? {
+        let (number, record) = self.records.next();
+        let desc = self.ring.desc(head);
+        let found = match whole(&desc) {
+            Some(size) => look_at_whole(&self.memory, &desc, size, record, &mut self.refused)?,
+            // What was read of it decides nothing more.
+            None => {
+                let chain = Chain::new(&self.ring, &self.memory, head, 0);
+                look(chain, record, head, &mut self.refused)?
+            }
+        };
+        match found {
             Found::InGuest { size } => {
-                record.is_out = true;
-                self.out += 1;
-                let number = self.number << 16 | u32::from(head);
+                let record = self.records.take(head);
+                let number = self.number << 16 | u32::from(number);
                 let named = u16::try_from(size).expect("not above `FRAME_SIZE_MAX`");
-                let record = self.records.at(head);
                 // SAFETY: the record is written only while its handle is not out; it and the memory
                 // stay as long as `self`, and beyond if a handle is out then.
                 let buf = unsafe { FrameBuf::in_guest(record, number, named) };
                 Ok(Some(Taken::Frame(buf, size)))
             }
-            Found::Scattered => {
-                let Some(mut slot) = pool.take() else { return Ok(None) };
-                // Read anew, and looked at anew: what was read before counts no more.
-                let chain = Chain::new(&self.ring, &self.memory, head, 0);
-                let copied = header::skip_and_copy(chain, slot.bytes_mut());
-                let taken = match copied {
-                    Ok(Some(size)) => Taken::Frame(slot.freeze(0, size), size),
-                    Ok(None) => {
-                        self.refused.oversize += 1;
-                        pool.cancel(slot);
-                        Taken::Nothing
-                    }
-                    Err(fault) => {
-                        pool.cancel(slot);
-                        return Err(fault);
-                    }
-                };
-                self.ring.give_back(head, 0);
-                Ok(Some(taken))
-            }
+            Found::Scattered => self.copy(head, pool),
             Found::Nothing => {
                 self.ring.give_back(head, 0);
                 Ok(Some(Taken::Nothing))
@@ -140,12 +147,33 @@ impl Incoming {
         }
     }
 
+    /// Copies a frame in too many pieces into a slot of the pool. `None`: there is none.
+    #[cold]
+    fn copy(&mut self, head: u16, pool: &mut Pool) -> Result<Option<Taken>, Fault> {
+        let Some(mut slot) = pool.take() else { return Ok(None) };
+        // Read anew, and looked at anew: what was read before counts no more.
+        let chain = Chain::new(&self.ring, &self.memory, head, 0);
+        let taken = match header::skip_and_copy(chain, slot.bytes_mut()) {
+            Ok(Some(size)) => Taken::Frame(slot.freeze(0, size), size),
+            Ok(None) => {
+                self.refused.oversize += 1;
+                pool.cancel(slot);
+                Taken::Nothing
+            }
+            Err(fault) => {
+                pool.cancel(slot);
+                return Err(fault);
+            }
+        };
+        self.ring.give_back(head, 0);
+        Ok(Some(taken))
+    }
+
     /// A frame ended: its chain goes back to the guest.
+    #[inline]
     pub(super) fn give_back(&mut self, number: u32) {
-        let head = u16::try_from(number & 0xffff).expect("masked");
-        assert!(self.records.get(head).is_out, "a handle came back twice");
-        self.records.get_mut(head).is_out = false;
-        self.out -= 1;
+        let number = u16::try_from(number & 0xffff).expect("masked");
+        let head = self.records.give_back(number);
         self.ring.give_back(head, 0);
     }
 
@@ -155,8 +183,8 @@ impl Incoming {
     }
 
     /// How many handles are out.
-    pub(super) const fn out(&self) -> u32 {
-        self.out
+    pub(super) const fn out(&self) -> u16 {
+        self.records.out()
     }
 
     /// The next entry that would be taken.
@@ -171,63 +199,9 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        if self.out > 0 {
+        if self.records.out() > 0 {
             // Somebody still has pointers into it. What they need is never freed.
-            self.records.is_shared = true;
             std::mem::forget(Arc::clone(&self.memory));
-        }
-    }
-}
-
-/// A record for each descriptor, by the head of its chain.
-///
-/// Handles point at records while others are written, so the records are reached by pointer, one
-/// at a time, and never as a slice.
-#[derive(Debug)]
-struct Records {
-    base: NonNull<Record>,
-    count: u16,
-    /// Handles outlive them.
-    is_shared: bool,
-}
-
-// SAFETY: records are plain data, and one thread at a time has them.
-unsafe impl Send for Records {}
-
-impl Records {
-    fn new(count: u16) -> Self {
-        let records: Box<[Record]> = (0..count).map(|_| Record::EMPTY).collect();
-        let base = NonNull::from(Box::leak(records)).cast();
-        Self { base, count, is_shared: false }
-    }
-
-    #[inline]
-    fn at(&self, head: u16) -> NonNull<Record> {
-        assert!(head < self.count, "a ring gives no other heads");
-        // SAFETY: below the count.
-        unsafe { self.base.add(head.into()) }
-    }
-
-    #[inline]
-    fn get(&self, head: u16) -> &Record {
-        // SAFETY: handles only read, and so does this.
-        unsafe { self.at(head).as_ref() }
-    }
-
-    /// To be written: its handle is not out, or has just come back.
-    #[inline]
-    fn get_mut(&mut self, head: u16) -> &mut Record {
-        // SAFETY: no handle looks at it, and `self` is borrowed for as long.
-        unsafe { self.at(head).as_mut() }
-    }
-}
-
-impl Drop for Records {
-    fn drop(&mut self) {
-        if !self.is_shared {
-            let all = NonNull::slice_from_raw_parts(self.base, self.count.into());
-            // SAFETY: they came out of a box of that size, and nobody else points at them.
-            drop(unsafe { Box::from_raw(all.as_ptr()) });
         }
     }
 }
@@ -236,6 +210,46 @@ impl Drop for Records {
 enum Taken {
     Frame(FrameBuf, usize),
     Nothing,
+}
+
+/// The size of the frame behind the header, if the chain is the usual one: a descriptor for both.
+#[inline]
+fn whole(desc: &Desc) -> Option<usize> {
+    let size = (desc.len as usize).checked_sub(HEADER_SIZE)?;
+    (desc.flags == 0 && size <= FRAME_SIZE_MAX).then_some(size)
+}
+
+/// Reads such a chain.
+#[inline]
+fn look_at_whole(
+    memory: &Memory,
+    desc: &Desc,
+    size: usize,
+    record: &mut Record,
+    refused: &mut Refused,
+) -> Result<Found, Fault> {
+    let unmapped = Fault::Unmapped { addr: desc.addr, size: desc.len };
+    let start = memory.at(desc.addr, desc.len as usize).ok_or(unmapped)?;
+    let head_size = size.min(HEAD_SIZE);
+    let mut net_header = [0; HEADER_SIZE];
+    // SAFETY: header and frame are mapped, as was just seen, and the head is no longer than its
+    // place. A guest may write meanwhile: then some bytes are new and some old.
+    let rest = unsafe {
+        start.copy_to_nonoverlapping(NonNull::from(&mut net_header).cast(), HEADER_SIZE);
+        let frame = start.as_ptr().add(HEADER_SIZE);
+        copy_short(frame, record.head.as_mut_ptr(), head_size);
+        frame.add(head_size)
+    };
+    if header::asks_for_offload(&net_header) {
+        refused.offload += 1;
+        return Ok(Found::Nothing);
+    }
+    record.count = u8::from(size > HEAD_SIZE);
+    if size > HEAD_SIZE {
+        let left = u32::try_from(size - HEAD_SIZE).expect("not above `FRAME_SIZE_MAX`");
+        record.pieces[0] = Piece { at: rest, size: left };
+    }
+    Ok(Found::InGuest { size })
 }
 
 /// Reads a chain: the header, the head of the frame, and where the rest of it lies.

@@ -28,6 +28,7 @@ mod header;
 mod incoming;
 mod memory;
 mod outgoing;
+mod records;
 mod ring;
 mod session;
 

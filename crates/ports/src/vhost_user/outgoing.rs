@@ -12,7 +12,8 @@ use sluice_switch::Egress;
 
 use super::header::{HEADER_SIZE, of_buffers};
 use super::memory::Memory;
-use super::ring::{Chain, Fault, Ring, WRITE};
+use super::ring::{Chain, Fault, LOOK_AHEAD, Ring, WRITE};
+use crate::bytes::{copy_short, will_write};
 use crate::frame::{FrameBuf, frame_size};
 
 /// Over how many pieces of a guest's memory a frame may be spread: a jumbo frame in the smallest
@@ -71,6 +72,10 @@ impl Outgoing {
     /// [`Fault`].
     pub(super) fn write(&mut self, frame: &Egress<'_, FrameBuf>) -> Result<Placed, Fault> {
         let size = HEADER_SIZE + frame_size(frame);
+        if let Some((head, at)) = self.whole(size)? {
+            self.fill_whole(head, at, size, frame);
+            return Ok(Placed::Written);
+        }
         loop {
             match self.find(size)? {
                 Placed::Written => {
@@ -87,6 +92,76 @@ impl Outgoing {
                     }
                 }
             }
+        }
+    }
+
+    /// The usual buffer, if it is the next one: a descriptor that takes all of the frame. Its head,
+    /// and where it is.
+    #[inline]
+    fn whole(&mut self, size: usize) -> Result<Option<(u16, NonNull<u8>)>, Fault> {
+        if self.ring.available(1)? == 0 {
+            return Ok(None);
+        }
+        let head = self.ring.head(0)?;
+        let desc = self.ring.desc(head);
+        if desc.flags != WRITE || (desc.len as usize) < size {
+            return Ok(None);
+        }
+        let unmapped = Fault::Unmapped { addr: desc.addr, size: desc.len };
+        let at = self.memory.at(desc.addr, desc.len as usize).ok_or(unmapped)?;
+        Ok(Some((head, at)))
+    }
+
+    /// Copies the frame into one buffer and takes that.
+    #[inline]
+    fn fill_whole(
+        &mut self,
+        head: u16,
+        at: NonNull<u8>,
+        size: usize,
+        frame: &Egress<'_, FrameBuf>,
+    ) {
+        self.wake_up();
+        if self.ring.known() > LOOK_AHEAD {
+            self.look_ahead(LOOK_AHEAD);
+        }
+        let header = of_buffers(1);
+        let mut to = at.as_ptr();
+        let mut write = |from: *const u8, size: usize| {
+            // SAFETY: the parts together are not longer than the buffer, which is mapped. Two places
+            // of a guest's may overlap, and then it gets what it asked for.
+            unsafe {
+                copy_short(from, to, size);
+                to = to.add(size);
+            }
+        };
+        write(header.as_ptr(), header.len());
+        if !frame.header.is_empty() {
+            write(frame.header.as_ptr(), frame.header.len());
+        }
+        if let Some(buf) = frame.buf {
+            buf.each_part(frame.strip.into(), write);
+        }
+        let written = u32::try_from(size).expect("not longer than a descriptor");
+        self.ring.give_back(head, written);
+        self.ring.take(1);
+    }
+
+    /// Asks for the memory of a buffer that is written soon. What stands there now decides nothing.
+    #[inline]
+    fn look_ahead(&self, nth: u16) {
+        let Ok(head) = self.ring.head(nth) else { return };
+        if let Some(at) = self.memory.at(self.ring.desc(head).addr, 1) {
+            will_write(at.as_ptr());
+        }
+    }
+
+    /// Buffers came after there were none: no kick is wanted for others.
+    #[inline]
+    fn wake_up(&mut self) {
+        if self.starved {
+            self.starved = false;
+            self.ring.disarm();
         }
     }
 
@@ -130,11 +205,8 @@ impl Outgoing {
 
     /// Copies the frame and takes its buffers.
     fn fill(&mut self, frame: &Egress<'_, FrameBuf>) {
+        self.wake_up();
         let room = &self.room;
-        if self.starved {
-            self.starved = false;
-            self.ring.disarm();
-        }
         let count = u16::try_from(room.chain_count).expect("at most `PIECES_MAX`");
         let header = of_buffers(count);
         let mut writer = Writer { pieces: &room.pieces[..room.count], offset: 0 };

@@ -23,6 +23,9 @@ const NO_INTERRUPT: u16 = 1;
 /// The device wants no kicks (`flags` of the used ring, section 2.7.8).
 const NO_NOTIFY: u16 = 1;
 
+/// How many entries ahead memory is asked for: what a core can wait for at a time is little more.
+pub(super) const LOOK_AHEAD: u16 = 8;
+
 /// The largest ring (section 2.7).
 pub(super) const SIZE_MAX: u32 = 32_768;
 
@@ -187,7 +190,7 @@ impl Ring {
     /// [`Fault::Index`].
     #[inline]
     pub(super) fn available(&mut self, wanted: u16) -> Result<u16, Fault> {
-        let known = self.seen.wrapping_sub(self.next_avail);
+        let known = self.known();
         if known >= wanted {
             return Ok(known);
         }
@@ -210,6 +213,12 @@ impl Ring {
         let at = self.next_avail.wrapping_add(nth) & (self.size - 1);
         let head = self.avail_at(2 + usize::from(at)).load(Ordering::Relaxed);
         if head < self.size { Ok(head) } else { Err(Fault::Head(head)) }
+    }
+
+    /// How many entries are known to be available, without looking.
+    #[inline]
+    pub(super) const fn known(&self) -> u16 {
+        self.seen.wrapping_sub(self.next_avail)
     }
 
     /// Takes entries: they are the device's until they are used.
@@ -262,7 +271,7 @@ impl Ring {
     /// # Errors
     /// [`Fault::Index`].
     pub(super) fn arm(&mut self) -> Result<bool, Fault> {
-        let known = self.seen.wrapping_sub(self.next_avail);
+        let known = self.known();
         if self.event_idx {
             // Behind the used entries; two bytes each for flags and index.
             let at = 2 + 4 * usize::from(self.size);

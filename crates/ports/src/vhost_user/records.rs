@@ -1,0 +1,100 @@
+//! What is remembered of frames whose handles are out.
+//!
+//! Handles point at records while others are written, so records are reached by pointer, one at a
+//! time, and never as a slice. The record that was given back last is taken next: it is near, and
+//! as few records are touched as there are handles out.
+
+use std::ptr::NonNull;
+
+use crate::frame::Record;
+
+/// A record for each descriptor of a ring.
+#[derive(Debug)]
+pub(super) struct Records {
+    base: NonNull<Record>,
+    count: u16,
+    /// Those without a handle, the last one on top.
+    free: Vec<u16>,
+    /// Whether the chain of a head has a handle out.
+    is_out: Vec<bool>,
+}
+
+// SAFETY: records are plain data, and one thread at a time has them.
+unsafe impl Send for Records {}
+
+impl Records {
+    pub(super) fn new(count: u16) -> Self {
+        let records: Box<[Record]> = (0..count).map(|_| Record::EMPTY).collect();
+        let base = NonNull::from(Box::leak(records)).cast();
+        let is_out = vec![false; count.into()];
+        Self { base, count, free: (0..count).rev().collect(), is_out }
+    }
+
+    /// Whether the chain of a head has a handle out.
+    #[inline]
+    pub(super) fn has(&self, head: u16) -> bool {
+        self.is_out[usize::from(head)]
+    }
+
+    /// How many handles are out.
+    pub(super) const fn out(&self) -> u16 {
+        // There are no more than `count`.
+        #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
+        let free = self.free.len() as u16;
+        self.count - free
+    }
+
+    /// The record that is taken next, to be written, and its number.
+    ///
+    /// # Panics
+    /// If the chain of every head has its handle out.
+    #[inline]
+    pub(super) fn next(&mut self) -> (u16, &mut Record) {
+        let &number = self.free.last().expect("a record for each head");
+        // SAFETY: a number below the count; its handle is not out, so nobody looks at it, and
+        // `self` is borrowed for as long.
+        (number, unsafe { self.at(number).as_mut() })
+    }
+
+    /// Takes the next record for the chain of a head.
+    #[inline]
+    pub(super) fn take(&mut self, head: u16) -> NonNull<Record> {
+        let (number, record) = self.next();
+        record.chain = head;
+        self.free.pop();
+        self.is_out[usize::from(head)] = true;
+        self.at(number)
+    }
+
+    /// The handle of a record is back. Returns the head of its chain.
+    ///
+    /// # Panics
+    /// If it was not out.
+    #[inline]
+    pub(super) fn give_back(&mut self, number: u16) -> u16 {
+        assert!(number < self.count, "no record has this number");
+        // SAFETY: below the count; who had the handle only read, and so does this.
+        let head = unsafe { self.at(number).as_ref() }.chain;
+        let is_out = std::mem::replace(&mut self.is_out[usize::from(head)], false);
+        assert!(is_out, "a handle came back twice");
+        self.free.push(number);
+        head
+    }
+
+    #[inline]
+    fn at(&self, number: u16) -> NonNull<Record> {
+        // SAFETY: numbers are below the count.
+        unsafe { self.base.add(number.into()) }
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        // What a handle points at is never freed.
+        if self.out() == 0 {
+            let all = NonNull::slice_from_raw_parts(self.base, self.count.into());
+            // SAFETY: they came out of a box of that size, and nobody else points at them.
+            drop(unsafe { Box::from_raw(all.as_ptr()) });
+        }
+    }
+}
