@@ -127,8 +127,9 @@ pub struct Host {
     /// The shortest sleep of a busy worker in microseconds: longer makes larger batches.
     #[serde(default = "default_pace_us")]
     pub pace_us: u32,
-    /// How long an idle worker polls before it sleeps, in microseconds.
-    #[serde(default)]
+    /// How long at most, after work with virtual machines, the worker looks on at their queues before
+    /// it sleeps, in microseconds; 0: not at all.
+    #[serde(default = "default_spin_us")]
     pub spin_us: u32,
     /// Seed of the switch (hashing); absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -483,6 +484,10 @@ const fn default_learn_max() -> u32 {
 
 const fn default_punts_per_port() -> u32 {
     10_000
+}
+
+const fn default_spin_us() -> u32 {
+    50
 }
 
 const fn default_pace_us() -> u32 {

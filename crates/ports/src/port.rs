@@ -10,7 +10,9 @@
 //!
 //! Waiting is edge-triggered. After [`Port::read`] said `more: false`, the kernel had nothing, and
 //! the next frame makes a new edge on a descriptor of [`Port::poll_fds`]; as long as it says `more:
-//! true` the loop must come again by itself, for no edge may follow. In the other direction, frames
+//! true` the loop must come again by itself, for no edge may follow. A port whose queues are memory
+//! says so always, and asks for an edge only when the loop is about to sleep ([`Port::rest`]).
+//! In the other direction, frames
 //! that stay staged make [`Port::wants_write`] true until the kernel can take more (an edge), or
 //! give a time in [`Port::retry_after`] if the kernel will not tell.
 
@@ -140,6 +142,17 @@ pub enum Wanted {
     Handles,
 }
 
+/// What [`Port::rest`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing changes: descriptors tell of everything, or [`Port::retry_after`] says when to look.
+    Told,
+    /// Nothing came. From now on a descriptor tells, of frames and of room.
+    Armed,
+    /// Frames or room came since it was looked at last.
+    More,
+}
+
 /// A live port. See the module's page for the order of the calls.
 pub trait Port: Sink<FrameBuf> + Send {
     /// The kind, as written in a configuration: `memory`, `tap`, `vhost-user`,
@@ -168,6 +181,16 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// Sees to what a descriptor of [`Self::poll_fds`] told of, beside frames and room.
     fn attend(&mut self) -> Wanted {
         Wanted::Nothing
+    }
+
+    /// Whether its queues are memory, so that to look at them is no system call.
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    /// Whoever drives it is about to sleep until a descriptor tells of something.
+    fn rest(&mut self) -> Rest {
+        Rest::Told
     }
 
     /// Takes back handles of frames that ended.

@@ -12,12 +12,13 @@
 //! so that frames come in batches and a busy host is not woken for each. After a turn that moved
 //! nothing it sleeps until a descriptor or a deadline wakes it, so that the first frame after a
 //! lull is served at once. A port whose frames were cut off by the batch, and by nothing else, is
-//! read on without a sleep.
+//! read on without a sleep. With machines it is otherwise, as their queues are memory: after work
+//! with them the worker looks on for a while (`spin.rs`), and then asks to be told.
 //!
-//! **No wake-up is lost**, because there is nothing to re-arm: descriptors are edge-triggered, a
-//! port's flag is cleared only by a driver that found nothing, and an edge after that is kept by
-//! the kernel until [`Poller::wait`] collects it. The thread that asks a question puts it into the
-//! channel first and makes the edge afterwards.
+//! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a driver
+//! that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`] collects
+//! it. Who has to be armed is armed before a sleep and looked at once more ([`Port::rest`]). The
+//! thread that asks a question puts it into the channel first and makes the edge afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -25,9 +26,10 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
-use sluice_ports::{FrameBuf, Pool, Port, Wanted};
+use sluice_ports::{FrameBuf, Pool, Port, Rest, Wanted};
 use sluice_switch::{Command, Switch};
 
+use self::spin::Spin;
 use super::look;
 use super::orders::{CONTROL, Orders};
 use super::ports::{Come, Coming};
@@ -44,6 +46,9 @@ const TAP_BATCH: usize = 16;
 /// The shortest sleep for a deadline, so that a driver without room cannot make the worker spin:
 /// what it does not take stays due (`Switch::deadline`).
 const SLEEP_MIN: Nanos = Nanos::from_micros(50);
+/// How many turns the worker makes at most before it collects what descriptors tell: a system call,
+/// and a turn with nothing to do is a fraction of a microsecond.
+const TURNS_UNTOLD_MAX: u32 = 16;
 /// How long held frames may take to leave when the host is stopped.
 const DRAIN_MAX: Nanos = Nanos::from_millis(1000);
 
@@ -72,7 +77,7 @@ pub(super) enum Ask {
 pub(super) struct Pacing {
     /// The shortest sleep while busy.
     pub(super) pace: Nanos,
-    /// How long to poll before sleeping.
+    /// How long at most to look on at machines' queues before sleeping.
     pub(super) spin: Nanos,
 }
 
@@ -83,6 +88,8 @@ pub(super) struct Attached {
     pub(super) id: PortId,
     pub(super) input: InputId,
     batch: usize,
+    /// Its queues are memory, and may be looked at at any time.
+    is_memory: bool,
     /// Whether the kernel may have frames.
     readable: bool,
     /// Whether a descriptor told of something since [`Port::attend`].
@@ -143,7 +150,9 @@ pub(super) struct Worker {
     first: usize,
     asked: bool,
     drain_until: Option<Nanos>,
-    last_work: Nanos,
+    spin: Spin,
+    /// Turns since descriptors were asked.
+    untold: u32,
 }
 
 /// What a turn did.
@@ -151,6 +160,8 @@ pub(super) struct Worker {
 struct Turn {
     /// Something moved.
     worked: bool,
+    /// Something that came from, or went to, a queue that is memory.
+    in_memory: bool,
     /// A port has more, and only the batch was full.
     backlog: bool,
 }
@@ -179,7 +190,8 @@ impl Worker {
             first: 0,
             asked: false,
             drain_until: None,
-            last_work: Nanos::ZERO,
+            spin: Spin::new(pacing.spin),
+            untold: 0,
         };
         for (index, (name, port)) in ports.into_iter().enumerate() {
             worker.take_up(name, port, PortId::from_index(index))?;
@@ -201,7 +213,9 @@ impl Worker {
             }
             turn.worked |= self.orders.serve(now, &mut self.host, &mut self.pool) > 0;
             for index in (self.first..count).chain(0..self.first) {
-                turn.worked |= self.send_out(now, index);
+                let sent = self.send_out(now, index);
+                turn.worked |= sent;
+                turn.in_memory |= sent && self.ports[index].is_memory;
             }
             turn.worked |= self.give_back();
             self.host.switch_mut().advance(now);
@@ -240,6 +254,7 @@ impl Worker {
             Ok(read) => {
                 attached.readable = read.more;
                 turn.worked |= read.frames > 0;
+                turn.in_memory |= read.frames > 0 && attached.is_memory;
                 turn.backlog |= read.more && read.frames == limit;
             }
             Err(error) => self.lose(now, index, error),
@@ -336,17 +351,43 @@ impl Worker {
     }
 
     fn sleep(&mut self, now: Nanos, turn: Turn) -> io::Result<()> {
-        let timeout = if turn.worked {
-            self.last_work = now;
-            if !turn.backlog && self.pacing.pace > Nanos::ZERO {
+        if turn.in_memory {
+            self.spin.worked(now);
+        }
+        let looks_on = self.spin.goes_on(now);
+        if looks_on && self.untold < TURNS_UNTOLD_MAX {
+            self.untold += 1;
+            return Ok(());
+        }
+        self.untold = 0;
+        if turn.worked || looks_on || self.rest() {
+            let paces = turn.worked && !turn.in_memory && !looks_on && !turn.backlog;
+            if paces && self.pacing.pace > Nanos::ZERO {
                 clock::sleep(self.pacing.pace);
             }
-            Nanos::ZERO
-        } else if now.since(self.last_work) < self.pacing.spin {
-            Nanos::ZERO
-        } else {
-            self.next(now).since(now).max(SLEEP_MIN)
-        };
+            return self.collect(Nanos::ZERO);
+        }
+        self.collect(self.next(now).since(now).max(SLEEP_MIN))?;
+        self.spin.slept(clock::now().since(now));
+        Ok(())
+    }
+
+    /// Has every port tell when something comes. Returns whether something did already.
+    fn rest(&mut self) -> bool {
+        let mut more = false;
+        for attached in &mut self.ports {
+            match attached.port.rest() {
+                Rest::Told => {}
+                Rest::Armed if attached.blocked.is_some() => attached.blocked = Some(Nanos::MAX),
+                Rest::Armed => {}
+                Rest::More => more = true,
+            }
+        }
+        more
+    }
+
+    /// Waits until descriptors tell of something, so long at most, and notes what they tell.
+    fn collect(&mut self, timeout: Nanos) -> io::Result<()> {
         let Self { ports, positions, asked, orders, .. } = self;
         self.poller.wait(timeout, |event| {
             let (Event::Readable(index) | Event::Writable(index)) = event else {
@@ -461,6 +502,7 @@ fn hand_back(
 }
 
 mod attach;
+mod spin;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use sluice_base::Batch;
+use sluice_base::{Batch, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::device::{EVENT_IDX, MRG_RXBUF, RINGS};
@@ -18,11 +18,14 @@ use crate::bell::{self, Bell};
 use crate::error::OpenError;
 use crate::frame::{FrameBuf, frame_size};
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Wanted};
+use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Wanted};
 
 /// The guest's receive queue and its transmit queue, as vhost-user numbers them.
 const RECEIVE: u8 = 0;
 const TRANSMIT: u8 = 1;
+
+/// How soon to look for buffers again while nobody sleeps.
+const LOOK_AGAIN: Nanos = Nanos::from_micros(1);
 
 /// How a port for a virtual machine is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +62,12 @@ pub struct VhostUserPort {
     /// Why a ring stands still until it is set up anew.
     faults: [Option<Fault>; RINGS],
     refused: Refused,
+    /// The last read found nothing.
+    drained: bool,
+    /// The last frame found no buffers.
     full: bool,
+    /// A kick tells of buffers.
+    armed: bool,
     lost: Losses,
     open: bool,
 }
@@ -92,7 +100,9 @@ impl VhostUserPort {
             stopping: None,
             faults: [None; RINGS],
             refused: Refused::default(),
+            drained: false,
             full: false,
+            armed: false,
             lost: Losses::default(),
             open: true,
         })
@@ -223,9 +233,12 @@ impl Sink<FrameBuf> for VhostUserPort {
             return Taken::All;
         };
         match ring.write(frame) {
-            Ok(Placed::Written) => Taken::All,
+            Ok(Placed::Written) => {
+                self.full = false;
+                Taken::All
+            }
             Ok(Placed::NoRoom) => {
-                self.full = true;
+                (self.full, self.armed) = (true, false);
                 Taken::No
             }
             Ok(Placed::TooLarge) => {
@@ -286,6 +299,7 @@ impl Port for VhostUserPort {
         };
         let before = batch.len();
         let read = ring.read(window, limit, pool, batch);
+        self.drained = batch.len() == before && ring.is_drained();
         if ring.publish() {
             interrupt(&self.wires[usize::from(TRANSMIT)]);
         }
@@ -296,6 +310,34 @@ impl Port for VhostUserPort {
                 Ok(Read { frames: batch.len() - before, more: false })
             }
         }
+    }
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+
+    fn rest(&mut self) -> Rest {
+        let mut more = false;
+        if std::mem::take(&mut self.drained) && self.is_usable(TRANSMIT) {
+            match self.incoming.as_mut().map_or(Ok(false), Incoming::arm) {
+                Ok(came) => more |= came,
+                Err(fault) => self.fail(TRANSMIT, fault),
+            }
+        }
+        if self.full && self.is_usable(RECEIVE) {
+            match self.outgoing.as_mut().map_or(Ok(false), Outgoing::arm) {
+                Ok(came) => {
+                    more |= came;
+                    self.armed = !came;
+                }
+                // What waits for it must be offered once more, to be counted.
+                Err(fault) => {
+                    self.fail(RECEIVE, fault);
+                    more = true;
+                }
+            }
+        }
+        if more { Rest::More } else { Rest::Armed }
     }
 
     fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
@@ -328,7 +370,11 @@ impl Port for VhostUserPort {
     }
 
     fn wants_write(&self) -> bool {
-        self.full
+        self.full && self.armed
+    }
+
+    fn retry_after(&self) -> Option<Nanos> {
+        (self.full && !self.armed).then_some(LOOK_AGAIN)
     }
 
     fn pending(&self) -> Amount {

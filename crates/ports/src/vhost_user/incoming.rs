@@ -97,9 +97,21 @@ impl Incoming {
                 read.add(size);
             }
         }
-        let more = left > 0 || (count(&read) < frames_max && self.ring.arm()?);
-        // A read that was cut off by its window or its limit comes again by itself.
-        Ok(Read { frames: count(&read), more: more || count(&read) == frames_max })
+        // Whether there are more is asked by looking again, or by `arm`.
+        Ok(Read { frames: count(&read), more: true })
+    }
+
+    /// Asks for a kick when more frames come. Returns whether some are there already.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub(super) fn arm(&mut self) -> Result<bool, Fault> {
+        self.ring.arm()
+    }
+
+    /// Whether all that was seen is taken.
+    pub(super) const fn is_drained(&self) -> bool {
+        self.ring.known() == 0
     }
 
     /// Asks for the memory of an entry that comes soon. What stands there now decides nothing.

@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
     Written,
-    /// The guest has not enough buffers now; it will say when it has more.
+    /// The guest has not enough buffers now.
     NoRoom,
     /// It does not fit into what the guest offers.
     TooLarge,
@@ -76,23 +76,21 @@ impl Outgoing {
             self.fill_whole(head, at, size, frame);
             return Ok(Placed::Written);
         }
-        loop {
-            match self.find(size)? {
-                Placed::Written => {
-                    self.fill(frame);
-                    return Ok(Placed::Written);
-                }
-                Placed::TooLarge => return Ok(Placed::TooLarge),
-                // Armed, then looked again: a buffer that came between is found here, and one that
-                // comes later makes a kick.
-                Placed::NoRoom => {
-                    self.starved = true;
-                    if !self.ring.arm()? {
-                        return Ok(Placed::NoRoom);
-                    }
-                }
-            }
+        let placed = self.find(size)?;
+        match placed {
+            Placed::Written => self.fill(frame),
+            Placed::NoRoom => self.starved = true,
+            Placed::TooLarge => {}
         }
+        Ok(placed)
+    }
+
+    /// Asks for a kick when more buffers come. Returns whether some came since they were missed.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub(super) fn arm(&mut self) -> Result<bool, Fault> {
+        self.ring.arm()
     }
 
     /// The usual buffer, if it is the next one: a descriptor that takes all of the frame. Its head,
@@ -125,8 +123,8 @@ impl Outgoing {
         if self.ring.known() > LOOK_AHEAD {
             self.look_ahead(LOOK_AHEAD);
         }
-        let header = of_buffers(1);
-        let mut to = at.as_ptr();
+        // SAFETY: the buffer has room for header and frame, which is more.
+        let mut to = unsafe { write_if_other(at, of_buffers(1)) };
         let mut write = |from: *const u8, size: usize| {
             // SAFETY: the parts together are not longer than the buffer, which is mapped. Two places
             // of a guest's may overlap, and then it gets what it asked for.
@@ -135,7 +133,6 @@ impl Outgoing {
                 to = to.add(size);
             }
         };
-        write(header.as_ptr(), header.len());
         if !frame.header.is_empty() {
             write(frame.header.as_ptr(), frame.header.len());
         }
@@ -152,7 +149,7 @@ impl Outgoing {
     fn look_ahead(&self, nth: u16) {
         let Ok(head) = self.ring.head(nth) else { return };
         if let Some(at) = self.memory.at(self.ring.desc(head).addr, 1) {
-            will_write(at.as_ptr());
+            will_write(at.as_ptr().wrapping_add(HEADER_SIZE));
         }
     }
 
@@ -228,6 +225,24 @@ impl Outgoing {
 
     pub(super) const fn base(&self) -> u16 {
         self.ring.base()
+    }
+}
+
+/// Writes a header unless it stands there already, and returns where the frame goes. A driver that
+/// uses a buffer again has left the header as it was, often on a line of its own, which need not
+/// be taken from the guest's core then.
+///
+/// # Safety
+/// So many bytes and one more are mapped from `at` on.
+#[inline]
+unsafe fn write_if_other(at: NonNull<u8>, header: [u8; HEADER_SIZE]) -> *mut u8 {
+    let place = at.cast::<[u8; HEADER_SIZE]>();
+    // SAFETY: as promised. A guest that changes it meanwhile has its own change.
+    unsafe {
+        if place.read_volatile() != header {
+            place.write_volatile(header);
+        }
+        at.as_ptr().add(HEADER_SIZE)
     }
 }
 

@@ -25,12 +25,14 @@ impl Worker {
         let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
         self.positions[id.index()] = Some(self.ports.len());
+        let is_memory = port.is_memory();
         self.ports.push(Attached {
             name,
             port,
             id,
             input,
             batch,
+            is_memory,
             readable: true,
             told: true,
             blocked: None,
