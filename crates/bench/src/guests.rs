@@ -56,7 +56,8 @@ impl Guests {
         let mut switch = Switch::new(&config(&setup), 1, Nanos::ZERO)
             .map_err(|error| anyhow::anyhow!("{error:?}"))?;
         for number in 0..2 {
-            let (vnet, to) = (sluice_base::VnetId(0), Destination::Port(PortId::from_index(number)));
+            let (vnet, to) =
+                (sluice_base::VnetId(0), Destination::Port(PortId::from_index(number)));
             let install = Command::Install { vnet, mac: mac(number), to };
             switch.command(Nanos::ZERO, install).expect("the table has room");
         }
@@ -91,17 +92,15 @@ impl Guests {
             let sender = &mut from[0].pair(0).sender;
             sender.reap();
             for _ in 0..BATCH {
-                ensure!(sender.stage(self.frame.len(), |bytes| bytes.write(0, &self.frame)), "no room");
+                ensure!(
+                    sender.stage(self.frame.len(), |bytes| bytes.write(0, &self.frame)),
+                    "no room"
+                );
             }
             sender.flush();
             let before = self.clock.now();
-            let sent = turn(
-                &mut self.switch,
-                &mut self.ports,
-                &mut self.pool,
-                &mut self.batch,
-                self.now,
-            )?;
+            let sent =
+                turn(&mut self.switch, &mut self.ports, &mut self.pool, &mut self.batch, self.now)?;
             all.ticks += self.clock.now() - before;
             self.now = self.now.after(Nanos::from_micros(10));
             let came = to[0].pair(0).receiver.burst(BATCH, |_| ());

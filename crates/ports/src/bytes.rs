@@ -6,9 +6,9 @@ use std::ptr;
 /// The size of a line of the cache, which is what a hint is about.
 const LINE: usize = 64;
 
-/// Copies bytes. Up to two lines it takes a few moves and no call; bytes in the middle may be copied
-/// twice, with what stands there the second time. Of places that overlap, nothing is said about
-/// what is in `to` afterwards.
+/// Copies bytes. Up to two lines it takes a few moves and no call; bytes in the middle may be
+/// copied twice, with what stands there the second time. Of places that overlap, nothing is said
+/// about what is in `to` afterwards.
 ///
 /// # Safety
 /// `from` has `size` bytes to be read and `to` has as many to be written.

@@ -126,8 +126,8 @@ impl Outgoing {
         // SAFETY: the buffer has room for header and frame, which is more.
         let mut to = unsafe { write_if_other(at, of_buffers(1)) };
         let mut write = |from: *const u8, size: usize| {
-            // SAFETY: the parts together are not longer than the buffer, which is mapped. Two places
-            // of a guest's may overlap, and then it gets what it asked for.
+            // SAFETY: the parts together are not longer than the buffer, which is mapped. Two
+            // places of a guest's may overlap, and then it gets what it asked for.
             unsafe {
                 copy_short(from, to, size);
                 to = to.add(size);

@@ -1,11 +1,11 @@
 //! How long to look on before sleeping.
 //!
-//! A virtual machine's queues are memory: to look at them costs nothing, while to be woken costs some
-//! ten microseconds, and a system call at the sender. So after work with them the worker looks on
-//! for a while, and for how long follows from what that was good for. Work that came soon after the
-//! worker slept would have been worth waiting for, so the time doubles; a long sleep halves it. A
-//! machine that sends now and then soon costs nothing beside its frames, one that sends all the time
-//! is never waited for.
+//! A virtual machine's queues are memory: to look at them costs nothing, while to be woken costs
+//! some ten microseconds, and a system call at the sender. So after work with them the worker looks
+//! on for a while, and for how long follows from what that was good for. Work that came soon after
+//! the worker slept would have been worth waiting for, so the time doubles; a long sleep halves it.
+//! A machine that sends now and then soon costs nothing beside its frames, one that sends all the
+//! time is never waited for.
 
 use sluice_base::Nanos;
 

@@ -71,7 +71,7 @@ fn run(
     let poller = Poller::new().unwrap();
     let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
     let asker = Asker { asks, waker: poller.waker() };
-    let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::ZERO };
+    let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
     let mut worker = Worker::new(host, ports, 0, pool, poller, receiver, pacing).unwrap();
     let thread = std::thread::spawn(move || {
         let left = worker.run().unwrap();
