@@ -127,8 +127,8 @@ pub struct Host {
     /// The shortest sleep of a busy worker in microseconds: longer makes larger batches.
     #[serde(default = "default_pace_us")]
     pub pace_us: u32,
-    /// How long at most, after work with virtual machines, the worker looks on at their queues before
-    /// it sleeps, in microseconds; 0: not at all.
+    /// How long at most, after work with virtual machines, the worker looks on at their queues
+    /// before it sleeps, in microseconds; 0: not at all.
     #[serde(default = "default_spin_us")]
     pub spin_us: u32,
     /// Seed of the switch (hashing); absent: 1.

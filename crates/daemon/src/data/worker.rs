@@ -15,9 +15,9 @@
 //! read on without a sleep. With machines it is otherwise, as their queues are memory: after work
 //! with them the worker looks on for a while (`spin.rs`), and then asks to be told.
 //!
-//! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a driver
-//! that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`] collects
-//! it. What has to be armed is armed before a sleep and looked at once more ([`Port::rest`]). Who
+//! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
+//! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
+//! collects it. What has to be armed is armed before a sleep and looked at once more ([`Port::rest`]). Who
 //! asks a question puts it into the channel first and makes the edge afterwards.
 
 use std::io;
