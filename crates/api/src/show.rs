@@ -23,6 +23,8 @@ pub enum Question {
     Tunnels,
     /// The MAC table.
     Mac,
+    /// Where the worker's time goes.
+    Worker,
 }
 
 /// An answer.
@@ -59,6 +61,21 @@ pub enum Body {
     Tunnels(Vec<TunnelRow>),
     /// The MAC table.
     Mac(Vec<MacRow>),
+    /// Where the worker's time goes.
+    Worker(WorkerTimes),
+}
+
+/// Where the data worker's time went since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerTimes {
+    /// Turns that moved something, in nanoseconds.
+    pub busy_ns: u64,
+    /// Turns that looked and found nothing.
+    pub looking_ns: u64,
+    /// Sleep.
+    pub asleep_ns: u64,
+    /// Turns.
+    pub turns: u64,
 }
 
 /// A port.

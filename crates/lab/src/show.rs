@@ -131,5 +131,6 @@ const fn name(question: Question) -> &'static str {
         Question::Pauses => "pauses",
         Question::Tunnels => "tunnels",
         Question::Mac => "mac",
+        Question::Worker => "worker",
     }
 }

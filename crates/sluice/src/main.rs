@@ -286,6 +286,8 @@ enum What {
     Tunnels,
     /// The MAC table
     Mac,
+    /// Where the time of the switch's thread goes
+    Worker,
 }
 
 impl From<What> for show::Question {
@@ -298,6 +300,7 @@ impl From<What> for show::Question {
             What::Pauses => Self::Pauses,
             What::Tunnels => Self::Tunnels,
             What::Mac => Self::Mac,
+            What::Worker => Self::Worker,
         }
     }
 }

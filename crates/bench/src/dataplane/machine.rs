@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(super) const SWITCH_CORE: usize = 1;
 /// The core of all guests.
 pub(super) const GUEST_CORE: usize = 0;
-/// Pages of 2 MiB: for one switch and four guests.
-const HUGE_PAGES: u64 = 320;
+/// Pages of 2 MiB: for one switch and sixteen guests.
+const HUGE_PAGES: u64 = 512;
 const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 const AUTOGROUP: &str = "/proc/self/autogroup";
 /// How long a child may take to end when it is asked to.
@@ -161,19 +161,42 @@ impl Running {
     }
 }
 
-/// Processor time that a process has used, all its threads, in seconds.
+/// Processor time that a process and those that it started have used, all threads, in seconds.
 ///
 /// # Errors
 /// If it is gone.
 pub(super) fn processor_seconds(pid: u32) -> anyhow::Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in brackets may have blanks (proc(5): utime is field 14, stime 15).
-    let rest = text.rsplit_once(") ").context("a process has a state")?.1;
-    let field = |n: usize| -> anyhow::Result<f64> {
-        Ok(rest.split(' ').nth(n - 3).context("a process has times")?.parse()?)
-    };
-    let ticks = rustix::param::clock_ticks_per_second();
-    #[expect(clippy::cast_precision_loss, reason = "100")]
-    let seconds = (field(14)? + field(15)?) / ticks as f64;
+    let mut ticks = Stat::of(pid)?.ticks;
+    for entry in fs::read_dir("/proc")? {
+        let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // Others come and go.
+        let Ok(stat) = Stat::of(other) else { continue };
+        if stat.parent == pid {
+            ticks += stat.ticks;
+        }
+    }
+    let per_second = rustix::param::clock_ticks_per_second();
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let seconds = ticks as f64 / per_second as f64;
     Ok(seconds)
+}
+
+/// What the kernel says of a process.
+struct Stat {
+    parent: u32,
+    /// Processor time.
+    ticks: u64,
+}
+
+impl Stat {
+    fn of(pid: u32) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name in brackets may have blanks (proc(5): ppid is field 4, utime 14, stime 15).
+        let rest = text.rsplit_once(") ").context("a process has a state")?.1;
+        let field = |n: usize| rest.split(' ').nth(n - 3).context("a process has times");
+        let ticks = field(14)?.parse::<u64>()? + field(15)?.parse::<u64>()?;
+        Ok(Self { parent: field(4)?.parse()?, ticks })
+    }
 }

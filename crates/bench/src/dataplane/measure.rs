@@ -17,6 +17,8 @@ const SLEEP_US: u64 = 2_000;
 const STUCK_TAKES: u64 = 10_000;
 /// What is sent where the switch is not the limit.
 const LIGHT: u64 = 1_000_000;
+/// How many ports an idle switch has.
+const IDLE_PORTS: usize = 16;
 /// How long an idle switch is looked at.
 const IDLE: Duration = Duration::from_secs(3);
 
@@ -46,7 +48,9 @@ impl Group {
     /// The ports that it needs of a subject; `None` if the subject cannot have them.
     fn wiring(self, subject: Subject) -> Option<Wiring> {
         let wiring = match self {
-            Self::VmToVm | Self::Latency | Self::IdleCpu => Wiring::guests(2),
+            Self::VmToVm | Self::Latency => Wiring::guests(2),
+            Self::IdleCpu if subject.switches() => Wiring::guests(IDLE_PORTS),
+            Self::IdleCpu => Wiring::guests(2),
             // Two senders where frames go by address, one sender else.
             Self::Overload | Self::Asleep if subject.switches() => Wiring::guests(3),
             Self::Overload | Self::Asleep => Wiring::guests(2),
@@ -71,7 +75,7 @@ impl Group {
         let mut bench = subject.bench(machine, wiring)?;
         let mut at = At { subject, plan, cells };
         match self {
-            Self::VmToVm => at.vm_to_vm(&mut bench.load),
+            Self::VmToVm => at.vm_to_vm(&mut bench)?,
             Self::Overload => at.overload(&mut bench.load, wiring.guests - 1, None),
             Self::Asleep => at.overload(&mut bench.load, wiring.guests - 1, Some(SLEEP_US)),
             Self::Victim => at.victim(&mut bench.load),
@@ -113,16 +117,31 @@ impl At<'_> {
         })
     }
 
-    fn vm_to_vm(&mut self, load: &mut Load) {
+    fn vm_to_vm(&mut self, bench: &mut Bench) -> anyhow::Result<()> {
         for bytes in [64, 512, 1500] {
             for touch in [false, true] {
-                let report = self.run(load, &[between(0, 1, bytes, None)], &[sink(1)], touch);
+                let before = bench.busy_ns(self.subject)?;
+                let sources = [between(0, 1, bytes, None)];
+                let report = self.run(&mut bench.load, &sources, &[sink(1)], touch);
                 self.path("vm_to_vm", "uni", bytes, touch, &report);
+                if let (Some(before), Some(after)) = (before, bench.busy_ns(self.subject)?) {
+                    self.busy(after - before, bytes, touch, &report);
+                }
             }
         }
         let sources = [between(0, 1, 64, None), between(1, 0, 64, None)];
-        let report = self.run(load, &sources, &[sink(0), sink(1)], false);
+        let report = self.run(&mut bench.load, &sources, &[sink(0), sink(1)], false);
         self.path("vm_to_vm", "bidir", 64, false, &report);
+        Ok(())
+    }
+
+    /// Time of the whole run in turns that moved frames.
+    fn busy(&mut self, busy_ns: u64, bytes: usize, touch: bool, report: &Report) {
+        let frames: u64 = report.taken.iter().map(|taken| taken.frames).sum();
+        let cell = self.cells.cell("busy_time", self.subject, "ns/frame");
+        cell.with("frame_bytes", bytes)
+            .with("touch", touch)
+            .add_plain(busy_ns as f64 / frames.max(1) as f64);
     }
 
     fn path(&mut self, measure: &str, direction: &str, bytes: usize, touch: bool, report: &Report) {

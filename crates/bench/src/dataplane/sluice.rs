@@ -4,10 +4,13 @@
 //! a configuration with such a port is one.
 
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use sluice_api::show;
 
 use super::machine::{Running, program};
 use super::subject::{Ports, Wiring, end};
@@ -59,6 +62,19 @@ fn config(dir: &Path, wiring: Wiring) -> String {
         );
     }
     text
+}
+
+/// Nanoseconds in which the switch's thread moved frames.
+pub(super) fn busy_ns(dir: &Path) -> anyhow::Result<u64> {
+    let mut stream = BufReader::new(UnixStream::connect(dir.join("run/show.sock"))?);
+    stream.get_mut().write_all(b"{\"show\":\"worker\"}\n")?;
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let answer: show::Answer = serde_json::from_str(&line).context("what the worker did")?;
+    match answer.body {
+        show::Body::Worker(times) => Ok(times.busy_ns),
+        other => bail!("no times: {other:?}"),
+    }
 }
 
 pub(super) fn start(dir: &Path, wiring: Wiring) -> anyhow::Result<Ports> {

@@ -160,6 +160,17 @@ pub(super) struct Bench {
 }
 
 impl Bench {
+    /// Nanoseconds in which the switch moved frames, if it tells.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub(super) fn busy_ns(&self, subject: Subject) -> anyhow::Result<Option<u64>> {
+        match (subject, self.ports.sockets.first().and_then(|socket| socket.parent())) {
+            (Subject::Sluice, Some(dir)) => sluice::busy_ns(dir).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     fn start(subject: Subject, dir: &Path, wiring: Wiring) -> anyhow::Result<Self> {
         let config = GuestConfig {
             ring_size: RING_SIZE,

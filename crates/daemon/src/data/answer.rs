@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use sluice_api::config::Policy;
 use sluice_api::show::{
     Answer, Audit, AuditRow, Balance, Body, DropRow, MacRow, PauseRow, PortRow, QueueRow,
-    TunnelRow, VERSION,
+    TunnelRow, VERSION, WorkerTimes,
 };
 use sluice_api::trace::{Looked, PortLook, TunnelLook, Way};
 use sluice_base::{Nanos, PortId, Priority, TunnelId, VnetId};
@@ -102,6 +102,12 @@ impl Names {
                     .collect(),
                 )
             }
+            snapshot::Body::Worker(times) => Body::Worker(WorkerTimes {
+                busy_ns: times.busy.0,
+                looking_ns: times.looking.0,
+                asleep_ns: times.asleep.0,
+                turns: times.turns,
+            }),
             snapshot::Body::Macs(rows) => Body::Mac(
                 rows.into_iter()
                     .map(|(vnet, mac, to)| MacRow {

@@ -9,7 +9,7 @@ use sluice_host::{Host, inspect};
 use sluice_ports::{Amount, Counters, FrameBuf, Lossless, Ring};
 use sluice_switch::{Destination, PauseState, TunnelCounters};
 
-use super::worker::Attached;
+use super::worker::{Attached, Times};
 
 /// What was asked for, and when it was so.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub(super) enum Body {
     Pauses(Vec<(PortId, Priority, PauseState)>),
     Tunnels(Vec<TunnelCounters>),
     Macs(Vec<(VnetId, Mac, Destination)>),
+    Worker(Times),
 }
 
 /// A port.
@@ -50,6 +51,7 @@ pub(super) fn take(
     host: &Host<FrameBuf>,
     ports: &[Attached],
     tunnels: usize,
+    times: Times,
     question: Question,
     now: Nanos,
 ) -> Snapshot {
@@ -65,6 +67,7 @@ pub(super) fn take(
         }
         Question::Tunnels => Body::Tunnels(inspect::tunnels(switch, tunnels)),
         Question::Mac => Body::Macs(inspect::macs(switch)),
+        Question::Worker => Body::Worker(times),
     };
     Snapshot { at: now, body }
 }

@@ -30,6 +30,8 @@ use sluice_ports::{FrameBuf, Pool, Port, Rest, Wanted};
 use sluice_switch::{Command, Switch};
 
 use self::spin::Spin;
+pub(super) use self::times::Times;
+use self::times::{Spent, Stopwatch};
 use super::look;
 use super::orders::{CONTROL, Orders};
 use super::ports::{Come, Coming};
@@ -153,6 +155,9 @@ pub(super) struct Worker {
     spin: Spin,
     /// Turns since descriptors were asked.
     untold: u32,
+    watch: Stopwatch,
+    /// What the last turn was for.
+    spent: Spent,
 }
 
 /// What a turn did.
@@ -192,6 +197,8 @@ impl Worker {
             drain_until: None,
             spin: Spin::new(pacing.spin),
             untold: 0,
+            watch: Stopwatch::new(clock::now()),
+            spent: Spent::Looking,
         };
         for (index, (name, port)) in ports.into_iter().enumerate() {
             worker.take_up(name, port, PortId::from_index(index))?;
@@ -203,6 +210,8 @@ impl Worker {
     pub(super) fn run(&mut self) -> io::Result<Left> {
         loop {
             let now = clock::now();
+            self.watch.split(now, self.spent);
+            self.watch.turn();
             let mut turn = Turn::default();
             let count = self.ports.len();
             for index in (self.first..count).chain(0..self.first) {
@@ -354,6 +363,7 @@ impl Worker {
         if turn.in_memory {
             self.spin.worked(now);
         }
+        self.spent = if turn.worked { Spent::Busy } else { Spent::Looking };
         let looks_on = self.spin.goes_on(now);
         if looks_on && self.untold < TURNS_UNTOLD_MAX {
             self.untold += 1;
@@ -363,10 +373,13 @@ impl Worker {
         if turn.worked || looks_on || self.rest() {
             let paces = turn.worked && !turn.in_memory && !looks_on && !turn.backlog;
             if paces && self.pacing.pace > Nanos::ZERO {
+                self.watch.split(clock::now(), Spent::Busy);
                 clock::sleep(self.pacing.pace);
+                self.spent = Spent::Asleep;
             }
             return self.collect(Nanos::ZERO);
         }
+        self.spent = Spent::Asleep;
         self.collect(self.next(now).since(now).max(SLEEP_MIN))?;
         self.spin.slept(clock::now().since(now));
         Ok(())
@@ -440,7 +453,9 @@ impl Worker {
         while let Ok(ask) = self.asks.try_recv() {
             match ask {
                 Ask::Show(question, reply) => {
-                    let shot = snapshot::take(&self.host, &self.ports, self.tunnels, question, now);
+                    let times = self.watch.times();
+                    let shot =
+                        snapshot::take(&self.host, &self.ports, self.tunnels, times, question, now);
                     // Whoever asked may have gone away.
                     _ = reply.send(shot);
                 }
@@ -503,6 +518,7 @@ fn hand_back(
 
 mod attach;
 mod spin;
+mod times;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sluice_api::show::{
     Answer, Audit, AuditRow, Body, DropRow, MacRow, PauseRow, PortRow, QueueRow, TunnelRow,
+    WorkerTimes,
 };
 
 /// Columns up to here hold names; the ones behind hold numbers.
@@ -25,6 +26,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Body::Pauses(rows) => pauses(rows),
         Body::Tunnels(rows) => tunnels(rows),
         Body::Mac(rows) => macs(rows),
+        Body::Worker(times) => worker(times),
     }
 }
 
@@ -207,6 +209,21 @@ fn tunnels(rows: &[TunnelRow]) -> String {
     });
     let header = ["peer", "VTEP", "next hop", "tx frames", "rx frames", "queued"];
     table(&header, 3, cells.collect(), "no tunnels")
+}
+
+fn worker(times: &WorkerTimes) -> String {
+    let all = (times.busy_ns + times.looking_ns + times.asleep_ns).max(1);
+    let row = |what: &str, ns: u64| {
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let (seconds, part) = (ns as f64 / 1e9, ns as f64 / all as f64 * 100.0);
+        vec![what.to_owned(), format!("{seconds:.3}"), format!("{part:.2}")]
+    };
+    let rows = vec![
+        row("moving frames", times.busy_ns),
+        row("looking for them", times.looking_ns),
+        row("asleep", times.asleep_ns),
+    ];
+    table(&["worker", "seconds", "%"], 1, rows, "") + &format!("{} turns\n", times.turns)
 }
 
 fn macs(rows: &[MacRow]) -> String {
