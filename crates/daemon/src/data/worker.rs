@@ -17,8 +17,9 @@
 //!
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
-//! collects it. What has to be armed is armed before a sleep and looked at once more ([`Port::rest`]). Who
-//! asks a question puts it into the channel first and makes the edge afterwards.
+//! collects it. What has to be armed is armed before a sleep and looked at once more
+//! ([`Port::rest`]). Who asks a question puts it into the channel first and makes the edge
+//! afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;
