@@ -16,6 +16,7 @@
 pub mod error;
 pub mod feature;
 pub mod frontend;
+pub mod log;
 pub mod memory;
 pub mod receiver;
 pub mod ring;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 pub use error::{GuestError, Violation};
 use frontend::Link;
 pub use frontend::{Listener, connect};
+pub use log::Log;
 pub use memory::{Bytes, Memory, Pages};
 pub use receiver::{Received, Receiver};
 pub use ring::{Descriptor, Ring};
@@ -136,6 +138,8 @@ pub struct Guest {
     link: Option<Link>,
     /// What was agreed on the first connection; it holds for all later ones.
     features: Option<u64>,
+    /// Where its switch marks what it writes, while it is moved.
+    log: Option<Arc<Log>>,
     /// Where each ring goes on, if its last switch said so.
     bases: Vec<Option<u16>>,
 }
@@ -179,7 +183,7 @@ impl Guest {
         };
         let pairs = (0..config.queue_pairs).map(pair).collect::<Result<Vec<_>, GuestError>>()?;
         let bases = vec![None; 2 * pairs.len()];
-        Ok(Self { config, memory, pairs, link: None, features: None, bases })
+        Ok(Self { config, memory, pairs, link: None, features: None, log: None, bases })
     }
 
     /// A guest that is connected to a switch that listens at a path; it may take 5 s to get there.
@@ -210,7 +214,8 @@ impl Guest {
             self.reset(agreed);
         }
         self.features = Some(agreed);
-        link.set_features(agreed)?;
+        let logs = if self.log.is_some() { feature::LOG_ALL } else { 0 };
+        link.set_features(agreed | logs)?;
         link.set_memory(&self.memory)?;
         self.link = Some(link);
         self.start()
@@ -247,8 +252,12 @@ impl Guest {
             let link = self.link.as_ref().ok_or(GuestError::NotConnected)?;
             let ring = self.ring_of(index);
             let base = self.bases[index].unwrap_or_else(|| ring.rewind());
-            link.start(index, ring, &self.memory, base)?;
+            link.start(index, ring, &self.memory, base, self.log.is_some())?;
             self.bases[index] = None;
+        }
+        // So late, as QEMU does.
+        if let (Some(link), Some(log)) = (&self.link, &self.log) {
+            link.set_log(log)?;
         }
         for index in 0..self.bases.len() {
             self.enable(index, true)?;
@@ -271,6 +280,37 @@ impl Guest {
             *base = Some(link.stop(index)?);
         }
         Ok(())
+    }
+
+    /// Has the switch mark from now on what it writes, in this log, as a hypervisor does that begins
+    /// to move the guest; or in another log than before.
+    ///
+    /// # Errors
+    /// [`GuestError::Request`], [`GuestError::NotConnected`].
+    pub fn log(&mut self, log: Log) -> Result<Arc<Log>, GuestError> {
+        let link = self.link.as_ref().ok_or(GuestError::NotConnected)?;
+        link.set_log(&log)?;
+        let log = Arc::new(log);
+        if self.log.replace(Arc::clone(&log)).is_none() {
+            self.tell_log(true)?;
+        }
+        Ok(log)
+    }
+
+    /// Has the switch mark nothing any more: the guest stays.
+    ///
+    /// # Errors
+    /// [`GuestError::Request`], [`GuestError::NotConnected`].
+    pub fn end_log(&mut self) -> Result<(), GuestError> {
+        self.log = None;
+        self.tell_log(false)
+    }
+
+    fn tell_log(&self, logs: bool) -> Result<(), GuestError> {
+        let link = self.link.as_ref().ok_or(GuestError::NotConnected)?;
+        link.set_features(self.features() | if logs { feature::LOG_ALL } else { 0 })?;
+        (0..self.bases.len())
+            .try_for_each(|index| link.place(index, self.ring_of(index), &self.memory, logs))
     }
 
     /// Enables or disables one ring; numbers are those of virtio.

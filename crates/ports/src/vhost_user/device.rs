@@ -18,12 +18,15 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut as Requests};
 
+use super::log::{DirtyLog, Logging};
 use super::memory::{Layout, Memory};
 use super::ring::{Place, SIZE_MAX};
 use super::session::{Change, Driver, Region, Setup};
 
-/// Feature bits (virtio 1.2 sections 5.1.3 and 6; the third is of vhost-user).
+/// Feature bits (virtio 1.2 sections 5.1.3 and 6, and vhost-user).
 pub(super) const MRG_RXBUF: u64 = 1 << 15;
+/// Of vhost-user: what is written is marked in the dirty log.
+const LOG_ALL: u64 = 1 << 26;
 const INDIRECT_DESC: u64 = 1 << 28;
 pub(super) const EVENT_IDX: u64 = 1 << 29;
 const PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -35,6 +38,7 @@ const GUEST_ANNOUNCE: u64 = 1 << 21;
 
 /// What the device can do.
 const FEATURES: u64 = MRG_RXBUF
+    | LOG_ALL
     | INDIRECT_DESC
     | EVENT_IDX
     | PROTOCOL_FEATURES
@@ -54,6 +58,8 @@ struct Vring {
     place: Place,
     /// Whether the front end said where it lies.
     placed: bool,
+    /// Where the guest sees the used ring, if what is written there is logged.
+    logged: Option<u64>,
     base: u16,
     kick: Option<File>,
     call: Option<File>,
@@ -68,6 +74,7 @@ pub(super) struct Device {
     features: u64,
     regions: Vec<Region>,
     memory: Arc<Memory>,
+    log: Option<Arc<DirtyLog>>,
     rings: [Vring; RINGS],
     /// What was wrong with a request, in words.
     pub(super) problem: Option<String>,
@@ -80,6 +87,7 @@ impl Device {
             features: 0,
             regions: Vec::new(),
             memory: Arc::default(),
+            log: None,
             rings: Default::default(),
             problem: None,
         }
@@ -114,6 +122,12 @@ impl Device {
         if ring.runs || !ring.placed || ring.kick.is_none() || self.regions.is_empty() {
             return Ok(());
         }
+        // It waits for a log that is still to come: nothing may be written without a mark.
+        if features & LOG_ALL != 0 && self.log.is_none() {
+            return Ok(());
+        }
+        let logging = self.logging(index)?;
+        let ring = &self.rings[index];
         let copy = |file: &Option<File>| -> io::Result<_> {
             Ok(file.as_ref().map(File::try_clone).transpose()?.map(Into::into))
         };
@@ -123,11 +137,40 @@ impl Device {
         };
         // Without protocol features there is no request that would enable it.
         let enabled = ring.enabled || features & PROTOCOL_FEATURES == 0;
-        let setup =
-            Setup { place: ring.place, base: ring.base, memory, features, kick, call, enabled };
+        let (place, base) = (ring.place, ring.base);
+        let setup = Setup { place, base, memory, features, logging, kick, call, enabled };
         self.ask(Change::Start(number(index), Box::new(setup)))?;
         self.rings[index].runs = true;
         Ok(())
+    }
+
+    /// How a ring logs.
+    fn logging(&mut self, index: usize) -> Result<Option<Logging>> {
+        if self.features & LOG_ALL == 0 {
+            return Ok(None);
+        }
+        let Some(log) = self.log.clone() else {
+            return self.refuse("LOG_ALL without a dirty log: SET_LOG_BASE comes before it");
+        };
+        let ring = &self.rings[index];
+        let used = ring.logged;
+        // Flags, entries, and the index at which the device wants to hear.
+        let used_size = 2 * 3 + 8 * u64::from(ring.place.size);
+        let used_end = used.map_or(0, |at| at.saturating_add(used_size));
+        let needed = used_end.max(self.memory.end());
+        if log.end() < needed {
+            return self.refuse(too_small(&log, needed));
+        }
+        Ok(Some(Logging { log, used }))
+    }
+
+    /// Tells a ring that runs how it logs now.
+    fn tell_log(&mut self, index: usize) -> Result<()> {
+        if !self.rings[index].runs {
+            return Ok(());
+        }
+        let logging = self.logging(index)?;
+        self.ask(Change::Log(number(index), logging)).map(drop)
     }
 
     /// Stops a ring, whose chains are all the guest's afterwards, and notes where it was.
@@ -169,6 +212,14 @@ fn number(index: usize) -> u8 {
     u8::try_from(index).expect("below `RINGS`")
 }
 
+fn too_small(log: &DirtyLog, needed: u64) -> String {
+    format!(
+        "the dirty log ends at guest address {:#x}, and what is written at {needed:#x}: give a \
+         larger one (SET_LOG_BASE)",
+        log.end()
+    )
+}
+
 const fn layout(region: &VhostUserMemoryRegion) -> Layout {
     Layout {
         guest: region.guest_phys_addr,
@@ -206,10 +257,17 @@ impl Requests for Device {
             let unknown = features & !FEATURES;
             return self.refuse(format!("features {unknown:#x} were not offered"));
         }
-        if features & VERSION_1 == 0 && features & !PROTOCOL_FEATURES != 0 {
+        if features & VERSION_1 == 0 && features & !(PROTOCOL_FEATURES | LOG_ALL) != 0 {
             return self.refuse("the driver is a legacy one; virtio 1.0 (VERSION_1) is needed");
         }
-        self.features = features;
+        let before = std::mem::replace(&mut self.features, features);
+        if (before ^ features) & LOG_ALL != 0 {
+            (0..RINGS).try_for_each(|index| self.tell_log(index))?;
+        }
+        if features & LOG_ALL == 0 && before & LOG_ALL != 0 {
+            // Another move brings another log.
+            self.log = None;
+        }
         Ok(())
     }
 
@@ -235,19 +293,25 @@ impl Requests for Device {
     fn set_vring_addr(
         &mut self,
         index: u32,
-        _flags: VhostUserVringAddrFlags,
+        flags: VhostUserVringAddrFlags,
         descriptor: u64,
         used: u64,
         available: u64,
-        _log: u64,
+        log: u64,
     ) -> Result<()> {
         let ring = self.ring(index)?;
+        let logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG).then_some(log);
         if ring.runs {
             // Dirty logging is switched on or off so; the ring stays where it is.
             let place = Place { desc: descriptor, avail: available, used, ..ring.place };
             let same = place == ring.place;
-            return if same { Ok(()) } else { self.refuse("a ring was moved while it runs") };
+            if !same {
+                return self.refuse("a ring was moved while it runs");
+            }
+            ring.logged = logged;
+            return self.tell_log(usize::try_from(index).expect("checked"));
         }
+        ring.logged = logged;
         ring.place = Place { desc: descriptor, avail: available, used, ..ring.place };
         ring.placed = true;
         self.start_if_ready(usize::try_from(index).expect("checked"))
@@ -309,7 +373,9 @@ impl Requests for Device {
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
-        Ok(VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
+        Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+            | VhostUserProtocolFeatures::LOG_SHMFD)
     }
 
     fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
@@ -403,7 +469,19 @@ impl Requests for Device {
         Err(Error::InvalidOperation("shared memory regions were not offered"))
     }
 
-    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
-        Err(Error::InvalidOperation("dirty logging was not offered"))
+    fn set_log_base(&mut self, area: &VhostUserLog, file: File) -> Result<()> {
+        let log = match DirtyLog::map(&file, area.mmap_offset, area.mmap_size) {
+            Ok(log) => log,
+            Err(error) => return self.refuse(format!("the dirty log: {error}")),
+        };
+        if log.end() < self.memory.end() {
+            return self.refuse(too_small(&log, self.memory.end()));
+        }
+        self.log = Some(Arc::new(log));
+        for index in 0..RINGS {
+            self.tell_log(index)?;
+            self.start_if_ready(index)?;
+        }
+        Ok(())
     }
 }

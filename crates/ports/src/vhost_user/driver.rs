@@ -11,6 +11,7 @@ use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::device::{EVENT_IDX, MRG_RXBUF, RINGS};
 use super::incoming::{Incoming, Refused};
+use super::log::Logging;
 use super::outgoing::{Outgoing, Placed};
 use super::ring::{Fault, Ring};
 use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
@@ -121,6 +122,7 @@ impl VhostUserPort {
                 // What was used before it came was told to nobody.
                 interrupt(wires);
             }
+            Change::Log(ring, logging) => self.log_to(ring, logging),
             Change::Kick(ring, kick) => {
                 if let Some(Err(error)) = kick.as_ref().map(|kick| watch(&self.epoll, kick)) {
                     return Some(Err(error.to_string()));
@@ -152,7 +154,17 @@ impl VhostUserPort {
         } else {
             self.outgoing = Some(Outgoing::new(ring, setup.memory, has(MRG_RXBUF)));
         }
+        self.log_to(number, setup.logging);
         Ok(0)
+    }
+
+    /// Where a ring is to mark what it writes from now on.
+    fn log_to(&mut self, number: u8, logging: Option<Logging>) {
+        if number == RECEIVE {
+            self.outgoing.as_mut().into_iter().for_each(|ring| ring.log_to(logging.clone()));
+        } else {
+            self.incoming.as_mut().into_iter().for_each(|ring| ring.log_to(logging.clone()));
+        }
     }
 
     fn stop_outgoing(&mut self) -> u16 {

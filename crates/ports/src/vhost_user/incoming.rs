@@ -16,6 +16,7 @@ use sluice_base::Batch;
 use sluice_switch::Window;
 
 use super::header::{self, HEADER_SIZE};
+use super::log::Logging;
 use super::memory::Memory;
 use super::records::Records;
 use super::ring::{Chain, Desc, Fault, LOOK_AHEAD, Ring};
@@ -61,6 +62,11 @@ impl Incoming {
     pub(super) fn new(ring: Ring, memory: Arc<Memory>, number: u32) -> Self {
         let records = Records::new(ring.size());
         Self { ring, memory, records, number, refused: Refused::default() }
+    }
+
+    /// Where its writes are to be marked from now on: those of the used ring, for it makes no other.
+    pub(super) fn log_to(&mut self, logging: Option<Logging>) {
+        self.ring.log_to(logging.and_then(|of| Some((of.log, of.used?))));
     }
 
     /// As [`crate::Port::read`].

@@ -82,6 +82,20 @@ impl Memory {
         self.find(user, size, |layout| layout.user)
     }
 
+    /// The guest's address of what is mapped here.
+    pub(super) fn guest_of(&self, at: NonNull<u8>) -> Option<u64> {
+        self.regions.iter().find_map(|region| {
+            let offset = at.addr().get().wrapping_sub(region.base.addr().get());
+            (offset < region.size).then(|| region.layout.guest + offset as u64)
+        })
+    }
+
+    /// Where a guest's memory ends: the first address behind all regions.
+    pub(super) fn end(&self) -> u64 {
+        let ends = self.regions.iter().map(|region| region.layout.guest + region.layout.size);
+        ends.max().unwrap_or(0)
+    }
+
     #[inline]
     fn find(&self, at: u64, size: usize, of: impl Fn(&Layout) -> u64) -> Option<NonNull<u8>> {
         for region in &self.regions {

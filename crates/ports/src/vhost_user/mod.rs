@@ -17,6 +17,9 @@
 //! guest has every chain back: the worker takes all handles of the port out of the switch
 //! ([`crate::Port::attend`]).
 //!
+//! **Moving.** While a front end copies a guest to another host, every page that is written here is
+//! marked in a bitmap of its own; see `log.rs`.
+//!
 //! **Hostile guests.** What a guest writes is read once, as a copy, and checked; see `ring.rs`. A
 //! ring that breaks the rules stops, under the name of what it did ([`crate::Port::problem`]),
 //! until the driver sets it up anew, and nobody else notices.
@@ -26,6 +29,7 @@ mod device;
 mod driver;
 mod header;
 mod incoming;
+mod log;
 mod memory;
 mod outgoing;
 mod records;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use sluice_switch::Egress;
 
 use super::header::{HEADER_SIZE, of_buffers};
+use super::log::{DirtyLog, Logging};
 use super::memory::Memory;
 use super::ring::{Chain, Fault, LOOK_AHEAD, Ring, WRITE};
 use crate::bytes::{copy_short, will_write};
@@ -28,6 +29,8 @@ pub(super) struct Outgoing {
     mergeable: bool,
     /// The last frame found no room.
     starved: bool,
+    /// Where it is marked what was written.
+    log: Option<Arc<DirtyLog>>,
     /// The buffers of the frame that is written; kept, for making it anew costs more than a frame.
     room: Room,
 }
@@ -63,7 +66,13 @@ impl Outgoing {
             chains: [(0, 0); PIECES_MAX],
             chain_count: 0,
         };
-        Self { ring, memory, mergeable, starved: false, room }
+        Self { ring, memory, mergeable, starved: false, log: None, room }
+    }
+
+    /// Where its writes are to be marked from now on: frames, and those of the used ring.
+    pub(super) fn log_to(&mut self, logging: Option<Logging>) {
+        self.log = logging.as_ref().map(|of| Arc::clone(&of.log));
+        self.ring.log_to(logging.and_then(|of| Some((of.log, of.used?))));
     }
 
     /// Writes one frame.
@@ -212,10 +221,22 @@ impl Outgoing {
         if let Some(buf) = frame.buf {
             buf.each_part(frame.strip.into(), |at, size| writer.write(at, size));
         }
+        if let Some(log) = &self.log {
+            self.mark(log);
+        }
         for &(head, size) in &room.chains[..room.chain_count] {
             self.ring.give_back(head, size);
         }
         self.ring.take(count);
+    }
+
+    /// Marks the pages of the frame that was written.
+    #[cold]
+    fn mark(&self, log: &DirtyLog) {
+        for &(at, size) in &self.room.pieces[..self.room.count] {
+            let guest = self.memory.guest_of(at).expect("pieces are found in this memory");
+            log.mark(guest, size.into());
+        }
     }
 
     /// Shows the guest what was written. Returns whether it wants an interrupt for it.

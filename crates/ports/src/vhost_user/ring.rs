@@ -9,8 +9,10 @@
 //! available index ([`Ring::arm`]).
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 
+use super::log::DirtyLog;
 use super::memory::Memory;
 
 /// Bits of a descriptor's flags (section 2.7.5).
@@ -117,6 +119,8 @@ pub(super) struct Ring {
     /// The next used entry to write, and the index that was published last.
     next_used: u16,
     published: u16,
+    /// Where it is marked that the used ring was written, and where the guest sees that.
+    log: Option<(Arc<DirtyLog>, u64)>,
 }
 
 // SAFETY: the pointers lead into a mapping, which is not bound to a thread.
@@ -149,6 +153,7 @@ impl Ring {
             seen: base,
             next_used: 0,
             published: 0,
+            log: None,
         };
         // What was used before it was set up here: frames that were not completed come again only
         // if the front end says so by `base`.
@@ -156,6 +161,35 @@ impl Ring {
         ring.published = ring.next_used;
         ring.used_at(0).store(if event_idx { 0 } else { NO_NOTIFY }, Ordering::Relaxed);
         Some(ring)
+    }
+
+    /// Where it is to be marked from now on that the used ring was written, if anywhere, and where
+    /// the guest sees it.
+    pub(super) fn log_to(&mut self, log: Option<(Arc<DirtyLog>, u64)>) {
+        self.log = log;
+        // `new` wrote there.
+        self.mark_used(0, 1);
+    }
+
+    /// Fields of the used ring, each of two bytes, were written.
+    #[inline]
+    fn mark_used(&self, at: usize, fields: usize) {
+        if let Some((log, used)) = &self.log {
+            log.mark(used + 2 * at as u64, 2 * fields as u64);
+        }
+    }
+
+    /// Entries of the used ring, from one index to another, and its index were written.
+    #[cold]
+    fn mark_published(&self, before: u16, now: u16) {
+        const FIELDS: usize = size_of::<Used>() / 2;
+        let (size, count) = (usize::from(self.size), usize::from(now.wrapping_sub(before)));
+        let first = usize::from(before & (self.size - 1));
+        let to_end = count.min(size - first);
+        self.mark_used(2 + FIELDS * first, FIELDS * to_end);
+        // The rest begins at the front again.
+        self.mark_used(2, FIELDS * (count - to_end));
+        self.mark_used(1, 1);
     }
 
     #[inline]
@@ -257,6 +291,10 @@ impl Ring {
         let before = std::mem::replace(&mut self.published, self.next_used);
         // Release: the entries and the frames were written before.
         self.used_at(1).store(self.next_used, Ordering::Release);
+        // All at once, and not with each entry: a mark may come late, but not too early.
+        if self.log.is_some() {
+            self.mark_published(before, self.next_used);
+        }
         fence(Ordering::SeqCst);
         if !self.event_idx {
             return self.avail_at(0).load(Ordering::Relaxed) & NO_INTERRUPT == 0;
@@ -276,8 +314,10 @@ impl Ring {
             // Behind the used entries; two bytes each for flags and index.
             let at = 2 + 4 * usize::from(self.size);
             self.used_at(at).store(self.seen, Ordering::Relaxed);
+            self.mark_used(at, 1);
         } else {
             self.used_at(0).store(0, Ordering::Relaxed);
+            self.mark_used(0, 1);
         }
         fence(Ordering::SeqCst);
         Ok(self.available(known + 1)? > known)
@@ -288,6 +328,7 @@ impl Ring {
     pub(super) fn disarm(&mut self) {
         if !self.event_idx {
             self.used_at(0).store(NO_NOTIFY, Ordering::Relaxed);
+            self.mark_used(0, 1);
         }
     }
 }

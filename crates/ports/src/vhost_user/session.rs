@@ -27,6 +27,7 @@ use vhost::vhost_user::{
 };
 
 use super::device::Device;
+use super::log::Logging;
 use super::memory::Memory;
 use super::ring::Place;
 use crate::bell::Bell;
@@ -55,6 +56,8 @@ pub(super) struct Setup {
     pub(super) memory: Arc<Memory>,
     /// What was agreed on (virtio 1.2 chapter 6).
     pub(super) features: u64,
+    /// Where it marks what it writes.
+    pub(super) logging: Option<Logging>,
     pub(super) kick: Option<OwnedFd>,
     pub(super) call: Option<OwnedFd>,
     pub(super) enabled: bool,
@@ -69,6 +72,8 @@ pub(super) enum Change {
     Stop(u8),
     Enable(u8, bool),
     Call(u8, Option<OwnedFd>),
+    /// When it is answered, nothing is marked any more where it was before.
+    Log(u8, Option<Logging>),
     /// Another ring's chains are to be told of from this moment on.
     Kick(u8, Option<OwnedFd>),
 }

@@ -18,12 +18,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use vhost::vhost_user::message::{VhostUserHeaderFlag, VhostUserProtocolFeatures};
+use vhost::vhost_user::message::{
+    VhostUserHeaderFlag, VhostUserProtocolFeatures, VhostUserVringAddrFlags,
+};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VringConfigData};
 
 use super::error::GuestError;
 use super::feature;
+use super::log::Log;
 use super::memory::Memory;
 use super::ring::Ring;
 
@@ -126,7 +129,7 @@ impl Link {
         if offered & wanted & feature::PROTOCOL_FEATURES != 0 {
             // The crate allows them only once the bit is agreed.
             of("SET_FEATURES", frontend.set_features(feature::PROTOCOL_FEATURES))?;
-            let mut mine = VhostUserProtocolFeatures::MQ;
+            let mut mine = VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::LOG_SHMFD;
             if acknowledge {
                 mine |= VhostUserProtocolFeatures::REPLY_ACK;
             }
@@ -159,6 +162,33 @@ impl Link {
         of("SET_MEM_TABLE", self.frontend.set_mem_table(&memory.regions())).map(drop)
     }
 
+    pub(super) fn set_log(&self, log: &Log) -> Result<(), GuestError> {
+        // Whoever does not know it would get it as an address, and answer nothing.
+        of("SET_LOG_BASE", self.frontend.set_log_base(0, Some(log.region())))
+    }
+
+    /// Says where a ring lies, and whether what is written into its used part is logged.
+    pub(super) fn place(
+        &self,
+        index: usize,
+        ring: &Ring,
+        memory: &Memory,
+        logs: bool,
+    ) -> Result<(), GuestError> {
+        let parts = ring.parts();
+        let log = VhostUserVringAddrFlags::VHOST_VRING_F_LOG.bits();
+        let config = VringConfigData {
+            queue_max_size: ring.size(),
+            queue_size: ring.size(),
+            flags: if logs { log } else { 0 },
+            desc_table_addr: memory.address(parts.descriptors),
+            used_ring_addr: memory.address(parts.used),
+            avail_ring_addr: memory.address(parts.avail),
+            log_addr: logs.then(|| memory.guest_address(parts.used)),
+        };
+        of("SET_VRING_ADDR", self.frontend.set_vring_addr(index, &config))
+    }
+
     /// Starts a ring from an index on.
     pub(super) fn start(
         &self,
@@ -166,21 +196,12 @@ impl Link {
         ring: &Ring,
         memory: &Memory,
         base: u16,
+        logs: bool,
     ) -> Result<(), GuestError> {
-        let parts = ring.parts();
-        let config = VringConfigData {
-            queue_max_size: ring.size(),
-            queue_size: ring.size(),
-            flags: 0,
-            desc_table_addr: memory.address(parts.descriptors),
-            used_ring_addr: memory.address(parts.used),
-            avail_ring_addr: memory.address(parts.avail),
-            log_addr: None,
-        };
         let frontend = &self.frontend;
         of("SET_VRING_NUM", frontend.set_vring_num(index, ring.size()))?;
         of("SET_VRING_BASE", frontend.set_vring_base(index, base))?;
-        of("SET_VRING_ADDR", frontend.set_vring_addr(index, &config))?;
+        self.place(index, ring, memory, logs)?;
         of("SET_VRING_CALL", frontend.set_vring_call(index, ring.call_fd()))?;
         of("SET_VRING_KICK", frontend.set_vring_kick(index, ring.kick_fd()))
     }
