@@ -7,6 +7,7 @@
 //! ```
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
@@ -16,7 +17,7 @@ use super::{Daemon, Net, Netns, cable, wait_for};
 /// Everything of one test. Fields end in this order: the daemons before their namespaces.
 pub(crate) struct Pair {
     pub(crate) daemons: [Daemon; 2],
-    _net: Net,
+    net: Net,
     pub(crate) hosts: [Netns; 2],
     pub(crate) containers: [Netns; 3],
 }
@@ -24,6 +25,11 @@ pub(crate) struct Pair {
 impl Pair {
     /// Starts them, and waits until they are connected.
     pub(crate) fn new(word: &str, spare_ports: u16) -> Self {
+        Self::with(word, spare_ports, |_, _| String::new())
+    }
+
+    /// The same with more in the configuration of each host, such as ports.
+    pub(crate) fn with(word: &str, spare_ports: u16, more: impl Fn(&Net, usize) -> String) -> Self {
         let mut net = Net::new(word);
         let hosts = ["h1", "h2"].map(|name| net.netns(name));
         let containers = ["c1", "c2", "c3"].map(|name| net.netns(name));
@@ -57,13 +63,15 @@ name = "h{other}"
 id = {other}
 vtep = "192.0.2.{other}"
 vnets = ["blue"]
+{more}
 "#,
+                more = more(&net, own),
                 certificates = certificates.join(format!("h{id}")).display(),
             );
             net.daemon(&hosts[own], &format!("h{id}"), &text)
         };
         let daemons = [daemon(0), daemon(1)];
-        let case = Self { daemons, _net: net, hosts, containers };
+        let case = Self { daemons, net, hosts, containers };
         for own in 0..2 {
             wait_for("the hosts are connected", || {
                 let members = case.daemons[own].ask(&["fabric", "members"])["members"].take();
@@ -77,6 +85,11 @@ vnets = ["blue"]
     pub(crate) fn add(&self, own: usize, at: usize, ip: Ipv4Addr) -> Value {
         let (netns, ip) = (self.containers[at].name(), format!("{ip}/24"));
         self.daemons[own].ask(&["port", "add", "--netns", netns, "--vnet", "blue", "--ip", &ip])
+    }
+
+    /// A file of this test.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.net.file(name)
     }
 
     /// Deletes a port.

@@ -28,6 +28,10 @@ fn image() -> Option<PathBuf> {
     test.ancestors().map(|dir| dir.join("guest")).find(is_whole)
 }
 
+fn qmp(monitor: &Path) -> String {
+    format!("unix:{},server=on,wait=off", monitor.display())
+}
+
 /// A machine, with its shell at its serial port. It ends with this.
 pub(crate) struct Vm {
     name: String,
@@ -39,6 +43,22 @@ pub(crate) struct Vm {
 impl Vm {
     /// Boots one with a card at `socket`: 02:00:00:00:00:NUMBER, 10.0.0.NUMBER.
     pub(crate) fn boot(number: u8, socket: &Path) -> Self {
+        Self::start(number, socket, &[])
+    }
+
+    /// Boots one that can be moved, by a monitor at this path.
+    pub(crate) fn boot_to_move(number: u8, socket: &Path, monitor: &Path) -> Self {
+        Self::start(number, socket, &["-qmp", &qmp(monitor)])
+    }
+
+    /// Makes room for a machine that comes from elsewhere, over the socket `from`: it goes on here.
+    /// Card and monitor are as for [`Self::boot_to_move`].
+    pub(crate) fn incoming(number: u8, socket: &Path, monitor: &Path, from: &Path) -> Self {
+        let from = format!("unix:{}", from.display());
+        Self::start(number, socket, &["-qmp", &qmp(monitor), "-incoming", &from])
+    }
+
+    fn start(number: u8, socket: &Path, more: &[&str]) -> Self {
         let image = image().expect("`lacking` was asked");
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
@@ -56,6 +76,7 @@ impl Vm {
         // Without KVM this version crashes on the interrupts that it would choose.
         let device = "virtio-net-pci,netdev=net0,vectors=0,romfile=";
         command.arg("-device").arg(format!("{device},mac=02:00:00:00:00:{number:02x}"));
+        command.args(more);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,0 +1,156 @@
+//! A virtual machine under QEMU moves from one host to another while it runs.
+//!
+//! ```text
+//!   vm5 ─┤ h1 up0 ═══════ up0 h2 ├─ vm5, later
+//!   c1 ──┘                       └── c2
+//! ```
+//!
+//! It sends to `c1` all the while, and of that nothing is lost. Both containers send to it; what
+//! comes to the old host when it has stopped there, before it has spoken at the new one, is lost,
+//! and is counted at the port that it left.
+
+mod rig;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rig::iperf::Server;
+use rig::monitor::Monitor;
+use rig::pair::Pair;
+use rig::vm::{self, Vm};
+use rig::{Netns, say, skip, wait_for};
+
+const C1: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const C2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const VM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
+const MAC: &str = "02:00:00:00:00:05";
+const NUMBER: u8 = 5;
+/// Between two datagrams to the machine.
+const PACE: Duration = Duration::from_millis(2);
+
+/// Datagrams for the machine, in the background, until this is stopped.
+struct Sender {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Sender {
+    /// To a port at which nobody listens: the machine's kernel counts each of them.
+    fn start(from: &Netns, own: Ipv4Addr) -> Self {
+        // ARP would hold some back in the container.
+        from.ip(&format!("neigh replace {VM} lladdr {MAC} dev eth0 nud permanent"));
+        let socket = from.udp(own, 0);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut sent = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                // Not connected: what the machine answers is no error here.
+                sent += u64::from(socket.send_to(&[0; 200], (VM, 9)).is_ok());
+                std::thread::sleep(PACE);
+            }
+            sent
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// A port of a machine that is learned, on each host.
+fn machine_port(net: &rig::Net, own: usize) -> String {
+    let socket = net.file(&format!("vm-h{}.sock", own + 1));
+    format!(
+        "[[port]]\nname = \"vm\"\nkind = \"vhost-user\"\nvnet = \"blue\"\nsocket = \"{}\"\n",
+        socket.display()
+    )
+}
+
+/// How many datagrams came to the machine that nobody there waited for.
+fn datagrams(vm: &mut Vm) -> u64 {
+    let said = vm.run("cat /proc/net/snmp");
+    let mut lines = said.lines().filter(|line| line.starts_with("Udp:"));
+    let at = lines.next().unwrap().split_whitespace().position(|word| word == "NoPorts");
+    lines.next().unwrap().split_whitespace().nth(at.unwrap()).unwrap().parse().unwrap()
+}
+
+/// Frames that a host could give to no machine.
+fn lost(pair: &Pair, own: usize) -> u64 {
+    pair.daemons[own].row("ports", "port", "vm")["driver_lost"].as_u64().unwrap()
+}
+
+/// Where a host thinks that the machine is.
+fn home(pair: &Pair, own: usize) -> String {
+    let vport = pair.daemons[own].ask(&["vport", "show", MAC])["vport"].take();
+    vport["host"].as_str().unwrap().to_owned()
+}
+
+fn skipped(test: &str) -> bool {
+    if skip(test, &["iperf3"]) {
+        return true;
+    }
+    let why = vm::lacking();
+    if let Some(why) = &why {
+        say(&format!("SKIPPED {test}: {why}"));
+    }
+    why.is_some()
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_machine_moves_to_another_host_and_loses_only_what_is_counted() {
+    if skipped("a_machine_moves_to_another_host_and_loses_only_what_is_counted") {
+        return;
+    }
+    let pair = Pair::with("move", 4, machine_port);
+    let (file, wire) = (|name: &str| pair.file(name), pair.file("wire.sock"));
+    let monitors = [file("monitor-h1.sock"), file("monitor-h2.sock")];
+    let mut old = Vm::boot_to_move(NUMBER, &file("vm-h1.sock"), &monitors[0]);
+    let mut new = Vm::incoming(NUMBER, &file("vm-h2.sock"), &monitors[1], &wire);
+    pair.add(0, 0, C1);
+    pair.add(1, 1, C2);
+    old.ready();
+    assert_eq!((old.ping(1, 3), old.ping(2, 3)), (3, 3), "both containers are reached");
+    assert_eq!(home(&pair, 1), "h1");
+    let server = Server::start(&pair.containers[0], C1);
+
+    let before = (datagrams(&mut old), lost(&pair, 0), lost(&pair, 1));
+    old.begin("iperf3 -c 10.0.0.1 -u -b 2M -l 1000 -t 8");
+    let senders = [(0, C1), (1, C2)].map(|(at, own)| Sender::start(&pair.containers[at], own));
+    let _listens = Monitor::connect(&monitors[1]);
+    let moved = Monitor::connect(&monitors[0]).migrate(&wire, Duration::from_secs(30));
+    for own in 0..2 {
+        wait_for("both hosts know where the machine is", || home(&pair, own) == "h2");
+    }
+    let report = new.end(Duration::from_secs(40));
+    let sent: u64 = senders.into_iter().map(Sender::stop).sum();
+    pair.daemons.iter().for_each(rig::Daemon::drained);
+
+    say(&format!("moved in {} ms, down for {} ms", moved["total-time"], moved["downtime"]));
+    let total = report.lines().find(|line| line.contains("receiver")).unwrap_or(&report);
+    say(&format!("from the machine: {total}"));
+    assert!(total.contains(" 0/"), "nothing that it sent is lost: {total}");
+    let came = datagrams(&mut new) - before.0;
+    let counted = (lost(&pair, 0) - before.1, lost(&pair, 1) - before.2);
+    say(&format!("to the machine: {sent} sent, {came} came, {counted:?} counted as lost"));
+    assert!(came <= sent && sent - came <= counted.0, "what did not come is counted at h1");
+    assert_eq!(counted.1, 0, "h2 was told of it when it was there");
+
+    assert_eq!((new.ping(1, 3), new.ping(2, 3)), (3, 3), "it reaches both from there");
+    for (at, own) in [(0, C1), (1, C2)] {
+        pair.containers[at].ip(&format!("neigh flush dev eth0 {VM}"));
+        pair.containers[at].ping(VM, 20);
+        say(&format!("{own} reaches it"));
+    }
+    drop((old, server));
+    for daemon in &pair.daemons {
+        let audit = daemon.show("audit");
+        assert_eq!(audit["closed"], true, "{audit}");
+    }
+}
