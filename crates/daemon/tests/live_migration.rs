@@ -121,7 +121,7 @@ fn a_machine_moves_to_another_host_and_loses_only_what_is_counted() {
     let server = Server::start(&pair.containers[0], C1);
 
     let before = (datagrams(&mut old), lost(&pair, 0), lost(&pair, 1));
-    old.begin("iperf3 -c 10.0.0.1 -u -b 2M -l 1000 -t 8");
+    old.begin("iperf3 -c 10.0.0.1 -u -b 10M -l 1000 -t 8");
     let senders = [(0, C1), (1, C2)].map(|(at, own)| Sender::start(&pair.containers[at], own));
     let _listens = Monitor::connect(&monitors[1]);
     let moved = Monitor::connect(&monitors[0]).migrate(&wire, Duration::from_secs(30));

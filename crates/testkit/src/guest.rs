@@ -282,8 +282,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Has the switch mark from now on what it writes, in this log, as a hypervisor does that begins
-    /// to move the guest; or in another log than before.
+    /// Has the switch mark from now on what it writes, in this log: so a hypervisor begins to move
+    /// the guest, or goes on with another log.
     ///
     /// # Errors
     /// [`GuestError::Request`], [`GuestError::NotConnected`].

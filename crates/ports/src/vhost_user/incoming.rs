@@ -64,7 +64,7 @@ impl Incoming {
         Self { ring, memory, records, number, refused: Refused::default() }
     }
 
-    /// Where its writes are to be marked from now on: those of the used ring, for it makes no other.
+    /// Where its writes are to be marked from now on: those of the used ring are all it makes.
     pub(super) fn log_to(&mut self, logging: Option<Logging>) {
         self.ring.log_to(logging.and_then(|of| Some((of.log, of.used?))));
     }

@@ -12,7 +12,7 @@
 //! no rings.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -271,16 +271,21 @@ impl There {
             shared.problem = None;
         }
         let device = Arc::new(Mutex::new(Device::new(self.driver.clone())));
-        let Ok(peeked) = stream.try_clone() else { return };
+        let Ok(mut peeked) = stream.try_clone() else { return };
         let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&device));
         let error = loop {
-            let early = early_enable(&peeked);
+            let (early, log_fd) = (early_enable(&peeked), is_log_fd(&peeked));
             match (handler.handle_request(), early) {
                 (Ok(()) | Err(ProtocolError::SocketRetry(_)), _) => {}
                 (Err(ProtocolError::InactiveFeature(_)), Some((ring, enable))) => {
                     let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Err(error) = device.set_vring_enable(ring, enable) {
                         break error;
+                    }
+                }
+                (Err(ProtocolError::InvalidMessage), _) if let Some(reply) = log_fd => {
+                    if let Err(error) = peeked.write_all(&reply) {
+                        break ProtocolError::SocketError(error);
                     }
                 }
                 (Err(error), _) => break error,
@@ -318,6 +323,26 @@ fn early_enable(stream: &UnixStream) -> Option<(u32, bool)> {
     (size == request.len())
         .then(|| Some((field(&request, 12)?, field(&request, 16)? != 0)))
         .flatten()
+}
+
+/// If the next request is `SET_LOG_FD`: the bytes of its reply, none unless it wants one.
+///
+/// The library does not know it. Nobody is told that something was logged, as with DPDK: whoever
+/// moves a guest looks at the log when he wants to.
+fn is_log_fd(stream: &UnixStream) -> Option<Vec<u8>> {
+    const SET_LOG_FD: u32 = 7;
+    const VERSION: u32 = 1;
+    const REPLY: u32 = 1 << 2;
+    const NEED_REPLY: u32 = 1 << 3;
+    let mut header = [0; 8];
+    recv(stream, &mut header[..], RecvFlags::PEEK | RecvFlags::WAITALL).ok()?;
+    let [request, flags] = header.as_chunks().0 else { return None };
+    let [request, flags] = [request, flags].map(|bytes: &[u8; 4]| u32::from_ne_bytes(*bytes));
+    (request == SET_LOG_FD).then(|| match flags & NEED_REPLY {
+        0 => Vec::new(),
+        // Its header, and 0 as a number of 8 bytes: it was done.
+        _ => [SET_LOG_FD, VERSION | REPLY, 8, 0, 0].iter().flat_map(|w| w.to_ne_bytes()).collect(),
+    })
 }
 
 /// A region's file.

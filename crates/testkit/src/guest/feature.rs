@@ -4,8 +4,8 @@
 pub const MRG_RXBUF: u64 = 1 << 15;
 /// Several queue pairs (5.1.3, `VIRTIO_NET_F_MQ`).
 pub const MQ: u64 = 1 << 22;
-/// vhost-user: what the device writes is marked in a log (`VHOST_F_LOG_ALL`). Not one of [`ALL`]: it
-/// is agreed on while a guest is moved.
+/// vhost-user: what the device writes is marked in a log (`VHOST_F_LOG_ALL`). Not one of [`ALL`],
+/// for it is agreed on while a guest is moved.
 pub const LOG_ALL: u64 = 1 << 26;
 /// Descriptors in tables of their own (6, `VIRTIO_F_INDIRECT_DESC`).
 pub const INDIRECT_DESC: u64 = 1 << 28;

@@ -12,7 +12,7 @@
 //! error after [`ANSWER_MAX`].
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -164,7 +164,9 @@ impl Link {
 
     pub(super) fn set_log(&self, log: &Log) -> Result<(), GuestError> {
         // Whoever does not know it would get it as an address, and answer nothing.
-        of("SET_LOG_BASE", self.frontend.set_log_base(0, Some(log.region())))
+        of("SET_LOG_BASE", self.frontend.set_log_base(0, Some(log.region())))?;
+        // Some ask to be told of what is logged; this one does not wait for it.
+        of("SET_LOG_FD", self.frontend.set_log_fd(log.bell().as_raw_fd()))
     }
 
     /// Says where a ring lies, and whether what is written into its used part is logged.

@@ -5,9 +5,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use vhost::VhostUserDirtyLogRegion;
 
@@ -22,6 +23,8 @@ const PAGE: u64 = 4096;
 pub struct Log {
     file: File,
     bytes: u64,
+    /// Rung by a switch that tells of what it logs.
+    bell: OwnedFd,
 }
 
 impl Log {
@@ -47,7 +50,16 @@ impl Log {
             Ok(fd)
         };
         let fd = make().map_err(|source| GuestError::System { what: "make a log", source })?;
-        Ok(Self { file: fd.into(), bytes })
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bell = bell.map_err(|errno| GuestError::System {
+            what: "make the bell of a log",
+            source: errno.into(),
+        })?;
+        Ok(Self { file: fd.into(), bytes, bell })
+    }
+
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
     }
 
     pub(super) fn region(&self) -> VhostUserDirtyLogRegion {
