@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Priority};
@@ -59,7 +60,7 @@ impl Rig {
     }
 
     /// Begins to log, or goes on in a new log.
-    fn log(&mut self) -> std::sync::Arc<Log> {
+    fn log(&mut self) -> Arc<Log> {
         self.ask(|guest| guest.log(Log::of(guest.memory()).unwrap()).unwrap())
     }
 
@@ -105,7 +106,7 @@ fn changed(before: &[(u64, Vec<u8>)], after: &[(u64, Vec<u8>)]) -> BTreeSet<u64>
 }
 
 fn marked(log: &Log) -> BTreeSet<u64> {
-    log.pages().unwrap().into_iter().collect()
+    log.pages().into_iter().collect()
 }
 
 fn configs() -> Vec<GuestConfig> {
@@ -160,6 +161,42 @@ fn every_page_that_is_written_is_marked_and_no_other() {
             let log = rig.log();
             check_round(&mut rig, &log, round, &mut ever);
         }
+    }
+}
+
+/// A move as a hypervisor makes it: all pages are copied, then again and again those that are
+/// marked, while the port writes; and in the end, when the rings have stopped, the last ones.
+#[test]
+fn what_is_copied_by_the_marks_while_the_port_writes_is_the_whole_memory() {
+    for round in 0..10 {
+        let mut rig = Rig::new(GuestConfig { ring_size: 1024, ..GuestConfig::default() });
+        let log = rig.log();
+        let memory = Arc::clone(rig.guest.memory());
+        let (mut copy, done) = (rig.pages(), AtomicBool::new(false));
+        let copy_marked = |copy: &mut Vec<(u64, Vec<u8>)>| {
+            for page in log.take() {
+                let at = copy.binary_search_by_key(&page, |(at, _)| *at).unwrap();
+                copy[at].1 = memory.bytes(at * PAGE, PAGE).to_vec();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    copy_marked(&mut copy);
+                }
+            });
+            for nth in 0..1_000 {
+                rig.deliver(60 + (nth * 37) % 1_400);
+                if nth % 3 == 0 {
+                    rig.port.flush().unwrap();
+                }
+            }
+            rig.ask(|guest| guest.stop().unwrap());
+            done.store(true, Ordering::Relaxed);
+        });
+        copy_marked(&mut copy);
+        let differing = changed(&copy, &rig.pages());
+        assert!(differing.is_empty(), "round {round}: {differing:#x?} are not what was written");
     }
 }
 
