@@ -1,7 +1,7 @@
 //! The dirty log of a guest that is moved: what its switch says that it wrote.
 //!
 //! One bit for each page of 4 KiB by guest address, in a memfd that cannot shrink. Marks are looked
-//! at ([`Log::pages`]), or taken out while the switch goes on, as a hypervisor does ([`Log::take`]).
+//! at ([`Log::pages`]), or taken out while the switch writes, as a hypervisor does ([`Log::take`]).
 #![allow(unsafe_code, reason = "the mapping that two processes share")]
 
 use std::io;
