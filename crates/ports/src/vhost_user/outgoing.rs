@@ -149,6 +149,9 @@ impl Outgoing {
             buf.each_part(frame.strip.into(), write);
         }
         let written = u32::try_from(size).expect("not longer than a descriptor");
+        if let Some(log) = &self.log {
+            self.mark(log, &[(at, written)]);
+        }
         self.ring.give_back(head, written);
         self.ring.take(1);
     }
@@ -222,7 +225,7 @@ impl Outgoing {
             buf.each_part(frame.strip.into(), |at, size| writer.write(at, size));
         }
         if let Some(log) = &self.log {
-            self.mark(log);
+            self.mark(log, &room.pieces[..room.count]);
         }
         for &(head, size) in &room.chains[..room.chain_count] {
             self.ring.give_back(head, size);
@@ -232,8 +235,8 @@ impl Outgoing {
 
     /// Marks the pages of the frame that was written.
     #[cold]
-    fn mark(&self, log: &DirtyLog) {
-        for &(at, size) in &self.room.pieces[..self.room.count] {
+    fn mark(&self, log: &DirtyLog, pieces: &[(NonNull<u8>, u32)]) {
+        for &(at, size) in pieces {
             let guest = self.memory.guest_of(at).expect("pieces are found in this memory");
             log.mark(guest, size.into());
         }
