@@ -61,7 +61,12 @@ struct Out {
 impl Rig {
     fn new() -> Self {
         let socket = std::env::temp_dir().join(format!("sluice-fuzz-{}", std::process::id()));
-        let config = VhostUserConfig { socket: socket.clone(), role: Role::Server, mtu: 1500 };
+        let config = VhostUserConfig {
+            socket: socket.clone(),
+            role: Role::Server,
+            mtu: 1500,
+            in_order: false,
+        };
         let port = VhostUserPort::open(&config).unwrap();
         let pool = PoolConfig { slots: 64, slot_size: 2_112, populate: false };
         let config = GuestConfig { ring_size: RING_SIZE, ..GuestConfig::default() };

@@ -373,6 +373,10 @@ pub struct Port {
     /// Whether it connects to that socket instead of listening at it (vhost-user).
     #[serde(default, skip_serializing_if = "is_false")]
     pub client: bool,
+    /// Whether the guest's frames are completed in the order in which it sent them, so that one
+    /// that is held back holds the descriptors of those behind it (vhost-user).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_order: bool,
     /// Its VLAN on that device (l2), 1 to 4094: it takes frames with this 802.1Q tag, and puts it
     /// on what leaves. Several ports may share a device then. Absent: untagged frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -414,6 +418,7 @@ impl Port {
             device: device.to_owned(),
             socket: None,
             client: false,
+            in_order: false,
             netns: None,
             mac: None,
             service_mbps: None,

@@ -31,7 +31,12 @@ impl Rig {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("sluice-log-{}-{number}", std::process::id());
         let socket = std::env::temp_dir().join(name);
-        let of_port = VhostUserConfig { socket: socket.clone(), role: Role::Server, mtu: 1500 };
+        let of_port = VhostUserConfig {
+            socket: socket.clone(),
+            role: Role::Server,
+            mtu: 1500,
+            in_order: false,
+        };
         let port = VhostUserPort::open(&of_port).unwrap();
         let pool = PoolConfig { slots: 64, slot_size: 2_112, populate: false };
         let pool = Pool::new(pool).unwrap();

@@ -75,6 +75,8 @@ pub enum Attachment {
         socket: PathBuf,
         /// Whether it connects there instead of listening.
         client: bool,
+        /// Whether frames are completed in the order in which they were sent.
+        in_order: bool,
         /// The layer-3 MTU.
         mtu: u16,
     },

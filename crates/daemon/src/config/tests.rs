@@ -578,17 +578,20 @@ kind = "vhost-user"
 vnet = "blue"
 socket = "/run/sluice/vm2.sock"
 client = true
+in_order = true
 "#;
 
 #[test]
 fn a_virtual_machine_has_a_socket() {
     let plan = planned(&format!("{HOST}{MACHINES}"));
     let of = |at: usize| match &plan.ports[at].attachment {
-        Attachment::VhostUser { socket, client, mtu } => (socket.to_str().unwrap(), *client, *mtu),
+        Attachment::VhostUser { socket, client, mtu, in_order } => {
+            (socket.to_str().unwrap(), *client, *mtu, *in_order)
+        }
         other => panic!("{other:?}"),
     };
-    assert_eq!(of(1), ("/run/sluice/vm1.sock", false, 1450));
-    assert_eq!(of(2), ("/run/sluice/vm2.sock", true, 1450));
+    assert_eq!(of(1), ("/run/sluice/vm1.sock", false, 1450, false));
+    assert_eq!(of(2), ("/run/sluice/vm2.sock", true, 1450, true));
 }
 
 #[test]

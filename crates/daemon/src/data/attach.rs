@@ -47,9 +47,10 @@ pub(super) fn open(trunks: &mut Trunks, plan: &PortPlan) -> Result<Box<dyn Port>
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
             TapPort::open(&config).map(|port| Box::new(port) as _)
         }
-        Attachment::VhostUser { socket, client, mtu } => {
+        Attachment::VhostUser { socket, client, mtu, in_order } => {
             let role = if *client { Role::Client } else { Role::Server };
-            let config = VhostUserConfig { socket: socket.clone(), role, mtu: *mtu };
+            let config =
+                VhostUserConfig { socket: socket.clone(), role, mtu: *mtu, in_order: *in_order };
             VhostUserPort::open(&config).map(|port| Box::new(port) as _)
         }
         Attachment::L2 { device, ring_bytes, mtu, vtep } => {

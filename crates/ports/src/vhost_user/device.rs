@@ -36,7 +36,7 @@ const RING_RESET: u64 = 1 << 40;
 /// A guest that was moved says where it is: else the front end would have to.
 const GUEST_ANNOUNCE: u64 = 1 << 21;
 
-/// What the device can do.
+/// What every device can do.
 const FEATURES: u64 = MRG_RXBUF
     | LOG_ALL
     | INDIRECT_DESC
@@ -45,6 +45,14 @@ const FEATURES: u64 = MRG_RXBUF
     | VERSION_1
     | RING_RESET
     | GUEST_ANNOUNCE;
+
+/// Chains are used in the order in which they became available.
+const IN_ORDER: u64 = 1 << 35;
+
+/// What the device of a port can do.
+pub(super) const fn features(in_order: bool) -> u64 {
+    if in_order { FEATURES | IN_ORDER } else { FEATURES }
+}
 
 /// How many rings there are: one each way.
 pub(super) const RINGS: usize = 2;
@@ -71,6 +79,7 @@ struct Vring {
 #[derive(Debug)]
 pub(super) struct Device {
     driver: Driver,
+    offered: u64,
     features: u64,
     regions: Vec<Region>,
     memory: Arc<Memory>,
@@ -81,9 +90,10 @@ pub(super) struct Device {
 }
 
 impl Device {
-    pub(super) fn new(driver: Driver) -> Self {
+    pub(super) fn new(driver: Driver, offered: u64) -> Self {
         Self {
             driver,
+            offered,
             features: 0,
             regions: Vec::new(),
             memory: Arc::default(),
@@ -249,12 +259,12 @@ impl Requests for Device {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        Ok(FEATURES)
+        Ok(self.offered)
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !FEATURES != 0 {
-            let unknown = features & !FEATURES;
+        let unknown = features & !self.offered;
+        if unknown != 0 {
             return self.refuse(format!("features {unknown:#x} were not offered"));
         }
         if features & VERSION_1 == 0 && features & !(PROTOCOL_FEATURES | LOG_ALL) != 0 {

@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use sluice_base::{Batch, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
-use super::device::{EVENT_IDX, MRG_RXBUF, RINGS};
+use super::device::{EVENT_IDX, MRG_RXBUF, RINGS, features};
 use super::incoming::{Incoming, Refused};
 use super::log::Logging;
 use super::outgoing::{Outgoing, Placed};
@@ -37,6 +37,9 @@ pub struct VhostUserConfig {
     pub role: Role,
     /// The largest layer-3 packet.
     pub mtu: u16,
+    /// Whether chains of the guest's transmit queue are used in the order in which it made them
+    /// available.
+    pub in_order: bool,
 }
 
 /// What belongs to a ring beside itself.
@@ -88,8 +91,9 @@ impl VhostUserPort {
         // One at a time: the session waits for each answer.
         let (asks, receiver) = sync_channel(1);
         let driver = Driver::new(asks, bell);
-        let session = Session::start(&config.socket, config.role, driver)
-            .map_err(failed("listen at its socket"))?;
+        let session =
+            Session::start(&config.socket, config.role, features(config.in_order), driver)
+                .map_err(failed("listen at its socket"))?;
         Ok(Self {
             config: config.clone(),
             epoll,
@@ -150,7 +154,7 @@ impl VhostUserPort {
         self.wires[at] = Wires { kick: setup.kick, call: setup.call, enabled: setup.enabled };
         self.faults[at] = None;
         if number == TRANSMIT {
-            self.incoming = Some(Incoming::new(ring, setup.memory, 0));
+            self.incoming = Some(Incoming::new(ring, setup.memory, 0, self.config.in_order));
         } else {
             self.outgoing = Some(Outgoing::new(ring, setup.memory, has(MRG_RXBUF)));
         }

@@ -2,7 +2,8 @@
 //!
 //! A frame that was read stays where it is, in the guest's memory, until its handle is back; only
 //! then is its chain given back. Chains are given back in the order in which their frames end, so a
-//! frame that waits holds up none behind it.
+//! frame that waits holds up none behind it; or, if that is wanted, in the order in which they came
+//! (`order.rs`).
 //!
 //! A frame in more pieces than a handle can name is copied into the pool when it is read.
 //!
@@ -18,6 +19,7 @@ use sluice_switch::Window;
 use super::header::{self, HEADER_SIZE};
 use super::log::Logging;
 use super::memory::Memory;
+use super::order::Order;
 use super::records::Records;
 use super::ring::{Chain, Desc, Fault, LOOK_AHEAD, Ring};
 use crate::bytes::{copy_short, will_read};
@@ -43,6 +45,8 @@ pub(super) struct Incoming {
     ring: Ring,
     memory: Arc<Memory>,
     records: Records,
+    /// If chains are given back in the order in which they came.
+    order: Option<Order>,
     /// Which of several queues it is.
     number: u32,
     pub(super) refused: Refused,
@@ -59,9 +63,10 @@ enum Found {
 }
 
 impl Incoming {
-    pub(super) fn new(ring: Ring, memory: Arc<Memory>, number: u32) -> Self {
+    pub(super) fn new(ring: Ring, memory: Arc<Memory>, number: u32, in_order: bool) -> Self {
         let records = Records::new(ring.size());
-        Self { ring, memory, records, number, refused: Refused::default() }
+        let order = in_order.then(|| Order::new(ring.size()));
+        Self { ring, memory, records, order, number, refused: Refused::default() }
     }
 
     /// Where its writes are to be marked from now on: those of the used ring are all it makes.
@@ -150,6 +155,9 @@ impl Incoming {
         match found {
             Found::InGuest { size } => {
                 let record = self.records.take(head);
+                if let Some(order) = &mut self.order {
+                    order.take(head);
+                }
                 let number = self.number << 16 | u32::from(number);
                 let named = u16::try_from(size).expect("not above `FRAME_SIZE_MAX`");
                 // SAFETY: the record is written only while its handle is not out; it and the memory
@@ -159,7 +167,7 @@ impl Incoming {
             }
             Found::Scattered => self.copy(head, pool),
             Found::Nothing => {
-                self.ring.give_back(head, 0);
+                self.end_at_once(head);
                 Ok(Some(Taken::Nothing))
             }
         }
@@ -183,7 +191,7 @@ impl Incoming {
                 return Err(fault);
             }
         };
-        self.ring.give_back(head, 0);
+        self.end_at_once(head);
         Ok(Some(taken))
     }
 
@@ -192,7 +200,25 @@ impl Incoming {
     pub(super) fn give_back(&mut self, number: u32) {
         let number = u16::try_from(number & 0xffff).expect("masked");
         let head = self.records.give_back(number);
-        self.ring.give_back(head, 0);
+        self.end(head);
+    }
+
+    /// A chain may be the guest's again.
+    #[inline]
+    fn end(&mut self, head: u16) {
+        let Some(order) = &mut self.order else { return self.ring.give_back(head, 0) };
+        order.end(head);
+        while let Some(head) = order.pop() {
+            self.ring.give_back(head, 0);
+        }
+    }
+
+    /// A chain was taken, of which nothing waits.
+    fn end_at_once(&mut self, head: u16) {
+        if let Some(order) = &mut self.order {
+            order.take(head);
+        }
+        self.end(head);
     }
 
     /// Shows the guest what was given back. Returns whether it wants an interrupt for it.

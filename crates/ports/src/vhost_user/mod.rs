@@ -31,6 +31,7 @@ mod header;
 mod incoming;
 mod log;
 mod memory;
+mod order;
 mod outgoing;
 mod records;
 mod ring;

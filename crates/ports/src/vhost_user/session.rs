@@ -140,7 +140,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 
 impl Session {
     /// Begins to listen or to connect.
-    pub(super) fn start(path: &Path, role: Role, driver: Driver) -> io::Result<Self> {
+    pub(super) fn start(path: &Path, role: Role, offered: u64, driver: Driver) -> io::Result<Self> {
         let stop = Bell::new()?;
         let shared = Arc::new(Mutex::new(Shared::default()));
         let listener = match role {
@@ -153,6 +153,7 @@ impl Session {
             listener,
             stop: stop.clone(),
             shared: Arc::clone(&shared),
+            offered,
             driver,
         };
         let thread =
@@ -208,6 +209,8 @@ struct There {
     listener: Option<UnixListener>,
     stop: Bell,
     shared: Arc<Mutex<Shared>>,
+    /// The features that a front end may choose from.
+    offered: u64,
     driver: Driver,
 }
 
@@ -270,7 +273,7 @@ impl There {
             shared.connection = Some(connection);
             shared.problem = None;
         }
-        let device = Arc::new(Mutex::new(Device::new(self.driver.clone())));
+        let device = Arc::new(Mutex::new(Device::new(self.driver.clone(), self.offered)));
         let Ok(mut peeked) = stream.try_clone() else { return };
         let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&device));
         let error = loop {

@@ -55,7 +55,12 @@ impl<'c> Check<'c> {
     pub(super) fn no_socket(&mut self, index: usize) {
         let port = &self.config.ports[index];
         let at = |key| [Key("port"), At(index), Key(key)];
-        for (key, there) in [("socket", port.socket.is_some()), ("client", port.client)] {
+        let keys = [
+            ("socket", port.socket.is_some()),
+            ("client", port.client),
+            ("in_order", port.in_order),
+        ];
+        for (key, there) in keys {
             if there {
                 self.problem(
                     &at(key),

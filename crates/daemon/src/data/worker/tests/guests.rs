@@ -32,6 +32,15 @@ fn new_dir() -> PathBuf {
 }
 
 fn vms(config: &SwitchConfig, of_guest: impl Fn(usize) -> GuestConfig, role: Role) -> Vms {
+    vms_in_order(config, of_guest, role, false)
+}
+
+fn vms_in_order(
+    config: &SwitchConfig,
+    of_guest: impl Fn(usize) -> GuestConfig,
+    role: Role,
+    in_order: bool,
+) -> Vms {
     let dir = new_dir();
     let count = config.ports.len();
     let path = |n: usize| dir.join(n.to_string());
@@ -40,7 +49,7 @@ fn vms(config: &SwitchConfig, of_guest: impl Fn(usize) -> GuestConfig, role: Rol
         Role::Client => (0..count).map(|n| Listener::bind(&path(n)).unwrap()).collect(),
     };
     let port = |n| {
-        let port = VhostUserConfig { socket: path(n), role, mtu: 1500 };
+        let port = VhostUserConfig { socket: path(n), role, mtu: 1500, in_order };
         (format!("vm{n}"), Box::new(VhostUserPort::open(&port).unwrap()) as _)
     };
     let ports: Vec<(String, Box<dyn Port>)> = (0..count).map(port).collect();
@@ -148,7 +157,7 @@ fn guests_of_all_kinds_talk_to_each_other() {
         let other = &configs[(n * 5 + 3) % configs.len()];
         let role = if n % 2 == 0 { Role::Server } else { Role::Client };
         let of = |guest| if guest == 0 { config.clone() } else { other.clone() };
-        let mut vms = vms(&containers(2, 64), of, role);
+        let mut vms = vms_in_order(&containers(2, 64), of, role, n % 3 == 0);
         vms.exchange(0, 1, 600);
         vms.exchange(1, 0, 600);
         assert_eq!((vms.drops(), vms.problem(0), vms.problem(1)), (0, None, None));
@@ -184,6 +193,36 @@ fn a_guest_that_sleeps_holds_its_sender_and_nobody_else() {
     }
     vms.exchange(0, 1, 300);
     assert_eq!(vms.drops(), 0);
+    vms.end();
+}
+
+#[test]
+fn completions_in_order_wait_for_a_frame_that_is_held_back_and_frames_do_not() {
+    let config = containers(3, 64);
+    let mut vms = vms_in_order(&config, |_| GuestConfig::default(), Role::Server, true);
+    // The receiver's ring, and some that have no room.
+    let (sent, held) = (256 + 5, 5);
+    for number in 0..sent {
+        vms.send(0, &frame(0, 1, number));
+    }
+    let until = Instant::now() + PATIENCE;
+    while vms.port(0).state.held.frames < held {
+        assert!(Instant::now() < until, "the switch holds what has no room");
+    }
+    vms.exchange(0, 2, 40);
+    let outstanding = |vms: &mut Vms| {
+        let sender = &mut vms.guests[0].pair(0).sender;
+        sender.reap();
+        sender.outstanding()
+    };
+    assert!(outstanding(&mut vms) >= 45, "40 came, and are completed behind those that wait");
+    for number in 0..sent {
+        assert_eq!(number_of(&mut vms, 1), number);
+    }
+    while outstanding(&mut vms) > 0 {
+        assert!(Instant::now() < until, "all is completed");
+    }
+    assert_eq!((vms.guests[0].violation(), vms.drops()), (None, 0));
     vms.end();
 }
 
