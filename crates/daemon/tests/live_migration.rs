@@ -21,7 +21,7 @@ use rig::iperf::Server;
 use rig::monitor::Monitor;
 use rig::pair::Pair;
 use rig::vm::{self, Vm};
-use rig::{Netns, say, skip, wait_for};
+use rig::{Netns, say, wait_for};
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const C2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -99,21 +99,10 @@ fn home(pair: &Pair, own: usize) -> String {
     vport["host"].as_str().unwrap().to_owned()
 }
 
-fn skipped(test: &str) -> bool {
-    if skip(test, &["iperf3"]) {
-        return true;
-    }
-    let why = vm::lacking();
-    if let Some(why) = &why {
-        say(&format!("SKIPPED {test}: {why}"));
-    }
-    why.is_some()
-}
-
 #[test]
 #[ignore = "live: needs root"]
 fn a_machine_moves_to_another_host_and_loses_only_what_is_counted() {
-    if skipped("a_machine_moves_to_another_host_and_loses_only_what_is_counted") {
+    if vm::skip("a_machine_moves_to_another_host_and_loses_only_what_is_counted", &["iperf3"]) {
         return;
     }
     let pair = Pair::with("move", 4, machine_port);

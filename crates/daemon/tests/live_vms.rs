@@ -14,7 +14,7 @@ mod rig;
 use std::time::{Duration, Instant};
 
 use rig::vm::{self, Vm};
-use rig::{Daemon, Net, say, skip};
+use rig::{Daemon, Net, say};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -74,22 +74,10 @@ impl Host {
     }
 }
 
-/// Says why, if there can be no virtual machines.
-fn skipped(test: &str) -> bool {
-    if skip(test, &[]) {
-        return true;
-    }
-    let why = vm::lacking();
-    if let Some(why) = &why {
-        say(&format!("SKIPPED {test}: {why}"));
-    }
-    why.is_some()
-}
-
 #[test]
 #[ignore = "live: needs root"]
 fn nothing_is_lost_between_the_cards_of_machines() {
-    if skipped("nothing_is_lost_between_the_cards_of_machines") {
+    if vm::skip("nothing_is_lost_between_the_cards_of_machines", &[]) {
         return;
     }
     let mut host = Host::new("vms", 3);
@@ -128,7 +116,7 @@ fn nothing_is_lost_between_the_cards_of_machines() {
 #[test]
 #[ignore = "live: needs root"]
 fn a_machine_may_start_again_under_load() {
-    if skipped("a_machine_may_start_again_under_load") {
+    if vm::skip("a_machine_may_start_again_under_load", &[]) {
         return;
     }
     if std::env::var_os("SLUICE_SOAK").is_none() {

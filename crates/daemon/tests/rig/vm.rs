@@ -12,8 +12,20 @@ use super::say;
 /// Booting takes seconds, and tens of them where others compile.
 const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
+/// Whether a test with virtual machines cannot run here; says why.
+pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
+    if super::skip(test, tools) {
+        return true;
+    }
+    let why = lacking();
+    if let Some(why) = &why {
+        say(&format!("SKIPPED {test}: {why}"));
+    }
+    why.is_some()
+}
+
 /// Why no virtual machine can run here.
-pub(crate) fn lacking() -> Option<String> {
+fn lacking() -> Option<String> {
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         return Some("qemu-system-x86_64 is not installed".to_owned());
     }
@@ -59,7 +71,7 @@ impl Vm {
     }
 
     fn start(number: u8, socket: &Path, more: &[&str]) -> Self {
-        let image = image().expect("`lacking` was asked");
+        let image = image().expect("`skip` was asked");
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
         command.args(["-no-reboot", "-serial", "stdio"]);
