@@ -413,8 +413,8 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// Ends a data process that outlived its control.
-    fn kill_data(&self) {
+    /// Ends the data process at once: one that outlived its control, or for control to start anew.
+    pub(crate) fn kill_data(&self) {
         let number = fs::read_to_string(self.dir.join("data.pid")).unwrap_or_default();
         let line = fs::read_to_string(format!("/proc/{}/cmdline", number.trim()));
         let ours = line.is_ok_and(|line| line.contains(&*self.dir.to_string_lossy()));

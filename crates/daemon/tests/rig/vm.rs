@@ -4,8 +4,10 @@
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::say;
 
@@ -154,6 +156,12 @@ impl Vm {
         u32::try_from(lines.count()).unwrap()
     }
 
+    /// Stops the clock of it, or lets it go on: it takes nothing meanwhile.
+    pub(crate) fn pause(&self, pause: bool) {
+        let signal = if pause { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Ends it at once, as a power cut.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -163,7 +171,8 @@ impl Vm {
 impl Drop for Vm {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            say(&format!("{} printed: {}", self.name, self.output.lock().unwrap()));
+            let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+            say(&format!("{} printed: {output}", self.name));
         }
         _ = self.child.kill();
         _ = self.child.wait();
