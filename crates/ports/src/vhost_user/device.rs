@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -125,6 +126,18 @@ impl Device {
         }
     }
 
+    /// A descriptor of a ring once more, for the driver.
+    fn copy_of(
+        &mut self,
+        index: usize,
+        which: fn(&Vring) -> Option<&File>,
+    ) -> Result<Option<OwnedFd>> {
+        match which(&self.rings[index]).map(File::try_clone).transpose() {
+            Ok(copy) => Ok(copy.map(Into::into)),
+            Err(error) => self.refuse(error.to_string()),
+        }
+    }
+
     /// Starts a ring of which all is known.
     fn start_if_ready(&mut self, index: usize) -> Result<()> {
         let (features, memory) = (self.features, Arc::clone(&self.memory));
@@ -137,14 +150,9 @@ impl Device {
             return Ok(());
         }
         let logging = self.logging(index)?;
+        let kick = self.copy_of(index, |ring| ring.kick.as_ref())?;
+        let call = self.copy_of(index, |ring| ring.call.as_ref())?;
         let ring = &self.rings[index];
-        let copy = |file: &Option<File>| -> io::Result<_> {
-            Ok(file.as_ref().map(File::try_clone).transpose()?.map(Into::into))
-        };
-        let (kick, call) = match (copy(&ring.kick), copy(&ring.call)) {
-            (Ok(kick), Ok(call)) => (kick, call),
-            (Err(error), _) | (_, Err(error)) => return self.refuse(error.to_string()),
-        };
         // Without protocol features there is no request that would enable it.
         let enabled = ring.enabled || features & PROTOCOL_FEATURES == 0;
         let (place, base) = (ring.place, ring.base);
@@ -355,10 +363,8 @@ impl Requests for Device {
         if !self.rings[at].runs {
             return self.start_if_ready(at);
         }
-        match self.rings[at].kick.as_ref().map(File::try_clone).transpose() {
-            Ok(kick) => self.ask(Change::Kick(index, kick.map(Into::into))).map(drop),
-            Err(error) => self.refuse(error.to_string()),
-        }
+        let kick = self.copy_of(at, |ring| ring.kick.as_ref())?;
+        self.ask(Change::Kick(index, kick)).map(drop)
     }
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
@@ -372,10 +378,8 @@ impl Requests for Device {
         if !self.rings[at].runs {
             return Ok(());
         }
-        match self.rings[at].call.as_ref().map(File::try_clone).transpose() {
-            Ok(call) => self.ask(Change::Call(index, call.map(Into::into))).map(drop),
-            Err(error) => self.refuse(error.to_string()),
-        }
+        let call = self.copy_of(at, |ring| ring.call.as_ref())?;
+        self.ask(Change::Call(index, call)).map(drop)
     }
 
     fn set_vring_err(&mut self, index: u8, _fd: Option<File>) -> Result<()> {

@@ -61,8 +61,8 @@ pub struct VhostUserPort {
     incoming: Option<Incoming>,
     outgoing: Option<Outgoing>,
     wires: [Wires; RINGS],
-    /// A ring that waits for its handles before it stops.
-    stopping: Option<(u8, SyncSender<Answer>)>,
+    /// The transmit queue waits for its handles before it stops; where its base is awaited.
+    stopping: Option<SyncSender<Answer>>,
     /// Why a ring stands still until it is set up anew.
     faults: [Option<Fault>; RINGS],
     refused: Refused,
@@ -282,9 +282,9 @@ impl Port for VhostUserPort {
     fn attend(&mut self) -> Wanted {
         self.quiet();
         self.full = false;
-        if let Some((ring, reply)) = self.stopping.take() {
+        if let Some(reply) = self.stopping.take() {
             let Some(base) = self.stop_incoming() else {
-                self.stopping = Some((ring, reply));
+                self.stopping = Some(reply);
                 return Wanted::Handles;
             };
             // Whoever asked may have gone away.
@@ -294,7 +294,7 @@ impl Port for VhostUserPort {
             match self.change(change) {
                 Some(answer) => _ = reply.send(answer),
                 None => {
-                    self.stopping = Some((TRANSMIT, reply));
+                    self.stopping = Some(reply);
                     return Wanted::Handles;
                 }
             }
