@@ -208,7 +208,24 @@ impl VhostUserPort {
     /// A ring breaks the rules: it stands still until it is set up anew.
     #[cold]
     fn fail(&mut self, ring: u8, fault: Fault) {
+        // What breaks a rule in memory that reads as zeros is not the guest's doing.
+        let fault = if self.is_gone() { Fault::Gone } else { fault };
         self.faults[usize::from(ring)] = Some(fault);
+    }
+
+    /// Whether the guest's memory went away.
+    #[inline]
+    fn is_gone(&self) -> bool {
+        self.incoming.as_ref().is_some_and(Incoming::is_gone)
+            || self.outgoing.as_ref().is_some_and(Outgoing::is_gone)
+    }
+
+    /// Stops all rings of a guest whose memory went away.
+    #[inline]
+    fn look_at_memory(&mut self) {
+        if self.is_gone() && self.faults.contains(&None) {
+            self.faults.fill(Some(Fault::Gone));
+        }
     }
 
     /// Takes what the bells have told; what they told of is looked at afterwards.
@@ -309,6 +326,7 @@ impl Port for VhostUserPort {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
+        self.look_at_memory();
         let usable = self.is_usable(TRANSMIT) && self.stopping.is_none();
         let Some(ring) = self.incoming.as_mut().filter(|_| usable) else {
             return Ok(Read { frames: 0, more: false });
@@ -333,6 +351,8 @@ impl Port for VhostUserPort {
     }
 
     fn rest(&mut self) -> Rest {
+        // Another port may have touched it since.
+        self.look_at_memory();
         let mut more = false;
         if std::mem::take(&mut self.drained) && self.is_usable(TRANSMIT) {
             match self.incoming.as_mut().map_or(Ok(false), Incoming::arm) {

@@ -231,6 +231,12 @@ impl Incoming {
         self.records.out()
     }
 
+    /// Whether its memory went away.
+    #[inline]
+    pub(super) fn is_gone(&self) -> bool {
+        self.memory.is_gone()
+    }
+
     /// The next entry that would be taken.
     pub(super) const fn base(&self) -> u16 {
         self.ring.base()

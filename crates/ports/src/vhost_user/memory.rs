@@ -3,13 +3,16 @@
 //! The front end names regions by file; each is mapped once, and a guest's address is found in them
 //! by [`Memory::at`]. Nothing about an address is believed: what does not lie in one region whole
 //! is not mapped. A map never changes; another one takes its place, and the old one stays mapped
-//! until the last ring that uses it has stopped.
+//! until the last ring that uses it has stopped. That its file holds it is seen when it is mapped;
+//! if it goes away later, see `vanishing.rs`.
 
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags};
+
+use super::vanishing::Watch;
 
 /// A region as the front end describes it (vhost-user, "Memory region description").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,8 @@ struct Region {
     layout: Layout,
     base: NonNull<u8>,
     size: usize,
+    /// While it is mapped.
+    watch: Option<Watch>,
 }
 
 // SAFETY: a mapping is not bound to a thread; what is read from it is read as if somebody wrote to
@@ -39,6 +44,7 @@ unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.watch = None;
         // SAFETY: the mapping is ours, and the last ring that had pointers into it is gone.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size) };
         debug_assert!(unmapped.is_ok());
@@ -96,6 +102,12 @@ impl Memory {
         ends.max().unwrap_or(0)
     }
 
+    /// Whether some of it went away: its files became shorter. What it holds means nothing then.
+    #[inline]
+    pub(super) fn is_gone(&self) -> bool {
+        self.regions.iter().any(|region| region.watch.as_ref().is_some_and(Watch::is_gone))
+    }
+
     #[inline]
     fn find(&self, at: u64, size: usize, of: impl Fn(&Layout) -> u64) -> Option<NonNull<u8>> {
         for region in &self.regions {
@@ -124,7 +136,7 @@ fn map_region(layout: Layout, file: &File) -> io::Result<Region> {
     if size == 0 || wraps {
         return Err(invalid("a region of guest memory is empty, or wraps around"));
     }
-    // Touching what lies beyond the end of a file ends the process (SIGBUS).
+    // It would be gone with the first touch.
     if file.metadata()?.len() < offset + size {
         return Err(invalid("a region of guest memory is larger than its file"));
     }
@@ -141,7 +153,9 @@ fn map_region(layout: Layout, file: &File) -> io::Result<Region> {
         )
     }?;
     let base = NonNull::new(base.cast()).expect("a mapping is never at zero");
-    Ok(Region { layout, base, size })
+    let mut region = Region { layout, base, size, watch: None };
+    region.watch = Some(Watch::new(base, size)?);
+    Ok(region)
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@
 //!
 //! **Hostile guests.** What a guest writes is read once, as a copy, and checked; see `ring.rs`. A
 //! ring that breaks the rules stops, under the name of what it did ([`crate::Port::problem`]),
-//! until the driver sets it up anew, and nobody else notices.
+//! until the driver sets it up anew, and nobody else notices. So does one whose memory goes away
+//! under it; see `vanishing.rs`.
 #![allow(unsafe_code, reason = "memory is shared with a guest")]
 
 mod device;
@@ -36,6 +37,7 @@ mod outgoing;
 mod records;
 mod ring;
 mod session;
+mod vanishing;
 
 pub use driver::{VhostUserConfig, VhostUserPort};
 pub use session::Role;

@@ -247,6 +247,12 @@ impl Outgoing {
         self.ring.publish()
     }
 
+    /// Whether its memory went away.
+    #[inline]
+    pub(super) fn is_gone(&self) -> bool {
+        self.memory.is_gone()
+    }
+
     pub(super) const fn base(&self) -> u16 {
         self.ring.base()
     }

@@ -86,6 +86,9 @@ pub(super) enum Fault {
     /// A chain that is too short for the header that every frame has.
     #[error("the chain of descriptor {0} is too short")]
     Short(u16),
+    /// Shared memory that cannot be reached any more.
+    #[error("its memory is gone: the file became shorter while shared, or its pages ran out")]
+    Gone,
 }
 
 /// Where a ring lies, in the front end's addresses, and how large it is.

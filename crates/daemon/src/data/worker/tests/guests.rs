@@ -412,6 +412,45 @@ fn misdeeds() -> Vec<Misdeed> {
     ]
 }
 
+/// Its memory becomes that long, as its front end may do at any time.
+fn resize_memory(guest: &Guest, size: usize) {
+    // Whoever maps it holds the file.
+    let file = std::fs::File::from(guest.memory().fd().try_clone_to_owned().unwrap());
+    file.set_len(size as u64).unwrap();
+}
+
+#[test]
+fn a_guest_whose_memory_goes_away_is_stopped_by_name_and_the_others_notice_nothing() {
+    for waiting in [0, 20] {
+        let mut vms = plain(3);
+        vms.exchange(0, 1, 30);
+        // Handles point into it when it goes.
+        for number in 0..waiting {
+            vms.send(2, &frame(2, 0, number));
+        }
+        let size = vms.guests[2].memory().len();
+        resize_memory(&vms.guests[2], 0);
+        vms.guests[2].pair(0).sender.ring().kick();
+        let until = Instant::now() + PATIENCE;
+        while vms.problem(2).is_none_or(|problem| !problem.contains("memory is gone")) {
+            assert!(Instant::now() < until, "nobody noticed: {:?}", vms.problem(2));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        while vms.guests[0].receive().is_some() {}
+        vms.exchange(0, 1, 200);
+        vms.exchange(1, 0, 200);
+        // A front end that comes back with memory is welcome.
+        resize_memory(&vms.guests[2], size);
+        vms.guests[2].hang_up();
+        vms.guests[2].reboot();
+        let stream = sluice_testkit::guest::connect(&vms.dir.join("2"), 100).unwrap();
+        vms.guests[2].attach(stream).unwrap();
+        vms.exchange(2, 1, 50);
+        assert_eq!(vms.problem(2), None);
+        vms.end();
+    }
+}
+
 #[test]
 fn a_hostile_guest_is_stopped_by_name_and_the_others_notice_nothing() {
     for (said, misdeed) in misdeeds() {

@@ -1,0 +1,112 @@
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::*;
+
+const PAGE: usize = 4096;
+
+struct Mapping {
+    file: File,
+    base: NonNull<u8>,
+}
+
+impl Mapping {
+    /// Two pages, the second of which begins with a 7.
+    fn new() -> Self {
+        let fd: OwnedFd = memfd_create("memory", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, 2 * PAGE as u64).unwrap();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping.
+        let base = unsafe {
+            mmap(std::ptr::null_mut(), 2 * PAGE, protection, MapFlags::SHARED, &fd, 0).unwrap()
+        };
+        let mapping = Self { file: fd.into(), base: NonNull::new(base.cast()).unwrap() };
+        mapping.write(PAGE, 7);
+        mapping
+    }
+
+    fn read(&self, at: usize) -> u8 {
+        assert!(at < 2 * PAGE);
+        // SAFETY: it is mapped.
+        unsafe { self.base.add(at).read_volatile() }
+    }
+
+    fn write(&self, at: usize, value: u8) {
+        assert!(at < 2 * PAGE);
+        // SAFETY: it is mapped.
+        unsafe { self.base.add(at).write_volatile(value) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is ours.
+        unsafe { munmap(self.base.as_ptr().cast(), 2 * PAGE) }.unwrap();
+    }
+}
+
+#[test]
+fn what_went_away_reads_as_zeros_and_is_noted_and_others_stay() {
+    let (other, short) = (Mapping::new(), Mapping::new());
+    let of_other = Watch::new(other.base, 2 * PAGE).unwrap();
+    let of_short = Watch::new(short.base, 2 * PAGE).unwrap();
+    ftruncate(&short.file, PAGE as u64).unwrap();
+    assert!(!of_short.is_gone(), "nobody touched it");
+    assert_eq!(short.read(2 * PAGE - 1), 0);
+    assert!(of_short.is_gone() && !of_other.is_gone());
+    // All of it, so that no half is believed, and it may be written.
+    short.write(0, 9);
+    short.write(PAGE, 9);
+    let mut there = [1];
+    std::os::unix::fs::FileExt::read_at(&short.file, &mut there, 0).unwrap();
+    assert_eq!(there, [0], "the file is not written any more");
+    assert_eq!(other.read(PAGE), 7);
+}
+
+#[test]
+fn writing_to_what_went_away_is_as_good_as_reading() {
+    let short = Mapping::new();
+    let watch = Watch::new(short.base, 2 * PAGE).unwrap();
+    ftruncate(&short.file, 0).unwrap();
+    short.write(PAGE + 1, 3);
+    assert!(watch.is_gone());
+    assert_eq!(short.read(PAGE + 1), 3);
+}
+
+#[test]
+fn an_entry_is_used_again_and_begins_anew() {
+    for _ in 0..2 * WATCHED_MAX {
+        let short = Mapping::new();
+        let watch = Watch::new(short.base, 2 * PAGE).unwrap();
+        assert!(!watch.is_gone());
+        ftruncate(&short.file, 0).unwrap();
+        assert_eq!(short.read(PAGE), 0);
+        assert!(watch.is_gone());
+    }
+}
+
+/// What is not watched ends the process, as it did before: a process of its own tries it.
+#[test]
+fn what_nobody_watches_ends_the_process() {
+    const ASKED: &str = "SLUICE_TEST_TOUCH_WHAT_IS_GONE";
+    if std::env::var_os(ASKED).is_some() {
+        let (watched, short) = (Mapping::new(), Mapping::new());
+        let _watch = Watch::new(watched.base, 2 * PAGE).unwrap();
+        ftruncate(&short.file, 0).unwrap();
+        short.read(0);
+        return;
+    }
+    use std::os::unix::process::ExitStatusExt;
+    let name = "vhost_user::vanishing::tests::what_nobody_watches_ends_the_process";
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact"])
+        .env(ASKED, "1")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGBUS));
+}
