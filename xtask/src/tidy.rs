@@ -28,7 +28,7 @@ pub(crate) struct Findings {
 
 /// The crates below L4: nothing in them can name a clock, a socket, a thread or the machine's
 /// randomness.
-const PURE_CRATES: [&str; 5] = ["base", "wire", "switch", "control", "host"];
+const PURE_CRATES: [&str; 6] = ["base", "wire", "switch", "control", "placement", "host"];
 
 /// A Rust file of the work tree.
 struct RustFile {

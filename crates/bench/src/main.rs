@@ -7,6 +7,7 @@ mod forward;
 mod guests;
 mod instructions;
 mod machine;
+mod placement;
 mod report;
 mod sim;
 mod switch;
@@ -68,6 +69,12 @@ enum Part {
         /// Only these groups of rows: table, inside, latency, learn, bulk, hung.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
+    },
+    /// Placement: what a decision and a look-up cost.
+    Placement {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
     },
     /// The simulator: hops/s, and ns-3 beside it.
     Sim {
@@ -148,6 +155,7 @@ fn main() -> anyhow::Result<()> {
             let load = std::time::Duration::from_secs(load);
             fabric::run(&fabric::Plan { rounds, samples, peer_rounds, load, only })
         }
+        Part::Placement { rounds } => placement::run(rounds),
         Part::Sim { rounds, short } => {
             sluice_sim::pages::use_large();
             sim::run(&if short { sim::Plan::short(rounds) } else { sim::Plan::full(rounds) })

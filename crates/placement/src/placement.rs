@@ -1,0 +1,235 @@
+//! The decision, period by period.
+
+use alloc::vec::Vec;
+
+use sluice_base::Priority;
+
+use crate::balance::Candidates;
+use crate::config::{self, Config, ConfigError, Mode};
+use crate::cores::{Core, CoreLoad, Cores};
+use crate::entries::{Entries, EntryLoad, EntryState};
+use crate::share::Share;
+use crate::why::{Move, Why};
+use crate::{CoreIndex, EntryId};
+
+/// What a first packet counts as if no entry was measured yet.
+const GUESS_LEAST: Share = Share(1_000);
+
+/// Which core does whose work.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    pub(crate) config: Config,
+    pub(crate) cores: Cores,
+    pub(crate) entries: Entries,
+    /// Periods so far.
+    pub(crate) period: u32,
+    /// Where the search for entries that break a rule goes on.
+    pub(crate) cursor: usize,
+    pub(crate) candidates: Candidates,
+}
+
+impl Placement {
+    /// A placement in which nothing is placed.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(config: Config, cores: &[Core]) -> Result<Self, ConfigError> {
+        config::check(&config, cores)?;
+        let entries = Entries::new(config.entries);
+        let (cores, candidates) = (Cores::new(cores), Candidates::default());
+        Ok(Self { config, cores, entries, period: 0, cursor: 0, candidates })
+    }
+
+    /// Places an entry whose first packet has come. One that is placed stays where it is.
+    ///
+    /// # Panics
+    /// If there is no entry of that number.
+    pub fn place(&mut self, entry: EntryId, priority: Priority) -> Move {
+        if let Some(state) = self.entries.get(entry) {
+            let (core, delivery, why) = (state.core, state.delivery, state.why);
+            return Move { entry, core, delivery, why };
+        }
+        let guess = self.guess();
+        let is_high = self.is_high(priority);
+        let (core, why) = self.first_core(entry, priority, guess);
+        self.cores.add(core, guess, is_high);
+        let load = EntryLoad { decap: guess, deliver: Share::ZERO };
+        let since = self.period;
+        let state = EntryState { core, delivery: None, load, priority, why, since, is_guess: true };
+        self.entries.put(entry, state);
+        Move { entry, core, delivery: None, why }
+    }
+
+    /// Forgets an entry.
+    pub fn remove(&mut self, entry: EntryId) {
+        if let Some(state) = self.entries.take(entry) {
+            let is_high = self.is_high(state.priority);
+            state.parts().for_each(|(core, load)| self.cores.remove(core, load, is_high));
+        }
+    }
+
+    /// Where an entry is, if it is placed.
+    #[must_use]
+    pub fn entry(&self, entry: EntryId) -> Option<&EntryState> {
+        self.entries.get(entry)
+    }
+
+    /// All that are placed.
+    pub fn entries(&self) -> impl Iterator<Item = (EntryId, &EntryState)> {
+        self.entries.iter()
+    }
+
+    /// How much of a core is taken, by placed work and by the rest.
+    #[must_use]
+    pub fn load_of(&self, core: CoreIndex) -> (Share, Share) {
+        let (placed, total) = (self.cores.placed(core), self.cores.total(core));
+        (placed, total.minus(placed))
+    }
+
+    /// How many cores there are.
+    #[must_use]
+    pub fn core_count(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// A core's pinning or policy has changed; entries leave it with the next period. False, and
+    /// nothing is changed, if no core would be left for the work.
+    pub fn set_core(&mut self, core: CoreIndex, runs_vcpu: bool, excluded: bool) -> bool {
+        let mut others = self.cores.all().filter(|other| *other != core);
+        if excluded && others.all(|other| self.cores.get(other).excluded) {
+            return false;
+        }
+        self.cores.set(core, runs_vcpu, excluded);
+        true
+    }
+
+    /// Another priority for an entry; what follows of it comes with the next period.
+    pub fn set_priority(&mut self, entry: EntryId, priority: Priority) {
+        if let Some(state) = self.entries.get_mut(entry) {
+            state.priority = priority;
+            self.count();
+        }
+    }
+
+    /// A period is over: what each core did beside placed work, and what each entry took, by number
+    /// (those beyond the end took nothing). What is to move is added to `moves`.
+    pub fn period(&mut self, cores: &[CoreLoad], loads: &[EntryLoad], moves: &mut Vec<Move>) {
+        self.period += 1;
+        self.cores.observe(cores);
+        self.measure(loads);
+        self.count();
+        let before = moves.len();
+        let most = before + self.config.moves_max as usize;
+        self.repair(most, moves);
+        if self.config.mode == Mode::Adaptive {
+            self.elephants(most, moves);
+        }
+        if self.config.mode.balances() {
+            self.balance(most, moves);
+        }
+    }
+
+    fn measure(&mut self, loads: &[EntryLoad]) {
+        for at in 0..self.entries.placed().len() {
+            let entry = self.entries.placed()[at];
+            let new = loads.get(entry.index()).copied().unwrap_or_default();
+            let state = self.entries.get_mut(entry).expect("it is placed");
+            if core::mem::take(&mut state.is_guess) {
+                state.load = new;
+            } else {
+                state.load.decap = state.load.decap.towards(new.decap);
+                state.load.deliver = state.load.deliver.towards(new.deliver);
+            }
+        }
+    }
+
+    /// Sums up anew what is placed where.
+    fn count(&mut self) {
+        self.cores.clear();
+        for at in 0..self.entries.placed().len() {
+            let entry = self.entries.placed()[at];
+            let state = self.entries.get(entry).expect("it is placed");
+            let is_high = self.is_high(state.priority);
+            for (core, load) in state.parts() {
+                self.cores.add(core, load, is_high);
+            }
+        }
+    }
+
+    /// What an entry takes of which nothing is known: as much as the others on average, so that
+    /// many that come within a period do not all choose one core.
+    fn guess(&self) -> Share {
+        let placed: u64 = self.cores.all().map(|core| u64::from(self.cores.placed(core).0)).sum();
+        let count = self.entries.placed().len().max(1) as u64;
+        Share(u32::try_from(placed / count).unwrap_or(u32::MAX)).max(GUESS_LEAST)
+    }
+
+    fn first_core(&self, entry: EntryId, priority: Priority, load: Share) -> (CoreIndex, Why) {
+        match self.config.mode {
+            Mode::Rss | Mode::RssPlusPlus => (self.by_hash(entry, |_| true), Why::Hash),
+            Mode::Predetermined => self.assigned(entry, priority),
+            Mode::OnTheFly | Mode::Adaptive => {
+                let is_high = self.is_high(priority);
+                let best = self.best(load, is_high, Share::ZERO, None);
+                let (core, _) = best.expect("not all are excluded");
+                let own = is_high && self.cores.high(core) == 0;
+                (core, if own { Why::OwnCore } else { Why::LeastLoaded })
+            }
+        }
+    }
+
+    /// The core that an entry's number says, of those that are not excluded and `may`; of all that
+    /// are not excluded if there is none.
+    pub(crate) fn by_hash(&self, entry: EntryId, may: impl Fn(CoreIndex) -> bool) -> CoreIndex {
+        let usable = || self.cores.all().filter(|core| !self.cores.get(*core).excluded);
+        let nth = |cores: &mut dyn Iterator<Item = CoreIndex>, count: usize| {
+            if count == 0 { None } else { cores.nth(entry.index() % count) }
+        };
+        let wanted = || usable().filter(|core| may(*core));
+        nth(&mut wanted(), wanted().count())
+            .or_else(|| nth(&mut usable(), usable().count()))
+            .expect("not all are excluded")
+    }
+
+    /// The core that was assigned to a priority in advance. Those without one share what is not
+    /// reserved and runs no vCPU.
+    pub(crate) fn assigned(&self, entry: EntryId, priority: Priority) -> (CoreIndex, Why) {
+        let reserved = &self.config.reserved;
+        let is_of = |core| reserved.contains(&(priority, core));
+        if self.cores.all().any(|core| is_of(core) && !self.cores.get(core).excluded) {
+            return (self.by_hash(entry, is_of), Why::Reserved);
+        }
+        let is_reserved = |core| reserved.iter().any(|r| r.1 == core);
+        let free = |core| !is_reserved(core) && !self.cores.get(core).runs_vcpu;
+        (self.by_hash(entry, free), Why::Hash)
+    }
+
+    /// Puts an entry elsewhere, and counts it there.
+    pub(crate) fn put(
+        &mut self,
+        entry: EntryId,
+        core: CoreIndex,
+        delivery: Option<CoreIndex>,
+        why: Why,
+    ) -> Move {
+        let period = self.period;
+        let state = self.entries.get_mut(entry).expect("it is placed");
+        let before = *state;
+        (state.core, state.delivery, state.why, state.since) = (core, delivery, why, period);
+        let after = *state;
+        let is_high = self.is_high(before.priority);
+        before.parts().for_each(|(core, load)| self.cores.remove(core, load, is_high));
+        after.parts().for_each(|(core, load)| self.cores.add(core, load, is_high));
+        Move { entry, core, delivery, why }
+    }
+
+    /// Takes an entry's work out of the sums, while `look` looks for a better place for it.
+    pub(crate) fn without<T>(&mut self, entry: EntryId, look: impl FnOnce(&Self) -> T) -> T {
+        let state = *self.entries.get(entry).expect("it is placed");
+        let is_high = self.is_high(state.priority);
+        state.parts().for_each(|(core, load)| self.cores.remove(core, load, is_high));
+        let found = look(self);
+        state.parts().for_each(|(core, load)| self.cores.add(core, load, is_high));
+        found
+    }
+}

@@ -1,0 +1,108 @@
+//! Entries that are where a rule says that they should not be.
+
+use alloc::vec::Vec;
+
+use crate::config::Mode;
+use crate::entries::EntryState;
+use crate::placement::Placement;
+use crate::rank::Rank;
+use crate::share::Share;
+use crate::why::{Move, Why};
+use crate::{CoreIndex, EntryId};
+
+/// For how many entries per move that is allowed another core is looked for in a period: most
+/// looks find none where every core is full, and each takes as long as there are cores.
+const LOOKS_PER_MOVE: u32 = 8;
+
+impl Placement {
+    /// Moves entries off cores on which they may not be, or should not be while there are better
+    /// ones: those of high priority first, because others make way for them.
+    pub(crate) fn repair(&mut self, most: usize, moves: &mut Vec<Move>) {
+        self.leave_excluded(most, moves);
+        if !self.config.mode.has_rules() {
+            return;
+        }
+        let mut looks = self.config.moves_max.saturating_mul(LOOKS_PER_MOVE);
+        for wants_high in [true, false] {
+            let count = self.entries.placed().len();
+            let first = if wants_high { 0 } else { self.cursor };
+            for nth in 0..count {
+                if looks == 0 || moves.len() >= most {
+                    break;
+                }
+                let at = (first + nth) % count;
+                let entry = self.entries.placed()[at];
+                let state = *self.entries.get(entry).expect("it is placed");
+                if self.is_high(state.priority) != wants_high || state.delivery.is_some() {
+                    continue;
+                }
+                let now = self.without(entry, |p| p.rank_now(&state, state.core));
+                if now == Rank::Good {
+                    continue;
+                }
+                looks -= 1;
+                moves.extend(self.better(entry, &state, now));
+                self.cursor = if wants_high { self.cursor } else { (at + 1) % count };
+            }
+        }
+    }
+
+    /// How good the core is on which an entry is, while it is taken out of the sums.
+    fn rank_now(&self, state: &EntryState, core: CoreIndex) -> Rank {
+        let is_high = self.is_high(state.priority);
+        self.rank(core, state.load.sum(), is_high, Share::ZERO).unwrap_or(Rank::Full)
+    }
+
+    /// Moves an entry to a better core, if there is one that stays better when loads change a
+    /// little.
+    fn better(&mut self, entry: EntryId, state: &EntryState, now: Rank) -> Option<Move> {
+        let is_high = self.is_high(state.priority);
+        let (load, margin) = (state.load.sum(), self.config.hysteresis);
+        let best = self.without(entry, |p| p.best(load, is_high, margin, Some(state.core)));
+        let (core, rank) = best?;
+        if rank >= now {
+            return None;
+        }
+        let why = match now {
+            Rank::Shared if is_high => Why::OwnCore,
+            Rank::Good | Rank::Shared => Why::Displaced,
+            Rank::Vcpu => Why::LeavesVcpu,
+            Rank::Full => Why::Full,
+        };
+        Some(self.put(entry, core, None, why))
+    }
+
+    /// What is on an excluded core leaves it, whatever the mode.
+    fn leave_excluded(&mut self, most: usize, moves: &mut Vec<Move>) {
+        let excluded = |p: &Self, core| p.cores.get(core).excluded;
+        if !self.cores.all().any(|core| excluded(self, core) && self.has_work(core)) {
+            return;
+        }
+        for at in 0..self.entries.placed().len() {
+            if moves.len() >= most {
+                return;
+            }
+            let entry = self.entries.placed()[at];
+            let state = *self.entries.get(entry).expect("it is placed");
+            if !state.parts().any(|(core, _)| excluded(self, core)) {
+                continue;
+            }
+            let is_high = self.is_high(state.priority);
+            let core = match self.config.mode {
+                Mode::Rss | Mode::RssPlusPlus => self.by_hash(entry, |_| true),
+                Mode::Predetermined => self.assigned(entry, state.priority).0,
+                Mode::OnTheFly | Mode::Adaptive => {
+                    let load = state.load.sum();
+                    let best = self.without(entry, |p| p.best(load, is_high, Share::ZERO, None));
+                    best.expect("not all are excluded").0
+                }
+            };
+            moves.push(self.put(entry, core, None, Why::Excluded));
+        }
+    }
+
+    /// Whether anything is placed on a core, be it without load.
+    fn has_work(&self, core: CoreIndex) -> bool {
+        self.entries.iter().any(|(_, state)| state.on(core).is_some())
+    }
+}

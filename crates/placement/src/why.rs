@@ -1,0 +1,64 @@
+//! Why something is where it is.
+
+use core::fmt;
+
+use crate::share::Share;
+use crate::{CoreIndex, EntryId};
+
+/// The reason of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its number says so.
+    Hash,
+    /// The core is reserved for its priority.
+    Reserved,
+    /// Of the cores that it may use, this one had the least to do.
+    LeastLoaded,
+    /// No other entry of high priority was there.
+    OwnCore,
+    /// An entry of high priority came to the core it was on.
+    Displaced,
+    /// A machine's vCPU is pinned to the core it was on, and another core is free.
+    LeavesVcpu,
+    /// The core it was on is excluded.
+    Excluded,
+    /// The core it was on had no room.
+    Full,
+    /// The two cores' loads differed by so much.
+    Balance(Share),
+    /// It is too much for one core: its delivery goes to another one.
+    Split,
+    /// One core is enough again.
+    Joined,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hash => f.write_str("by hash"),
+            Self::Reserved => f.write_str("the core is reserved for its priority"),
+            Self::LeastLoaded => f.write_str("least to do of those that it may use"),
+            Self::OwnCore => f.write_str("high priority: no other of its kind is there"),
+            Self::Displaced => f.write_str("made way for a high priority"),
+            Self::LeavesVcpu => f.write_str("left a core with a pinned vCPU"),
+            Self::Excluded => f.write_str("left an excluded core"),
+            Self::Full => f.write_str("left a core without room"),
+            Self::Balance(gap) => write!(f, "the core it left had {gap} more to do"),
+            Self::Split => f.write_str("too much for one core: delivery is done elsewhere"),
+            Self::Joined => f.write_str("one core is enough again"),
+        }
+    }
+}
+
+/// A change of where an entry's work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Whose.
+    pub entry: EntryId,
+    /// Where all of its work is done, or decapsulation if that is apart.
+    pub core: CoreIndex,
+    /// Where delivery is done, if apart.
+    pub delivery: Option<CoreIndex>,
+    /// The reason.
+    pub why: Why,
+}

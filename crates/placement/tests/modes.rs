@@ -1,0 +1,245 @@
+//! What each mode does, on small hosts where the answer can be read off.
+
+use sluice_base::Priority;
+use sluice_placement::{
+    Config, ConfigError, Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Move, Placement,
+    Share, Why,
+};
+
+const HIGH: Priority = Priority::new(6).unwrap();
+const LOW: Priority = Priority::ZERO;
+
+/// Cores of which the marked ones run a vCPU.
+fn cores(marks: &str) -> Vec<Core> {
+    let core = |(number, mark)| Core { number, runs_vcpu: mark == 'v', ..Core::default() };
+    (0..).zip(marks.chars()).map(core).collect()
+}
+
+fn config(mode: Mode) -> Config {
+    Config { high_from: Some(HIGH), rest_periods: 0, ..Config::new(mode, 100) }
+}
+
+struct Run {
+    placement: Placement,
+    foreign: Vec<CoreLoad>,
+    loads: Vec<EntryLoad>,
+}
+
+impl Run {
+    fn new(config: Config, marks: &str) -> Self {
+        let placement = Placement::new(config, &cores(marks)).unwrap();
+        let foreign = vec![CoreLoad::default(); marks.len()];
+        Self { placement, foreign, loads: vec![EntryLoad::default(); 100] }
+    }
+
+    /// Places an entry that takes so many hundredths of a core, and says where.
+    fn place(&mut self, entry: u32, priority: Priority, percent: u32) -> (u16, Why) {
+        self.load(entry, percent);
+        let made = self.placement.place(EntryId(entry), priority);
+        (made.core.0, made.why)
+    }
+
+    fn load(&mut self, entry: u32, percent: u32) {
+        let half = Share::percent(percent).0 / 2;
+        self.loads[entry as usize] = EntryLoad { decap: Share(half), deliver: Share(half) };
+    }
+
+    fn period(&mut self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        self.placement.period(&self.foreign, &self.loads, &mut moves);
+        moves
+    }
+
+    fn settle(&mut self) -> Vec<Move> {
+        (0..60).flat_map(|_| self.period()).collect()
+    }
+
+    fn at(&self, entry: u32) -> u16 {
+        self.placement.entry(EntryId(entry)).unwrap().core.0
+    }
+}
+
+#[test]
+fn rss_knows_nothing_and_moves_nothing() {
+    let mut run = Run::new(config(Mode::Rss), "vv..");
+    for entry in 0..8 {
+        assert_eq!(run.place(entry, HIGH, 60), (u16::try_from(entry % 4).unwrap(), Why::Hash));
+    }
+    assert_eq!(run.settle(), []);
+}
+
+#[test]
+fn rss_plus_plus_evens_out_and_knows_no_pinning() {
+    let mut run = Run::new(config(Mode::RssPlusPlus), "v.");
+    // By hash all of them are on core 0.
+    (0..4).for_each(|nth| assert_eq!(run.place(2 * nth, LOW, 20).0, 0));
+    let moves = run.settle();
+    assert!(moves.iter().all(|m| matches!(m.why, Why::Balance(_))), "{moves:?}");
+    let on_first = (0..4).filter(|nth| run.at(2 * nth) == 0).count();
+    assert_eq!(on_first, 2);
+}
+
+#[test]
+fn assigned_in_advance_stays_so() {
+    let reserved = vec![(HIGH, CoreIndex(2))];
+    let mut run = Run::new(Config { reserved, ..config(Mode::Predetermined) }, "v...");
+    assert_eq!(run.place(0, HIGH, 50), (2, Why::Reserved));
+    assert_eq!(run.place(1, HIGH, 50), (2, Why::Reserved));
+    // Not on the reserved core, and not on the machine's.
+    assert_eq!(
+        (2..8).map(|entry| run.place(entry, LOW, 50).0).collect::<Vec<_>>(),
+        [1, 3, 1, 3, 1, 3]
+    );
+    assert_eq!(run.settle(), []);
+}
+
+#[test]
+fn a_first_packet_goes_to_the_core_that_has_least_and_runs_no_machine() {
+    let mut run = Run::new(config(Mode::OnTheFly), "v...");
+    run.foreign[1].user = Share::percent(50);
+    run.foreign[2].softirq = Share::percent(20);
+    run.period();
+    assert_eq!(run.place(0, LOW, 40), (3, Why::LeastLoaded));
+    run.period();
+    assert_eq!(run.place(1, LOW, 40), (2, Why::LeastLoaded));
+    // It stays, though the loads change.
+    run.foreign[3].user = Share::percent(40);
+    assert_eq!(run.settle(), []);
+}
+
+#[test]
+fn many_that_come_at_once_do_not_all_choose_one_core() {
+    let mut run = Run::new(config(Mode::OnTheFly), "....");
+    let mut counts = [0; 4];
+    (0..40).for_each(|entry| counts[usize::from(run.place(entry, LOW, 1).0)] += 1);
+    assert_eq!(counts, [10; 4]);
+}
+
+#[test]
+fn a_machine_that_comes_to_a_core_drives_the_work_away() {
+    let mut run = Run::new(config(Mode::OnTheFly), "..");
+    assert_eq!(run.place(0, LOW, 30).0, 0);
+    run.period();
+    assert!(run.placement.set_core(CoreIndex(0), true, false));
+    let moves = run.period();
+    assert_eq!(moves.len(), 1, "{moves:?}");
+    assert_eq!((moves[0].core, moves[0].why), (CoreIndex(1), Why::LeavesVcpu));
+}
+
+#[test]
+fn where_all_cores_run_machines_the_one_with_least_to_do_is_shared() {
+    let mut run = Run::new(config(Mode::Adaptive), "vv");
+    run.foreign[0].user = Share::percent(60);
+    run.period();
+    assert_eq!(run.place(0, LOW, 20).0, 1);
+    assert_eq!(run.settle(), []);
+}
+
+#[test]
+fn high_priorities_have_a_core_each_and_others_make_way() {
+    let mut run = Run::new(config(Mode::Adaptive), "v...");
+    (0..6).for_each(|entry| _ = run.place(entry, LOW, 10));
+    run.settle();
+    assert_eq!(run.place(10, HIGH, 40).1, Why::OwnCore);
+    assert_eq!(run.place(11, HIGH, 40).1, Why::OwnCore);
+    let moves = run.settle();
+    assert!(moves.iter().any(|m| m.why == Why::Displaced), "{moves:?}");
+    assert_ne!(run.at(10), run.at(11));
+    for entry in 0..6 {
+        assert!(![0, run.at(10), run.at(11)].contains(&run.at(entry)), "entry {entry}");
+    }
+    // A third one has no core left for itself that runs no machine: the rest makes way.
+    run.place(12, HIGH, 40);
+    run.settle();
+    let highs = [run.at(10), run.at(11), run.at(12)];
+    assert!((1..4).all(|core| highs.contains(&core)), "{highs:?}");
+}
+
+#[test]
+fn an_entry_may_become_one_of_high_priority() {
+    let mut run = Run::new(config(Mode::Adaptive), "..");
+    run.place(0, HIGH, 20);
+    run.place(1, LOW, 20);
+    run.place(2, LOW, 20);
+    run.settle();
+    assert_eq!((run.at(1), run.at(2)), (1 - run.at(0), 1 - run.at(0)));
+    run.placement.set_priority(EntryId(0), LOW);
+    run.placement.set_priority(EntryId(1), HIGH);
+    run.settle();
+    assert!(run.at(0) != run.at(1) && run.at(2) != run.at(1));
+}
+
+#[test]
+fn an_elephant_is_split_and_joined_again() {
+    let mut run = Run::new(config(Mode::Adaptive), "v..");
+    run.place(0, LOW, 120);
+    let moves = run.settle();
+    assert_eq!(moves.iter().filter(|m| m.why == Why::Split).count(), 1, "{moves:?}");
+    let state = *run.placement.entry(EntryId(0)).unwrap();
+    let delivery = state.delivery.expect("it is split");
+    assert!(delivery != state.core && delivery != CoreIndex(0) && state.core != CoreIndex(0));
+    // A little less changes nothing.
+    run.load(0, 70);
+    assert_eq!(run.settle(), []);
+    run.load(0, 30);
+    let moves = run.settle();
+    assert_eq!(moves.iter().map(|m| m.why).collect::<Vec<_>>(), [Why::Joined]);
+    assert_eq!(run.placement.load_of(delivery).0, Share::ZERO);
+}
+
+#[test]
+fn an_elephant_leaves_its_second_core_when_a_machine_comes_there() {
+    let mut run = Run::new(config(Mode::Adaptive), "....");
+    run.place(0, LOW, 120);
+    run.settle();
+    let delivery = run.placement.entry(EntryId(0)).unwrap().delivery.unwrap();
+    run.placement.set_core(delivery, true, false);
+    run.settle();
+    let state = run.placement.entry(EntryId(0)).unwrap();
+    assert!(state.core != delivery && state.delivery.is_some_and(|core| core != delivery));
+}
+
+#[test]
+fn what_is_removed_takes_nothing() {
+    let mut run = Run::new(config(Mode::Adaptive), "..");
+    run.place(0, HIGH, 50);
+    run.settle();
+    run.placement.remove(EntryId(0));
+    run.placement.remove(EntryId(0));
+    assert_eq!(run.placement.entries().count(), 0);
+    assert_eq!(run.placement.load_of(CoreIndex(0)).0, Share::ZERO);
+    run.load(0, 0);
+    run.settle();
+    assert_eq!(run.place(1, HIGH, 10).0, 0, "the core is free again");
+}
+
+#[test]
+fn the_last_core_cannot_be_excluded() {
+    let mut run = Run::new(config(Mode::Adaptive), "..");
+    assert!(run.placement.set_core(CoreIndex(0), false, true));
+    assert!(!run.placement.set_core(CoreIndex(1), false, true));
+    assert_eq!(run.place(0, LOW, 5).0, 1);
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let made = |change: fn(&mut Config), marks| {
+        let mut config = config(Mode::Adaptive);
+        change(&mut config);
+        Placement::new(config, &cores(marks)).map(drop)
+    };
+    assert_eq!(made(|_| {}, "."), Ok(()));
+    assert_eq!(made(|_| {}, ""), Err(ConfigError::Cores));
+    assert_eq!(made(|c| c.entries = 0, "."), Err(ConfigError::Entries(0)));
+    assert_eq!(made(|c| c.hysteresis = Share::ZERO, "."), Err(ConfigError::Threshold));
+    assert_eq!(made(|c| c.full_at = Share::percent(101), "."), Err(ConfigError::Threshold));
+    let away = CoreIndex(7);
+    let reserved = |c: &mut Config| c.reserved = vec![(HIGH, CoreIndex(7))];
+    assert_eq!(made(reserved, "."), Err(ConfigError::Reserved(away)));
+    let twice = [Core::default(); 2];
+    let refused = Placement::new(config(Mode::Rss), &twice).map(drop);
+    assert_eq!(refused, Err(ConfigError::CoreTwice(0)));
+    let excluded = [Core { excluded: true, ..Core::default() }];
+    let refused = Placement::new(config(Mode::Rss), &excluded).map(drop);
+    assert_eq!(refused, Err(ConfigError::Cores));
+}
