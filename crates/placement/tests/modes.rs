@@ -80,6 +80,16 @@ fn rss_plus_plus_evens_out_and_knows_no_pinning() {
 }
 
 #[test]
+fn balance_moves_the_entry_that_helps_most() {
+    let mut run = Run::new(config(Mode::RssPlusPlus), "..");
+    for (nth, percent) in (0..).zip([10, 30, 20]) {
+        run.place(2 * nth, LOW, percent);
+    }
+    let moved: Vec<EntryId> = run.settle().iter().map(|m| m.entry).collect();
+    assert_eq!(moved, [EntryId(2)], "half of the gap");
+}
+
+#[test]
 fn assigned_in_advance_stays_so() {
     let reserved = vec![(HIGH, CoreIndex(2))];
     let mut run = Run::new(Config { reserved, ..config(Mode::Predetermined) }, "v...");
@@ -178,6 +188,9 @@ fn an_elephant_is_split_and_joined_again() {
     let state = *run.placement.entry(EntryId(0)).unwrap();
     let delivery = state.delivery.expect("it is split");
     assert!(delivery != state.core && delivery != CoreIndex(0) && state.core != CoreIndex(0));
+    let half = Share::percent(60);
+    assert_eq!(run.placement.load_of(delivery).0, half);
+    assert_eq!(run.placement.load_of(state.core).0, half);
     // A little less changes nothing.
     run.load(0, 70);
     assert_eq!(run.settle(), []);

@@ -57,6 +57,8 @@ impl World {
     pub(crate) fn start(world: &Host, mode: Mode) -> Self {
         let mut config = Config::new(mode, 64);
         config.high_from = Priority::new(HIGH);
+        // Few, so that it is a bound.
+        config.moves_max = 3;
         let cores: Vec<Core> = world.cores.iter().map(|core| core.0).collect();
         let mut placement = Placement::new(config.clone(), &cores).unwrap();
         // What the cores do is known before the first packet comes.
