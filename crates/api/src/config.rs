@@ -156,6 +156,9 @@ pub enum UnderlayKind {
     L2,
     /// UDP sockets of the kernel: any IP network, policies `LL` and `ZL` only.
     Udp,
+    /// A vhost-user port, as of a machine that has the network cards: rings in shared memory.
+    #[serde(rename = "vhost-user")]
+    VhostUser,
 }
 
 /// The underlay of a host.
@@ -165,10 +168,20 @@ pub struct Underlay {
     /// How it is attached.
     pub kind: UnderlayKind,
     /// The device (`l2`), or the device the address is on (`udp`).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
-    /// The address of this host's VTEP. The kernel keeps it.
+    /// The socket at which it meets the front end (vhost-user): a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
+    /// Whether it connects to that socket instead of listening at it (vhost-user).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub client: bool,
+    /// Its own MAC (vhost-user).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// The address of this host's VTEP. The kernel keeps it, except for vhost-user.
     pub address: std::net::Ipv4Addr,
-    /// The layer-3 MTU; default: the device's.
+    /// The layer-3 MTU; default: the device's, or 1500 (vhost-user).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// The link.
@@ -442,6 +455,9 @@ pub struct Peer {
     pub vtep: std::net::Ipv4Addr,
     /// The networks it has.
     pub vnets: Vec<String>,
+    /// The MAC of the next hop to its VTEP (over vhost-user, where no kernel knows it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_hop: Option<String>,
     /// Its number in the fabric; absent: it is no member, and its endpoints are learned from its
     /// frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -279,6 +279,9 @@ impl Plan {
             underlay: Some(Underlay {
                 kind: UnderlayKind::L2,
                 device: "up0".to_owned(),
+                socket: None,
+                client: false,
+                mac: None,
                 address: node.vtep,
                 mtu: None,
                 link: settings.link(),
@@ -305,6 +308,7 @@ impl Plan {
                     name: peer.name.clone(),
                     vtep: peer.vtep,
                     vnets: self.vnets().map(|vnet| vnet.name).collect(),
+                    next_hop: None,
                     id: Some(member(at)),
                     address: None,
                 })

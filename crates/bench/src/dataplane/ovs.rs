@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail, ensure};
 use sluice_testkit::load::frame::End;
 
 use super::machine::{Running, SWITCH_CORE, is_installed, program};
-use super::subject::{PATIENCE, Ports, REMOTE, VNI, VTEPS, Wiring, end};
+use super::subject::{PATIENCE, Ports, REMOTE, VNI, VTEPS, Wiring, end, ip, mac};
 
 /// Debian's program with DPDK; the usual one may be without.
 const VSWITCHD: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
@@ -133,14 +133,6 @@ fn wire(dir: &Path, wiring: Wiring, ports: &Ports) -> anyhow::Result<()> {
 fn flow(dir: &Path, to: End, port: usize) -> anyhow::Result<()> {
     let rule = format!("dl_dst={},actions=output:{port}", mac(to));
     tool(dir, "ovs-ofctl", &["add-flow", "br0", &rule]).map(drop)
-}
-
-fn mac(end: End) -> String {
-    end.mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-fn ip(end: End) -> String {
-    end.ip.map(|byte| byte.to_string()).join(".")
 }
 
 /// The tunnel: its own address is that of `br-phy`, whose TAP is in the switch's namespace.

@@ -1,4 +1,5 @@
-//! Sluice itself, with a port of kind `vhost-user` for each guest. It listens.
+//! Sluice itself, with a port of kind `vhost-user` for each guest, and one as its underlay. It
+//! listens.
 //!
 //! It takes part as soon as `sluice daemon` knows that kind: [`obstacle`] asks the program whether
 //! a configuration with such a port is one.
@@ -13,7 +14,7 @@ use anyhow::{Context as _, bail, ensure};
 use sluice_api::show;
 
 use super::machine::{Running, program};
-use super::subject::{Ports, Wiring, end};
+use super::subject::{Ports, REMOTE, VTEPS, Wiring, end, ip, mac};
 use crate::fabric::host::program as find;
 
 pub(super) fn obstacle() -> Option<String> {
@@ -43,17 +44,18 @@ fn knows_the_kind(program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The configuration: a network, and a port for each guest.
+/// The configuration: a network, a port for each guest, and an underlay if there is one. Nothing
+/// is dropped anywhere: with an underlay in memory that is policy `ZZ`.
 fn config(dir: &Path, wiring: Wiring) -> String {
     let mut text = format!(
-        "[host]\nname = \"bench\"\nrun_dir = \"{}\"\nworker_cpu = {}\npolicy = \"ZL\"\n\n\
+        "[host]\nname = \"bench\"\nrun_dir = \"{}\"\nworker_cpu = {}\npolicy = \"ZZ\"\n\n\
          [[vnet]]\nname = \"bench\"\nvni = {}\n",
         dir.join("run").display(),
         super::machine::SWITCH_CORE,
         super::subject::VNI,
     );
     for guest in 0..wiring.guests {
-        let mac = end(guest).mac.map(|byte| format!("{byte:02x}")).join(":");
+        let mac = mac(end(guest));
         _ = write!(
             text,
             "\n[[port]]\nname = \"p{guest}\"\nkind = \"vhost-user\"\nvnet = \"bench\"\n\
@@ -61,7 +63,26 @@ fn config(dir: &Path, wiring: Wiring) -> String {
             dir.join(format!("p{guest}")).display(),
         );
     }
+    if wiring.underlay {
+        text += &underlay(dir, wiring);
+    }
     text
+}
+
+/// The last port as the underlay, with the other switch and who is behind it.
+fn underlay(dir: &Path, wiring: Wiring) -> String {
+    let [other, own] = VTEPS;
+    format!(
+        "\n[underlay]\nkind = \"vhost-user\"\nsocket = \"{}\"\naddress = \"{}\"\nmac = \"{}\"\n\n\
+         [[peer]]\nname = \"other\"\nvtep = \"{}\"\nvnets = [\"bench\"]\nnext_hop = \"{}\"\n\n\
+         [[vport]]\nvnet = \"bench\"\nmac = \"{}\"\npeer = \"other\"\n",
+        dir.join(format!("p{}", wiring.guests)).display(),
+        ip(own),
+        mac(own),
+        ip(other),
+        mac(other),
+        mac(REMOTE),
+    )
 }
 
 /// Nanoseconds in which the switch's thread moved frames.
@@ -78,7 +99,6 @@ pub(super) fn busy_ns(dir: &Path) -> anyhow::Result<u64> {
 }
 
 pub(super) fn start(dir: &Path, wiring: Wiring) -> anyhow::Result<Ports> {
-    ensure!(!wiring.underlay, "an underlay of kind `vhost-user` is not wired here yet");
     let file = dir.join("host.toml");
     std::fs::write(&file, config(dir, wiring))?;
     let sockets: Vec<PathBuf> =

@@ -41,6 +41,16 @@ pub(super) fn end(guest: usize) -> End {
     End { mac: [2, 0, 0, 0, 0, number], ip: [198, 51, 100, number] }
 }
 
+/// Its MAC, as configurations have it.
+pub(super) fn mac(end: End) -> String {
+    end.mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Its IP address, as configurations have it.
+pub(super) fn ip(end: End) -> String {
+    end.ip.map(|byte| byte.to_string()).join(".")
+}
+
 /// How many guests a switch has, and whether it has an underlay beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wiring {

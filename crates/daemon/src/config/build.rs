@@ -43,7 +43,10 @@ const UNRESOLVED_DESTINATIONS: u16 = 64;
 const UNRESOLVED_FRAMES: u32 = 64;
 /// The shortest time between two punts for one destination.
 const PUNT_GAP: Nanos = Nanos::from_millis(100);
-const MTU_DEFAULT: u16 = 1500;
+/// The layer-3 MTU where nobody says another.
+pub(super) const MTU_DEFAULT: u16 = 1500;
+
+mod underlay;
 
 /// XOFF and XON of a link in bytes: as configured, or 60 % and 40 % of the input.
 pub(super) fn thresholds(link: &Link, input: api::Size) -> (u64, u64) {
@@ -171,12 +174,10 @@ impl Builder<'_> {
         let mut ports: Vec<PortConfig> = config.ports.iter().map(|port| self.port(port)).collect();
         ports.extend(config.underlay.as_ref().map(|underlay| self.underlay(underlay)));
         let buffers = &config.buffers;
-        let resolved = |kind| (kind == UnderlayKind::Udp).then_some(Mac::default());
         let tunnels = config.peers.iter().map(|peer| TunnelConfig {
             port: self.underlay_port(),
             remote: peer.vtep,
-            // The kernel finds the way of a UDP underlay.
-            next_hop: config.underlay.as_ref().and_then(|underlay| resolved(underlay.kind)),
+            next_hop: self.next_hop(peer),
             foreign: config.fabric.is_some() && peer.id.is_none(),
         });
         SwitchConfig {
@@ -285,27 +286,6 @@ impl Builder<'_> {
         }
     }
 
-    fn underlay(&self, underlay: &api::Underlay) -> PortConfig {
-        let buffers = &self.config.buffers;
-        let mac = self.mac(&underlay.device);
-        let common = PortConfig {
-            role: PortRole::Underlay { local: underlay.address, mac },
-            queues: 1,
-            input: limit(buffers.underlay_in),
-            input_full: InputFull::Drop,
-            output: limit(buffers.underlay_out),
-            rate: None,
-            lane_rate: None,
-            mtu: self.outer_mtu().unwrap_or(MTU_DEFAULT),
-            obey_pause: false,
-            trust: Trust::PcpThenDscp,
-            default_priority: Priority::ZERO,
-            sources: Sources::Any,
-            tags: Tags::Kept,
-        };
-        self.wire(&underlay.link, mac, (buffers.underlay_in, buffers.underlay_out), common)
-    }
-
     /// What is special about a port at the end of a wire: `mac` is its own, `sizes` are its
     /// buffers in and out unless the link says otherwise.
     fn wire(
@@ -409,29 +389,6 @@ impl Builder<'_> {
             }
         };
         PortPlan { name: port.name.clone(), vnet: port.vnet.clone(), attachment, policy_lacks }
-    }
-
-    fn underlay_plan(&self, underlay: &api::Underlay) -> PortPlan {
-        let mtu = self.outer_mtu().unwrap_or(MTU_DEFAULT);
-        let ring_bytes = self.ring_bytes(&underlay.link, mtu);
-        let (attachment, lacks) = match underlay.kind {
-            UnderlayKind::L2 => {
-                let vtep = Some(underlay.address);
-                let device = underlay.device.clone();
-                (Attachment::L2 { device, ring_bytes, mtu, vtep }, "policy LZ or ZZ")
-            }
-            UnderlayKind::Udp => {
-                let mac = self.mac(&underlay.device);
-                let local = underlay.address;
-                (Attachment::Udp { local, mac, receive_bytes: ring_bytes, mtu }, "an l2 underlay")
-            }
-        };
-        PortPlan {
-            name: "underlay".to_owned(),
-            vnet: "underlay".to_owned(),
-            attachment,
-            policy_lacks: (!self.policy().physical_lossless()).then_some(lacks),
-        }
     }
 
     fn ring_bytes(&self, link: &Link, mtu: u16) -> u64 {
@@ -541,7 +498,9 @@ impl Builder<'_> {
         let cables = cables
             .filter(is_first)
             .map(|port| (port.name.as_str(), self.link(port), self.device_mtu(port)));
-        let underlay = self.config.underlay.as_ref().map(|underlay| {
+        // Where a sender waits in its own ring, nothing comes that would need headroom.
+        let underlay = self.config.underlay.as_ref().filter(|u| u.kind != UnderlayKind::VhostUser);
+        let underlay = underlay.map(|underlay| {
             ("underlay", underlay.link.clone(), self.outer_mtu().unwrap_or(MTU_DEFAULT))
         });
         for (name, link, mtu) in cables.chain(underlay) {

@@ -5,6 +5,7 @@ mod fabric;
 mod links;
 mod members;
 mod sockets;
+mod underlay;
 mod vlans;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use sluice_api::config::{HostConfig, Role, UnderlayKind};
 use sluice_base::{Mac, Vni};
 
+use super::build::MTU_DEFAULT;
 use super::document::{Document, Step, path_text, suggestion};
 use super::report::{Problem, Report};
 use super::{DeviceFacts, Devices};
@@ -283,21 +285,28 @@ impl<'a> Check<'a> {
             self.problem(&at, format!("{mtu} is too small"), format!("Use at least {MTU_MIN}."));
         }
         let Some(underlay) = &self.config.underlay else { return };
-        let facts = self.facts(&underlay.device);
-        let Some(outer) = underlay.mtu.or(facts.map(|facts| facts.mtu)) else { return };
+        let in_memory = underlay.kind == UnderlayKind::VhostUser;
+        let of_device = if in_memory {
+            Some(MTU_DEFAULT)
+        } else {
+            self.facts(&underlay.device).map(|facts| facts.mtu)
+        };
+        let Some(outer) = underlay.mtu.or(of_device) else { return };
         let mtu_max = outer.saturating_sub(OVERHEAD);
         if mtu > mtu_max {
-            let device = &underlay.device;
+            let (device, needed) = (&underlay.device, u32::from(mtu) + u32::from(OVERHEAD));
+            let raise = if in_memory {
+                format!("`mtu = {needed}` in `[underlay]`")
+            } else {
+                format!("`ip link set {device} mtu {needed}`")
+            };
             self.problem(
                 &at,
                 format!(
                     "{mtu} bytes and {OVERHEAD} of VXLAN headers do not fit into the underlay's \
                      MTU of {outer}"
                 ),
-                format!(
-                    "Use {mtu_max} or less, or raise the underlay: `ip link set {device} mtu {}`.",
-                    u32::from(mtu) + u32::from(OVERHEAD)
-                ),
+                format!("Use {mtu_max} or less, or raise the underlay: {raise}."),
             );
         }
     }

@@ -616,3 +616,5 @@ fn a_wrong_socket_is_explained() {
         assert!(report.contains(expected), "{expected}, said:\n{report}");
     }
 }
+
+mod underlay;

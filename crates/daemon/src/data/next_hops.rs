@@ -24,6 +24,8 @@ const RETRY: Nanos = Nanos::from_millis(1000);
 pub(super) enum NextHops {
     /// The kernel finds the way by itself.
     Kernel,
+    /// The configuration says them: no kernel has this underlay.
+    Configured(BTreeMap<TunnelId, Mac>),
     /// Followed here.
     Followed(Arc<Mutex<BTreeMap<TunnelId, Mac>>>),
 }
@@ -31,14 +33,25 @@ pub(super) enum NextHops {
 impl NextHops {
     /// The MAC of a tunnel's next hop, in words.
     pub(super) fn text(&self, tunnel: TunnelId) -> String {
+        let of = |known: &BTreeMap<TunnelId, Mac>| {
+            known.get(&tunnel).map_or_else(|| "unresolved".to_owned(), Mac::to_string)
+        };
         match self {
             Self::Kernel => "by the kernel".to_owned(),
+            Self::Configured(known) => of(known),
             Self::Followed(known) => {
-                let known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                known.get(&tunnel).map_or_else(|| "unresolved".to_owned(), Mac::to_string)
+                of(&known.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
             }
         }
     }
+}
+
+/// What the configuration says.
+fn configured(plan: &Plan) -> NextHops {
+    let tunnels = plan.switch.tunnels.iter().enumerate();
+    let known =
+        tunnels.filter_map(|(at, tunnel)| Some((TunnelId::from_index(at), tunnel.next_hop?)));
+    NextHops::Configured(known.collect())
 }
 
 /// Begins to follow, if there is something to follow.
@@ -46,6 +59,7 @@ pub(super) fn follow(plan: &Plan, asker: Asker) -> anyhow::Result<NextHops> {
     let underlay = plan.ports.last().map(|port| &port.attachment);
     let device = match underlay {
         Some(Attachment::L2 { device, vtep: Some(_), .. }) => device.clone(),
+        Some(Attachment::VhostUser { .. }) => return Ok(configured(plan)),
         _ => return Ok(NextHops::Kernel),
     };
     let peers = plan.config.peers.iter().enumerate();

@@ -1,6 +1,6 @@
 //! The underlay and the cables: thresholds, rates and the headroom behind them.
 
-use sluice_api::config::{Link, Role, Size};
+use sluice_api::config::{Link, Role, Size, Underlay, UnderlayKind};
 
 use super::{At, Check, Key, MTU_MIN, Step};
 use crate::config::build::{headroom, link_of, sharing, thresholds};
@@ -11,23 +11,23 @@ impl Check<'_> {
         if self.config.host.role == Role::Switch {
             return;
         }
-        self.device_name(&[Key("underlay"), Key("device")], &underlay.device);
+        let in_memory = underlay.kind == UnderlayKind::VhostUser;
+        if in_memory {
+            self.vhost_underlay(underlay);
+        } else {
+            self.underlay_device(underlay);
+        }
         let address = underlay.address;
         if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
-            self.problem(
-                &[Key("underlay"), Key("address")],
-                format!("{address} is not the address of one host"),
-                format!("Use an address of {}, as `ip -4 addr` shows it.", underlay.device),
-            );
+            let remedy = if in_memory {
+                "Use the address that the other hosts have for this one.".to_owned()
+            } else {
+                format!("Use an address of {}, as `ip -4 addr` shows it.", underlay.device)
+            };
+            let what = format!("{address} is not the address of one host");
+            self.problem(&[Key("underlay"), Key("address")], what, remedy);
         }
-        let facts = self.facts(&underlay.device);
-        if facts.is_none() {
-            self.problem(
-                &[Key("underlay"), Key("device")],
-                format!("there is no network device `{}` here", underlay.device),
-                "`ip link` lists the devices of this network namespace.",
-            );
-        }
+        let facts = self.facts(&underlay.device).filter(|_| !in_memory);
         let outer = underlay.mtu.or(facts.map(|facts| facts.mtu));
         if let Some(mtu) = outer.filter(|mtu| *mtu < MTU_MIN + super::OVERHEAD) {
             self.problem(
@@ -50,11 +50,42 @@ impl Check<'_> {
         }
         let buffers = &self.config.buffers;
         let size = underlay.link.input.unwrap_or(buffers.underlay_in);
-        self.link(&[Key("underlay"), Key("link")], &underlay.link, size, outer.unwrap_or(1500));
+        let at = [Key("underlay"), Key("link")];
+        if in_memory {
+            self.rate(&at, &underlay.link, outer.unwrap_or(1500));
+        } else {
+            self.link(&at, &underlay.link, size, outer.unwrap_or(1500));
+        }
+    }
+
+    /// The device of an underlay that has one.
+    fn underlay_device(&mut self, underlay: &Underlay) {
+        let at = [Key("underlay"), Key("device")];
+        self.no_vhost_underlay(underlay);
+        if underlay.device.is_empty() {
+            self.problem(&at, "is missing", "Add a line `device = …`.");
+            return;
+        }
+        self.device_name(&at, &underlay.device);
+        if self.facts(&underlay.device).is_none() {
+            self.problem(
+                &at,
+                format!("there is no network device `{}` here", underlay.device),
+                "`ip link` lists the devices of this network namespace.",
+            );
+        }
     }
 
     /// One link; `input` is what its input may hold.
     pub(super) fn link(&mut self, path: &[Step<'_>], link: &Link, input: Size, mtu: u16) {
+        if !self.rate(path, link, mtu) || !self.config.host.policy.physical_lossless() {
+            return;
+        }
+        self.pauses(path, link, input, mtu);
+    }
+
+    /// Its rate and its buffers. Returns whether it carries anything.
+    fn rate(&mut self, path: &[Step<'_>], link: &Link, mtu: u16) -> bool {
         let at = |key| [path, &[Key(key)][..]].concat();
         if link.rate_mbps == Some(0) {
             self.problem(
@@ -62,7 +93,7 @@ impl Check<'_> {
                 "a link of 0 Mbit/s carries nothing",
                 "Leave the key out for a link that is not limited.",
             );
-            return;
+            return false;
         }
         for (key, size) in [("in", link.input), ("out", link.output)] {
             if let Some(size) = size {
@@ -80,9 +111,12 @@ impl Check<'_> {
                 );
             }
         }
-        if !self.config.host.policy.physical_lossless() {
-            return;
-        }
+        true
+    }
+
+    /// When it pauses, and the headroom behind that.
+    fn pauses(&mut self, path: &[Step<'_>], link: &Link, input: Size, mtu: u16) {
+        let at = |key| [path, &[Key(key)][..]].concat();
         let (xoff, xon) = thresholds(link, input);
         if xon >= xoff {
             let key = if link.xon_bytes.is_some() { "xon_bytes" } else { "xoff_bytes" };

@@ -163,6 +163,7 @@ impl Check<'_> {
                     "Use the underlay address of the peer.",
                 );
             }
+            self.next_hop(index);
             let mut vnets = BTreeMap::new();
             for (position, vnet) in peer.vnets.iter().enumerate() {
                 self.known(&at("vnets"), "vnet", vnet);

@@ -8,6 +8,11 @@ use crate::run_dir::SOCKET_PATH_SIZE_MAX;
 /// The sockets that were named, each with the port that did.
 pub(super) type Sockets<'a> = BTreeMap<&'a str, usize>;
 
+/// Whether a socket can lie there.
+pub(super) fn is_socket_path(path: &str) -> bool {
+    path.starts_with('/') && path.len() <= SOCKET_PATH_SIZE_MAX
+}
+
 impl<'c> Check<'c> {
     pub(super) fn vhost_user(&mut self, index: usize, sockets: &mut Sockets<'c>) {
         let port = &self.config.ports[index];
@@ -21,12 +26,11 @@ impl<'c> Check<'c> {
                     port.name
                 ),
             ),
-            Some(path) if !path.starts_with('/') || path.len() > SOCKET_PATH_SIZE_MAX => self
-                .problem(
-                    &at("socket"),
-                    format!("`{path}` is not a path that a socket can have"),
-                    format!("Use one from `/` on, of at most {SOCKET_PATH_SIZE_MAX} bytes."),
-                ),
+            Some(path) if !is_socket_path(path) => self.problem(
+                &at("socket"),
+                format!("`{path}` is not a path that a socket can have"),
+                format!("Use one from `/` on, of at most {SOCKET_PATH_SIZE_MAX} bytes."),
+            ),
             Some(path) => {
                 if let Some(first) = sockets.insert(path, index) {
                     self.twice(&at("socket"), &format!("socket `{path}`"), "port", first);

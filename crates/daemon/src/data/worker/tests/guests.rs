@@ -23,7 +23,7 @@ impl Drop for Vms {
     }
 }
 
-fn new_dir() -> PathBuf {
+pub(super) fn new_dir() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let dir = std::env::temp_dir().join(format!("sluice-vm-{}-{number}", std::process::id()));

@@ -1,0 +1,93 @@
+//! The underlay as a port. How it holds frames back depends on what it is: a wire is paused (PFC),
+//! a socket cannot, and of memory (`vhost-user`) the sender's frames simply stay in its own ring.
+
+use sluice_api::config::{self as api, UnderlayKind};
+use sluice_base::{Mac, Priority};
+use sluice_switch::{InputFull, PortConfig, PortRole, Sources, Tags, Trust};
+
+use super::{Builder, MTU_DEFAULT, limit, rate};
+use crate::config::plan::{Attachment, PortPlan};
+
+impl Builder<'_> {
+    /// The underlay's own MAC.
+    fn underlay_mac(&self, underlay: &api::Underlay) -> Mac {
+        match &underlay.mac {
+            Some(mac) => mac.parse().unwrap_or_default(),
+            None => self.mac(&underlay.device),
+        }
+    }
+
+    /// The next hop to a peer, as far as it is known at the start.
+    pub(super) fn next_hop(&self, peer: &api::Peer) -> Option<Mac> {
+        match self.config.underlay.as_ref()?.kind {
+            // It is looked for with the kernel's help.
+            UnderlayKind::L2 => None,
+            // The kernel finds the way of a UDP underlay.
+            UnderlayKind::Udp => Some(Mac::default()),
+            UnderlayKind::VhostUser => peer.next_hop.as_ref()?.parse().ok(),
+        }
+    }
+
+    pub(super) fn underlay(&self, underlay: &api::Underlay) -> PortConfig {
+        let buffers = &self.config.buffers;
+        let mac = self.underlay_mac(underlay);
+        let mtu = self.outer_mtu().unwrap_or(MTU_DEFAULT);
+        let common = PortConfig {
+            role: PortRole::Underlay { local: underlay.address, mac },
+            queues: 1,
+            input: limit(buffers.underlay_in),
+            input_full: InputFull::Drop,
+            output: limit(buffers.underlay_out),
+            rate: None,
+            lane_rate: None,
+            mtu,
+            obey_pause: false,
+            trust: Trust::PcpThenDscp,
+            default_priority: Priority::ZERO,
+            sources: Sources::Any,
+            tags: Tags::Kept,
+        };
+        let link = &underlay.link;
+        if underlay.kind != UnderlayKind::VhostUser {
+            return self.wire(link, mac, (buffers.underlay_in, buffers.underlay_out), common);
+        }
+        let waits = self.policy().physical_lossless();
+        PortConfig {
+            input: limit(link.input.unwrap_or(buffers.underlay_in)),
+            // Whoever sends is held in its own ring; a pause could say no more.
+            input_full: if waits { InputFull::Wait } else { InputFull::Drop },
+            output: limit(link.output.unwrap_or(buffers.underlay_out)),
+            rate: link.rate_mbps.map(|mbps| rate(mbps, link.catch_up_us, mtu, 0)),
+            ..common
+        }
+    }
+
+    pub(super) fn underlay_plan(&self, underlay: &api::Underlay) -> PortPlan {
+        let mtu = self.outer_mtu().unwrap_or(MTU_DEFAULT);
+        let ring_bytes = self.ring_bytes(&underlay.link, mtu);
+        let (attachment, lacks) = match underlay.kind {
+            UnderlayKind::L2 => {
+                let vtep = Some(underlay.address);
+                let device = underlay.device.clone();
+                (Attachment::L2 { device, ring_bytes, mtu, vtep }, "policy LZ or ZZ")
+            }
+            UnderlayKind::Udp => {
+                let mac = self.mac(&underlay.device);
+                let local = underlay.address;
+                (Attachment::Udp { local, mac, receive_bytes: ring_bytes, mtu }, "an l2 underlay")
+            }
+            UnderlayKind::VhostUser => {
+                let socket = underlay.socket.clone().unwrap_or_default().into();
+                let client = underlay.client;
+                let attachment = Attachment::VhostUser { socket, client, in_order: false, mtu };
+                (attachment, "policy LZ or ZZ")
+            }
+        };
+        PortPlan {
+            name: "underlay".to_owned(),
+            vnet: "underlay".to_owned(),
+            attachment,
+            policy_lacks: (!self.policy().physical_lossless()).then_some(lacks),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! An underlay of kind `vhost-user`, as the configuration makes it: guest 0 is a machine, guest 1
+//! is what the underlay leads to.
+
+use std::path::{Path, PathBuf};
+
+use sluice_base::DropReason;
+use sluice_testkit::guest::{Guest, GuestConfig};
+use sluice_testkit::load::frame::{End, VXLAN_BYTES, plain, vxlan};
+
+use super::guests::new_dir;
+use super::*;
+use crate::config::{self, KernelDevices};
+use crate::data::make_worker;
+
+const VNI: u32 = 42;
+const OWN: End = End { mac: [2, 0, 0, 0, 9, 1], ip: [192, 0, 2, 1] };
+const PEER: End = End { mac: [2, 0, 0, 0, 9, 2], ip: [192, 0, 2, 2] };
+const NEAR: End = End { mac: [2, 0, 0, 0, 0, 1], ip: [198, 51, 100, 1] };
+const FAR: End = End { mac: [2, 0, 0, 0, 0, 2], ip: [198, 51, 100, 2] };
+
+fn config(dir: &Path, policy: &str) -> String {
+    let dir = dir.display();
+    format!(
+        r#"[host]
+name = "t"
+policy = "{policy}"
+
+[underlay]
+kind = "vhost-user"
+socket = "{dir}/1"
+address = "192.0.2.1"
+mac = "02:00:00:00:09:01"
+
+[[vnet]]
+name = "blue"
+vni = 42
+
+[[port]]
+name = "vm"
+kind = "vhost-user"
+vnet = "blue"
+socket = "{dir}/0"
+mac = "02:00:00:00:00:01"
+
+[[peer]]
+name = "h2"
+vtep = "192.0.2.2"
+vnets = ["blue"]
+next_hop = "02:00:00:00:09:02"
+
+[[vport]]
+vnet = "blue"
+mac = "02:00:00:00:00:02"
+peer = "h2"
+"#
+    )
+}
+
+struct Host {
+    running: Running,
+    guests: Vec<Guest>,
+    dir: PathBuf,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn host(policy: &str) -> Host {
+    let dir = new_dir();
+    let plan = config::plan("host.toml", &config(&dir, policy), &KernelDevices).unwrap();
+    let poller = Poller::new().unwrap();
+    let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
+    let asker = Asker { asks, waker: poller.waker() };
+    let mut worker = make_worker(&plan, poller, receiver, clock::now()).unwrap();
+    let thread = std::thread::spawn(move || {
+        let left = worker.run().unwrap();
+        worker.close();
+        (left, cpu_time())
+    });
+    let guest = |n: usize| Guest::connected(GuestConfig::default(), &dir.join(n.to_string()));
+    let guests = (0..2).map(|n| guest(n).unwrap()).collect();
+    Host { running: Running { probes: Vec::new(), asker, thread }, guests, dir }
+}
+
+/// A frame of so many bytes with its number in it.
+fn numbered(from: End, to: End, bytes: usize, number: u32) -> Vec<u8> {
+    let mut frame = plain(from, to, bytes);
+    let at = frame.len() - 4;
+    frame[at..].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+impl Host {
+    fn receive(&mut self, at: usize) -> Vec<u8> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(frame) = self.guests[at].receive() {
+                return frame;
+            }
+            assert!(Instant::now() < until, "guest {at} gets a frame");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends what `of` makes of numbers until the sender is held. Returns how many.
+    fn fill(&mut self, from: usize, of: impl Fn(u32) -> Vec<u8>) -> u32 {
+        let (mut sent, mut since) = (0, Instant::now());
+        while since.elapsed() < Duration::from_millis(100) {
+            if self.guests[from].send(&of(sent)) {
+                (sent, since) = (sent + 1, Instant::now());
+            }
+        }
+        sent
+    }
+
+    fn end(mut self) {
+        let Body::Audit(audit) = self.running.ask(Question::Audit) else { panic!("an audit") };
+        assert!(audit.closed, "{audit:?}");
+        assert_eq!(self.guests.iter().find_map(Guest::violation), None);
+        self.guests.clear();
+        self.running.asker.ask(Ask::Drain);
+    }
+
+    fn drops(&self) -> Vec<(DropReason, u64)> {
+        let Body::Drops(drops) = self.running.ask(Question::Drops) else { panic!("drops") };
+        drops.iter().map(|row| (row.reason, row.count.frames)).collect()
+    }
+}
+
+#[test]
+fn frames_of_a_machine_leave_in_vxlan_and_those_of_the_peer_come_out_of_it() {
+    let mut host = host("ZZ");
+    for (number, bytes) in [(1, 64), (2, 65), (3, 178), (4, 179), (5, 700), (6, 1450), (7, 1464)] {
+        let out = numbered(NEAR, FAR, bytes, number);
+        assert!(host.guests[0].send(&out));
+        let outer = host.receive(1);
+        assert_eq!((&outer[..6], &outer[6..12]), (&PEER.mac[..], &OWN.mac[..]));
+        assert_eq!((&outer[26..30], &outer[30..34]), (&OWN.ip[..], &PEER.ip[..]));
+        assert_eq!(outer[46..50], (VNI << 8).to_be_bytes());
+        assert!(outer[VXLAN_BYTES..] == out, "{bytes} bytes, as they were sent");
+        let back = numbered(FAR, NEAR, bytes, number);
+        assert!(host.guests[1].send(&vxlan(PEER, OWN, VNI, &back)));
+        assert!(host.receive(0) == back, "{bytes} bytes, as the peer sent them");
+    }
+    assert_eq!(host.drops(), []);
+    host.end();
+}
+
+#[test]
+fn an_underlay_in_memory_holds_frames_back_both_ways() {
+    let mut host = host("ZZ");
+    // The peer takes nothing: the machine is held. Then the machine takes nothing.
+    let out = |number| numbered(NEAR, FAR, 200, number);
+    let back = |number| numbered(FAR, NEAR, 200, number);
+    let outer = |number| vxlan(PEER, OWN, VNI, &back(number));
+    let sent = [host.fill(0, out), host.fill(1, outer)];
+    // The rings of both.
+    assert!(sent.iter().all(|&sent| sent >= 512), "{sent:?}");
+    for number in 0..sent[0] {
+        assert!(host.receive(1)[VXLAN_BYTES..] == out(number), "frame {number} of the machine");
+    }
+    for number in 0..sent[1] {
+        assert!(host.receive(0) == back(number), "frame {number} of the peer");
+    }
+    assert_eq!(host.drops(), []);
+    host.end();
+}
+
+#[test]
+fn where_the_physical_network_may_drop_so_does_an_underlay_in_memory() {
+    let mut host = host("ZL");
+    let until = Instant::now() + PATIENCE;
+    let outer = |number| vxlan(PEER, OWN, VNI, &numbered(FAR, NEAR, 200, number));
+    let mut sent = 0;
+    while host.drops().is_empty() {
+        assert!(Instant::now() < until, "the input is full and reads on");
+        for _ in 0..256 {
+            sent += u32::from(host.guests[1].send(&outer(sent)));
+        }
+    }
+    assert!(host.drops().iter().all(|&(reason, _)| reason == DropReason::InputFull));
+    host.end();
+}
