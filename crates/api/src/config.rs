@@ -390,6 +390,10 @@ pub struct Port {
     /// that is held back holds the descriptors of those behind it (vhost-user).
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_order: bool,
+    /// The priorities of each of its queues (vhost-user); none: it has one queue for all. Frames of
+    /// a queue behind the first have its priorities only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<Vec<u8>>,
     /// Its VLAN on that device (l2), 1 to 4094: it takes frames with this 802.1Q tag, and puts it
     /// on what leaves. Several ports may share a device then. Absent: untagged frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -432,6 +436,7 @@ impl Port {
             socket: None,
             client: false,
             in_order: false,
+            queues: Vec::new(),
             netns: None,
             mac: None,
             service_mbps: None,

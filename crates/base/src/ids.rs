@@ -242,6 +242,16 @@ impl PriorityMask {
         self.0 == 0
     }
 
+    /// `priority` if it is in the set, else the lowest that is; of the empty set, `priority`.
+    #[must_use]
+    pub const fn nearest(self, priority: Priority) -> Priority {
+        if self.contains(priority) || self.is_empty() {
+            return priority;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below eight")]
+        Priority(self.0.trailing_zeros() as u8)
+    }
+
     /// What is in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

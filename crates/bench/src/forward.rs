@@ -5,7 +5,9 @@
 //! which and to which address it goes; when its handle comes back it is sent again. So the buffers
 //! are distinct, the heads are not in the first-level cache, and nothing but the switch runs.
 
-use sluice_base::{Batch, BitRate, ByteCount, InputId, Mac, Nanos, PortId, Priority, Prng, VnetId};
+use sluice_base::{
+    Batch, BitRate, ByteCount, InputId, Mac, Nanos, PortId, Priority, PriorityMask, Prng, VnetId,
+};
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{
     ChipConfig, ClassConfig, Command, ControlConfig, Destination, Egress, InputFull, Limit,
@@ -47,6 +49,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
     let port = PortConfig {
         role: PortRole::Access { vnet: VnetId(0) },
         queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         input: limit,
         input_full: InputFull::Wait,
         output: Limit { frames: 1024, bytes: ByteCount(1 << 24) },

@@ -118,13 +118,22 @@ pub fn queues<B: Buf>(switch: &Switch<B>) -> Vec<Queue> {
 #[must_use]
 pub fn drops<B: Buf>(switch: &Switch<B>) -> Vec<Dropped> {
     let inputs = 0..=switch.control_input().index();
-    let mut rows = Vec::new();
+    let mut rows: Vec<Dropped> = Vec::new();
     for input in inputs.map(InputId::from_index) {
+        let port = switch.port_of(input);
         for priority in Priority::all() {
             for &reason in DropReason::ALL {
                 let count = switch.dropped(input, priority, reason);
-                if count.frames > 0 {
-                    rows.push(Dropped { port: switch.port_of(input), priority, reason, count });
+                if count.frames == 0 {
+                    continue;
+                }
+                // Another queue of the port may have had some already.
+                let is_it = |row: &&mut Dropped| {
+                    (row.port, row.priority, row.reason) == (port, priority, reason)
+                };
+                match rows.iter_mut().find(is_it) {
+                    Some(row) => add(&mut row.count, count),
+                    None => rows.push(Dropped { port, priority, reason, count }),
                 }
             }
         }

@@ -31,6 +31,7 @@ pub fn container(frames: u32) -> PortConfig {
     PortConfig {
         role: PortRole::Access { vnet: VnetId(0) },
         queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         input: limit(frames),
         input_full: InputFull::Wait,
         output: limit(frames),

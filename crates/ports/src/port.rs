@@ -21,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use sluice_base::{Batch, Nanos};
+use sluice_base::{Batch, Nanos, PriorityMask};
 use sluice_switch::{Sink, Window};
 
 use crate::frame::FrameBuf;
@@ -137,9 +137,9 @@ impl fmt::Display for Lossless {
 pub enum Wanted {
     /// Nothing.
     Nothing,
-    /// Every handle that it gave away, and then to be asked again: the memory in which those frames
-    /// lie goes away ([`sluice_switch::Switch::evacuate`]).
-    Handles,
+    /// Every handle that it gave away of this queue, and then to be asked again: the memory in which
+    /// those frames lie goes away ([`sluice_switch::Switch::evacuate`]).
+    Handles(u8),
 }
 
 /// What [`Port::rest`] found.
@@ -177,6 +177,27 @@ pub trait Port: Sink<FrameBuf> + Send {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read>;
+
+    /// How many queues it reads, each an input of its own.
+    fn queues(&self) -> u8 {
+        1
+    }
+
+    /// As [`Self::read`], from one of its queues; `read` is the first one's.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn read_from(
+        &mut self,
+        queue: u8,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<FrameBuf>,
+    ) -> io::Result<Read> {
+        debug_assert_eq!(queue, 0, "it has one queue");
+        self.read(window, limit, pool, batch)
+    }
 
     /// Sees to what a descriptor of [`Self::poll_fds`] told of, beside frames and room.
     fn attend(&mut self) -> Wanted {
@@ -268,5 +289,9 @@ pub trait Port: Sink<FrameBuf> + Send {
 impl Sink<FrameBuf> for Box<dyn Port> {
     fn offer(&mut self, frame: &sluice_switch::Egress<'_, FrameBuf>) -> sluice_switch::Taken {
         (**self).offer(frame)
+    }
+
+    fn refuses(&self) -> PriorityMask {
+        (**self).refuses()
     }
 }

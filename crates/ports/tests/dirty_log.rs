@@ -36,6 +36,7 @@ impl Rig {
             role: Role::Server,
             mtu: 1500,
             in_order: false,
+            queues: Vec::new(),
         };
         let port = VhostUserPort::open(&of_port).unwrap();
         let pool = PoolConfig { slots: 64, slot_size: 2_112, populate: false };

@@ -34,7 +34,7 @@ use core::mem;
 use sluice_base::{Buf, ByteCount, DropReason, InputId, Nanos, PortId, Priority, VnetId};
 
 use crate::account::row;
-use crate::build::{common_max, make_port, make_port_lane, own_slots};
+use crate::build::{common_max, make_port, make_port_lane, own_slots, priorities_of};
 use crate::config::{ConfigError, Limit, PortConfig, PortRole, SpareConfig, SwitchConfig};
 use crate::inspect::{Counter, Marks};
 use crate::mac_table;
@@ -200,6 +200,7 @@ impl<B: Buf> Switch<B> {
             input.vnet = vnet.0;
             input.marks = Marks::default();
             // A queue that the port does not have promises nothing.
+            input.priorities = priorities_of(port, queue);
             (input.limit, input.full) = if queue < port.queues {
                 (port.input, port.input_full.into())
             } else {

@@ -92,7 +92,7 @@ pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port 
 }
 
 pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
-    let input = |port: u16, limit: Limit, full: InputFull, vnet: u16| Input {
+    let input = |port: u16, limit: Limit, full: InputFull, vnet: u16, priorities| Input {
         port,
         limit,
         full: full.into(),
@@ -108,6 +108,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
         deferred: List::EMPTY,
         over: Vec::with_capacity(OVER_MAX),
         pooled_frames: 0,
+        priorities,
         marks: Marks::default(),
     };
     // All at once, so that what the inputs hold does not come before them and between.
@@ -118,13 +119,24 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
             PortRole::Access { vnet } => vnet.0,
             PortRole::Underlay { .. } => NO_VNET,
         };
-        for _ in 0..port.queues {
-            inputs.push(input(PortId::from_index(at).0, port.input, port.input_full, vnet));
+        for queue in 0..port.queues {
+            let (id, priorities) = (PortId::from_index(at).0, priorities_of(port, queue));
+            inputs.push(input(id, port.input, port.input_full, vnet, priorities));
         }
     }
     let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
-    inputs.push(input(NO_PORT, control, InputFull::Wait, NO_VNET));
+    inputs.push(input(NO_PORT, control, InputFull::Wait, NO_VNET, PriorityMask::ALL));
     inputs
+}
+
+/// The priorities that frames of a queue may have.
+pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
+    match port.role {
+        PortRole::Access { .. } => {
+            port.queue_priorities.get(usize::from(queue)).copied().unwrap_or(PriorityMask::ALL)
+        }
+        PortRole::Underlay { .. } => PriorityMask::ALL,
+    }
 }
 
 pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {

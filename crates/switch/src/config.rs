@@ -79,6 +79,10 @@ pub struct PortConfig {
     pub role: PortRole,
     /// How many queues its driver reads (each is an input, and a source of its own).
     pub queues: u8,
+    /// The priorities that frames of each queue may have: one that says another gets the lowest of
+    /// its queue, so that a priority that is held back stands in no other's way. Queues beyond the
+    /// last place, and those of an underlay, may have all.
+    pub queue_priorities: [PriorityMask; Priority::COUNT],
     /// What each of its inputs may hold.
     pub input: Limit,
     /// What happens when an input is full.
@@ -366,6 +370,13 @@ pub enum ConfigError {
     },
     /// A spare bay for an underlay port: only access ports come while the switch runs.
     SpareUnderlay,
+    /// A queue whose frames may have no priority.
+    NoPriority {
+        /// The port.
+        port: PortId,
+        /// The queue.
+        queue: usize,
+    },
     /// A weight of zero would never be served.
     ZeroWeight {
         /// The priority.

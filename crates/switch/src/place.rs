@@ -52,6 +52,8 @@ pub(crate) struct Input<B> {
     pub(crate) over: Vec<Key>,
     /// Frames of this input that wait in the host pool.
     pub(crate) pooled_frames: u32,
+    /// The priorities that its frames may have. Only careful ports have inputs that want some.
+    pub(crate) priorities: PriorityMask,
 }
 
 impl<B> Input<B> {

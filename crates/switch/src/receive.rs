@@ -7,7 +7,7 @@ use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority, Priorit
 use sluice_wire::ethernet;
 
 use crate::account;
-use crate::classify::{self, Marking, OuterVerdict, Verdict};
+use crate::classify::{self, Classified, Marking, OuterVerdict, Verdict};
 use crate::common::{COMMON_FRAMES_MAX, Tag};
 use crate::config::{PortRole, Tags};
 use crate::mac_table;
@@ -98,17 +98,25 @@ impl<B: Buf> Switch<B> {
 
     /// What a frame of an access port is.
     #[inline]
-    pub(crate) fn classify_access(&self, port: u16, buf: &B) -> Verdict {
+    pub(crate) fn classify_access(&self, input: u16, port: u16, buf: &B) -> Verdict {
         let (head, size, marking) = (buf.head(), buf.size(), self.marking(port));
-        if self.ports[usize::from(port)].tags == Tags::Kept {
-            return classify::access(head, size, marking);
+        let verdict = if self.ports[usize::from(port)].tags == Tags::Kept {
+            classify::access(head, size, marking)
+        } else {
+            classify::behind_driver(head, size, marking, buf.vlan_tag())
+        };
+        match verdict {
+            Verdict::Forward(c) => {
+                let priority = self.inputs[usize::from(input)].priorities.nearest(c.priority);
+                Verdict::Forward(Classified { priority, ..c })
+            }
+            verdict => verdict,
         }
-        classify::behind_driver(head, size, marking, buf.vlan_tag())
     }
 
     #[inline(never)]
     pub(crate) fn receive_access(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
-        let verdict = self.classify_access(port, &buf);
+        let verdict = self.classify_access(input, port, &buf);
         let mut arrival =
             Arrival { source: input, vnet, strip: 0, priority: Priority::ZERO, ecn: None };
         match verdict {
@@ -121,7 +129,9 @@ impl<B: Buf> Switch<B> {
             }
             Verdict::Pause(message) => self.consume_pause(now, input, port, &message, buf),
             Verdict::Drop(reason) => {
-                arrival.priority = self.ports[usize::from(port)].default_priority;
+                let priorities = self.inputs[usize::from(input)].priorities;
+                let default = self.ports[usize::from(port)].default_priority;
+                arrival.priority = priorities.nearest(default);
                 let slot = self.arrive(input, &arrival, buf);
                 self.drop_frame(slot, reason);
             }

@@ -28,7 +28,9 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, PortId, VlanTag, VnetId};
+use sluice_base::{
+    Batch, Buf, DropReason, InputId, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
+};
 use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6};
 
 use crate::classify::Verdict;
@@ -290,11 +292,12 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames cannot go the fast way: they may find the input full, or a tag that their
-    /// driver took off says their priority.
+    /// Whether frames cannot go the fast way: they may find the input full, their queue is of some
+    /// priorities only, or a tag that their driver took off says their priority.
     fn takes_long_way(&self, input: u16, port: u16, frames: &[B]) -> bool {
         let looks_at_tags = self.ports[usize::from(port)].tags != Tags::Kept;
         self.may_be_full(usize::from(input))
+            || self.inputs[usize::from(input)].priorities != PriorityMask::ALL
             || (looks_at_tags && frames.iter().any(|buf| buf.vlan_tag() != VlanTag::AsIs))
     }
 
@@ -322,7 +325,7 @@ impl<B: Buf> Switch<B> {
 
     /// One frame of a bound port.
     fn receive_bound(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
-        let verdict = self.classify_access(port, &buf);
+        let verdict = self.classify_access(input, port, &buf);
         if let Verdict::Forward(c) = verdict {
             match self.watch[usize::from(port)].judge(buf.head()) {
                 Err(reason) => {
@@ -354,7 +357,7 @@ impl<B: Buf> Switch<B> {
     #[inline(never)]
     fn meet_source(&mut self, input: u16, port: u16, vnet: u16, buf: &B) {
         let head = buf.head();
-        let verdict = self.classify_access(port, buf);
+        let verdict = self.classify_access(input, port, buf);
         if !matches!(verdict, Verdict::Forward(_)) {
             return;
         }
@@ -410,7 +413,18 @@ impl<B: Buf> Switch<B> {
         let first_input = usize::from(self.ports[port].first_input);
         let looks_at_tags = self.ports[port].tags != Tags::Kept;
         matches!(self.ports[port].role, PortRole::Access { .. })
-            && (watches || looks_at_tags || self.may_be_full(first_input))
+            && (watches
+                || looks_at_tags
+                || self.may_be_full(first_input)
+                || self.has_own_queues(port))
+    }
+
+    /// Whether a port has queues that are of some priorities only.
+    fn has_own_queues(&self, port: usize) -> bool {
+        let port = &self.ports[port];
+        let first = usize::from(port.first_input);
+        let inputs = &self.inputs[first..first + usize::from(port.queues)];
+        inputs.iter().any(|input| input.priorities != PriorityMask::ALL)
     }
 
     /// Puts an entry into the chip; what it was, and what had to go for it, is forgotten.

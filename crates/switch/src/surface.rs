@@ -3,7 +3,9 @@
 
 use core::net::IpAddr;
 
-use sluice_base::{ByteCount, InputId, LaneId, Mac, PortId, Priority, TunnelId, VnetId};
+use sluice_base::{
+    ByteCount, InputId, LaneId, Mac, PortId, Priority, PriorityMask, TunnelId, VnetId,
+};
 
 /// What the switch promises to take from an input now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub struct Egress<'a, B> {
 pub enum Taken {
     /// It took the frame, and will not look at the buffer after `offer` returns.
     All,
-    /// It has no room. The frame stays queued and the walk ends.
+    /// It has no room. The frame stays queued and the walk ends, at least for its priority.
     No,
 }
 
@@ -53,6 +55,12 @@ pub enum Taken {
 pub trait Sink<B> {
     /// Offers one frame.
     fn offer(&mut self, frame: &Egress<'_, B>) -> Taken;
+
+    /// The priorities of which it would refuse whatever it is offered, as it found out. A driver
+    /// that keeps them apart says so after [`Taken::No`], and the walk goes on with the others.
+    fn refuses(&self) -> PriorityMask {
+        PriorityMask::NONE
+    }
 
     /// Whether it would refuse whatever it is offered. A driver that knows spares the switch the
     /// making of headers that nobody takes; one that does not know says no.

@@ -18,6 +18,7 @@ fn access() -> PortConfig {
     PortConfig {
         role: PortRole::Access { vnet: VnetId(0) },
         queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         input: limit(16, 100_000),
         input_full: InputFull::Wait,
         output: limit(16, 100_000),

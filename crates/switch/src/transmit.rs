@@ -9,10 +9,11 @@
 //! unbound then, so a debt would be forgotten, and who sends little at a time would get more than a
 //! share.
 //!
-//! A queue is only ever served at its head, and a driver that says no ends the walk: an output
-//! that was found full stays full, and nothing overtakes.
+//! A queue is only ever served at its head, and a driver that says no ends the walk, or the part of
+//! it that is of the priorities which it has no room for: an output that was found full stays full,
+//! and nothing overtakes.
 
-use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
+use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask};
 use sluice_wire::mac_control;
 
 use crate::account::row;
@@ -63,8 +64,9 @@ impl<B: Buf> Switch<B> {
         if self.ports[at].restrained && !self.ask_restraints(now, at, sink, &mut taken) {
             return 0;
         }
+        let mut refused = PriorityMask::NONE;
         while !sink.is_full() && self.may_send(now, at) {
-            let Some(priority) = self.next_priority(at) else { break };
+            let Some(priority) = self.next_priority(at, refused) else { break };
             let served = if self.classes[self.class_of(at, priority)].common.is_empty() {
                 let node = self.next_node(at, priority);
                 if self.lane_is_plain(node) {
@@ -78,7 +80,11 @@ impl<B: Buf> Switch<B> {
                 self.serve_common(now, at, priority, sink, &mut taken)
             };
             if let Served::Refused = served {
-                break;
+                // What it would take of another priority does not wait for this one.
+                refused = sink.refuses();
+                if !refused.contains(Priority::from_low_bits((priority & 7) as u8)) {
+                    break;
+                }
             }
         }
         let port = &self.ports[at];
@@ -206,10 +212,10 @@ impl<B: Buf> Switch<B> {
 
     /// The priority that is served next; `None` if nothing may go.
     #[inline]
-    fn next_priority(&mut self, at: usize) -> Option<usize> {
+    fn next_priority(&mut self, at: usize, refused: PriorityMask) -> Option<usize> {
         let port = &mut self.ports[at];
         let paused = if port.restrained { port.pause_in.paused.0 } else { 0 };
-        let eligible = port.active & !paused;
+        let eligible = port.active & !paused & !refused.0;
         if eligible == 0 {
             return None;
         }

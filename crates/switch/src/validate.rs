@@ -64,6 +64,10 @@ pub(crate) fn check_port(vnets: usize, id: PortId, port: &PortConfig) -> Result<
     if port.queues == 0 {
         return Err(ConfigError::NoSuch { what: "queue", index: 0, by: "a port" });
     }
+    let queues = port.queue_priorities.iter().take(port.queues.into());
+    if let Some(queue) = queues.clone().position(|priorities| priorities.is_empty()) {
+        return Err(ConfigError::NoPriority { port: id, queue });
+    }
     limit("input", Some(id), port.input, port.mtu)?;
     limit("output", Some(id), port.output, port.mtu)?;
     for rate in [port.rate, port.lane_rate].into_iter().flatten() {

@@ -282,6 +282,33 @@ impl Guest {
         Ok(())
     }
 
+    /// Stops one ring; numbers are those of virtio.
+    ///
+    /// # Errors
+    /// [`GuestError::Request`], [`GuestError::NotConnected`].
+    pub fn stop_ring(&mut self, ring: usize) -> Result<(), GuestError> {
+        let link = self.link.as_ref().ok_or(GuestError::NotConnected)?;
+        self.bases[ring] = Some(link.stop(ring)?);
+        Ok(())
+    }
+
+    /// Starts one ring, from where it stopped, and enables it.
+    ///
+    /// # Errors
+    /// [`GuestError::Request`], [`GuestError::NotConnected`].
+    pub fn start_ring(&mut self, ring: usize) -> Result<(), GuestError> {
+        let link = self.link.as_ref().ok_or(GuestError::NotConnected)?;
+        let base = self.bases[ring].unwrap_or_else(|| self.ring_of(ring).rewind());
+        link.start(ring, self.ring_of(ring), &self.memory, base, self.log.is_some())?;
+        self.bases[ring] = None;
+        self.enable(ring, true)?;
+        let pair = &mut self.pairs[ring / 2];
+        let started =
+            if ring.is_multiple_of(2) { pair.receiver.ring() } else { pair.sender.ring() };
+        started.kick();
+        Ok(())
+    }
+
     /// Has the switch mark from now on what it writes, in this log: so a hypervisor begins to move
     /// the guest, or goes on with another log.
     ///

@@ -260,7 +260,8 @@ impl Builder<'_> {
         let link = self.link(port);
         let common = PortConfig {
             role: PortRole::Access { vnet: self.vnet_id(&port.vnet) },
-            queues: 1,
+            queues: u8::try_from(port.queues.len().max(1)).expect("checked: eight at most"),
+            queue_priorities: queue_priorities(port),
             input: limit(buffers.vport_in),
             input_full: InputFull::Wait,
             output: limit(buffers.vport_out),
@@ -381,8 +382,8 @@ impl Builder<'_> {
             }
             PortKind::VhostUser => {
                 let socket = port.socket.clone().map(PathBuf::from).unwrap_or_default();
-                let (client, in_order) = (port.client, port.in_order);
-                (Attachment::VhostUser { socket, client, in_order, mtu }, virtual_lacks)
+                let (client, in_order, queues) = (port.client, port.in_order, queues_of(port));
+                (Attachment::VhostUser { socket, client, in_order, queues, mtu }, virtual_lacks)
             }
             PortKind::L2 => {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))
@@ -530,6 +531,26 @@ pub(super) fn bound_ips(ips: &[IpAddr]) -> BoundIps {
         *place = Some(*ip);
     }
     places
+}
+
+/// The priorities of each queue of a port.
+fn queues_of(port: &api::Port) -> Vec<PriorityMask> {
+    let mask = |priorities: &Vec<u8>| {
+        let mut mask = PriorityMask::NONE;
+        priorities.iter().for_each(|p| mask.insert(Priority::from_low_bits(*p)));
+        mask
+    };
+    port.queues.iter().map(mask).collect()
+}
+
+/// What the frames of each queue may be. The first one is what every guest has, and may be all that
+/// it uses: its frames may have any.
+fn queue_priorities(port: &api::Port) -> [PriorityMask; Priority::COUNT] {
+    let mut all = [PriorityMask::ALL; Priority::COUNT];
+    for (place, mask) in all.iter_mut().zip(queues_of(port)).skip(1) {
+        *place = mask;
+    }
+    all
 }
 
 /// What is to be done about a ring that may not be as large as it must.

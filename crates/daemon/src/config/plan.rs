@@ -77,6 +77,8 @@ pub enum Attachment {
         client: bool,
         /// Whether frames are completed in the order in which they were sent.
         in_order: bool,
+        /// The priorities of each queue; none: it has one queue for all.
+        queues: Vec<PriorityMask>,
         /// The layer-3 MTU.
         mtu: u16,
     },

@@ -585,7 +585,7 @@ in_order = true
 fn a_virtual_machine_has_a_socket() {
     let plan = planned(&format!("{HOST}{MACHINES}"));
     let of = |at: usize| match &plan.ports[at].attachment {
-        Attachment::VhostUser { socket, client, mtu, in_order } => {
+        Attachment::VhostUser { socket, client, mtu, in_order, .. } => {
             (socket.to_str().unwrap(), *client, *mtu, *in_order)
         }
         other => panic!("{other:?}"),

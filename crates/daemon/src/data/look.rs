@@ -7,7 +7,7 @@ use sluice_base::{DropReason, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_host::Host;
 use sluice_host::inspect::Dropped;
 use sluice_ports::FrameBuf;
-use sluice_switch::{Destination, PauseState, Switch, TunnelCounters};
+use sluice_switch::{Counter, Destination, PauseState, Switch, TunnelCounters};
 
 use super::snapshot::{self, PortShot};
 use super::worker::Attached;
@@ -107,7 +107,7 @@ fn port_seen(host: &Host<FrameBuf>, attached: &Attached, now: Nanos) -> PortSeen
         id: attached.id,
         shot: snapshot::port_shot(host, attached),
         up: attached.port.is_up(),
-        window_frames: switch.window(attached.input).frames,
+        window_frames: attached.inputs().map(|input| switch.window(input).frames).sum(),
         blocked: attached.blocked.is_some(),
         pauses: pauses.filter(|(_, _, state)| *state != PauseState::default()).collect(),
         drops: drops(switch, attached),
@@ -118,7 +118,12 @@ fn drops(switch: &Switch<FrameBuf>, attached: &Attached) -> Vec<Dropped> {
     let mut rows = Vec::new();
     for priority in Priority::all() {
         for &reason in DropReason::ALL {
-            let count = switch.dropped(attached.input, priority, reason);
+            let mut count = Counter::default();
+            for input in attached.inputs() {
+                let one = switch.dropped(input, priority, reason);
+                count.frames += one.frames;
+                count.bytes += one.bytes;
+            }
             if count.frames > 0 {
                 rows.push(Dropped { port: Some(attached.id), priority, reason, count });
             }

@@ -77,7 +77,7 @@ pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &Attached) -> PortShot 
     PortShot {
         id: attached.id,
         kind: port.kind(),
-        state: inspect::port(host.switch(), attached.id, 1),
+        state: inspect::port(host.switch(), attached.id, attached.queues),
         pending: port.pending(),
         lost: port.lost().total(),
         ring: port.ring(),

@@ -89,7 +89,9 @@ pub(super) struct Attached {
     pub(super) name: String,
     pub(super) port: Box<dyn Port>,
     pub(super) id: PortId,
-    pub(super) input: InputId,
+    /// Its first input; each queue has one.
+    input: InputId,
+    pub(super) queues: u8,
     batch: usize,
     /// Its queues are memory, and may be looked at at any time.
     is_memory: bool,
@@ -103,6 +105,19 @@ pub(super) struct Attached {
     watched: bool,
     /// Why the port is closed, if the device went away.
     pub(super) gone: Option<io::Error>,
+}
+
+impl Attached {
+    /// The input of a queue.
+    pub(super) fn input(&self, queue: u8) -> InputId {
+        InputId(self.input.0 + u16::from(queue))
+    }
+
+    /// All of its inputs.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = InputId> + use<> {
+        let first = self.input.0;
+        (first..first + u16::from(self.queues)).map(InputId)
+    }
 }
 
 /// What a driver without room waits for.
@@ -246,10 +261,20 @@ impl Worker {
         }
     }
 
-    /// Window, spill, read, receive.
+    /// Takes in what every queue of a port has.
     fn take_in(&mut self, now: Nanos, index: usize, turn: &mut Turn) {
+        let mut more = false;
+        for queue in 0..self.ports[index].queues {
+            more |= self.take_queue(now, index, queue, turn);
+        }
+        self.ports[index].readable &= more;
+    }
+
+    /// Window, spill, read, receive. Returns whether the queue may have more.
+    fn take_queue(&mut self, now: Nanos, index: usize, queue: u8, turn: &mut Turn) -> bool {
         let attached = &mut self.ports[index];
-        let (switch, input) = (self.host.switch_mut(), attached.input);
+        let input = attached.input(queue);
+        let switch = self.host.switch_mut();
         let (port, pool) = (&mut attached.port, &mut self.pool);
         let mut window = switch.window(input);
         if window.spill {
@@ -257,12 +282,13 @@ impl Worker {
             window = switch.window(input);
         }
         if !attached.readable || window.frames == 0 || self.drain_until.is_some() {
-            return;
+            return true;
         }
         let limit = attached.batch;
-        match attached.port.read(window, limit, &mut self.pool, &mut self.batch) {
+        let mut more = false;
+        match attached.port.read_from(queue, window, limit, &mut self.pool, &mut self.batch) {
             Ok(read) => {
-                attached.readable = read.more;
+                more = read.more;
                 turn.worked |= read.frames > 0;
                 turn.in_memory |= read.frames > 0 && attached.is_memory;
                 turn.backlog |= read.more && read.frames == limit;
@@ -277,6 +303,7 @@ impl Worker {
                 switch.spill(input, |buf| port.spill(buf, pool));
             }
         }
+        more
     }
 
     /// Sees to what a port was told of. If memory goes away in which frames lie, they move into the
@@ -285,8 +312,8 @@ impl Worker {
     fn attend(&mut self, index: usize) {
         let attached = &mut self.ports[index];
         attached.told = false;
-        while attached.port.attend() == Wanted::Handles {
-            let (switch, input) = (self.host.switch_mut(), attached.input);
+        while let Wanted::Handles(queue) = attached.port.attend() {
+            let (switch, input) = (self.host.switch_mut(), attached.input(queue));
             let (port, pool) = (&mut attached.port, &mut self.pool);
             switch.evacuate(input, |buf| port.spill(buf, pool));
             hand_back(switch, input, port, pool, &mut self.batch);
@@ -344,9 +371,11 @@ impl Worker {
         let mut any = false;
         let switch = self.host.switch_mut();
         for attached in &mut self.ports {
-            any |= switch.has_ended(attached.input);
-            let (port, pool) = (&mut attached.port, &mut self.pool);
-            hand_back(switch, attached.input, port, pool, &mut self.batch);
+            for input in attached.inputs() {
+                any |= switch.has_ended(input);
+                let (port, pool) = (&mut attached.port, &mut self.pool);
+                hand_back(switch, input, port, pool, &mut self.batch);
+            }
         }
         for input in [switch.control_input(), switch.pool_input()] {
             while switch.has_ended(input) {

@@ -50,13 +50,25 @@ const FEATURES: u64 = MRG_RXBUF
 /// Chains are used in the order in which they became available.
 const IN_ORDER: u64 = 1 << 35;
 
-/// What the device of a port can do.
-pub(super) const fn features(in_order: bool) -> u64 {
-    if in_order { FEATURES | IN_ORDER } else { FEATURES }
+/// There may be more than one queue pair; how many are used a driver tells its hypervisor.
+const MQ: u64 = 1 << 22;
+
+/// What the device of a port of so many queue pairs can do.
+pub(super) const fn features(in_order: bool, pairs: usize) -> u64 {
+    let order = if in_order { IN_ORDER } else { 0 };
+    let queues = if pairs > 1 { MQ } else { 0 };
+    FEATURES | order | queues
 }
 
-/// How many rings there are: one each way.
-pub(super) const RINGS: usize = 2;
+/// What a device offers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    /// The features that a front end may choose from.
+    pub(super) features: u64,
+    /// Its queue pairs: two rings each.
+    pub(super) pairs: usize,
+}
+
 /// How many regions of memory a front end may share (vhost-user has room for as many in
 /// `SET_MEM_TABLE`).
 const REGIONS_MAX: u64 = 8;
@@ -80,18 +92,18 @@ struct Vring {
 #[derive(Debug)]
 pub(super) struct Device {
     driver: Driver,
-    offered: u64,
+    offered: Offer,
     features: u64,
     regions: Vec<Region>,
     memory: Arc<Memory>,
     log: Option<Arc<DirtyLog>>,
-    rings: [Vring; RINGS],
+    rings: Vec<Vring>,
     /// What was wrong with a request, in words.
     pub(super) problem: Option<String>,
 }
 
 impl Device {
-    pub(super) fn new(driver: Driver, offered: u64) -> Self {
+    pub(super) fn new(driver: Driver, offered: Offer) -> Self {
         Self {
             driver,
             offered,
@@ -99,7 +111,7 @@ impl Device {
             regions: Vec::new(),
             memory: Arc::default(),
             log: None,
-            rings: Default::default(),
+            rings: (0..2 * offered.pairs).map(|_| Vring::default()).collect(),
             problem: None,
         }
     }
@@ -113,8 +125,9 @@ impl Device {
 
     fn ring(&mut self, index: u32) -> Result<&mut Vring> {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        if index >= RINGS {
-            return self.refuse(format!("ring {index}: this port has {RINGS}"));
+        let count = self.rings.len();
+        if index >= count {
+            return self.refuse(format!("ring {index}: this port has {count}"));
         }
         Ok(&mut self.rings[index])
     }
@@ -202,7 +215,7 @@ impl Device {
 
     /// The front end is gone.
     pub(super) fn stop_all(&mut self) {
-        for index in 0..RINGS {
+        for index in 0..self.rings.len() {
             // The driver is closed, then, and has no ring.
             let _ = self.stop(index);
         }
@@ -210,8 +223,8 @@ impl Device {
 
     /// Other memory: rings that run stop, and go on in it.
     fn use_regions(&mut self, regions: Vec<Region>) -> Result<()> {
-        let ran = [self.rings[0].runs, self.rings[1].runs];
-        for index in 0..RINGS {
+        let ran: Vec<bool> = self.rings.iter().map(|ring| ring.runs).collect();
+        for index in 0..ran.len() {
             self.stop(index)?;
         }
         self.memory = match Memory::map(&regions) {
@@ -219,7 +232,7 @@ impl Device {
             Err(error) => return self.refuse(format!("guest memory: {error}")),
         };
         self.regions = regions;
-        for index in (0..RINGS).filter(|&index| ran[index]) {
+        for index in (0..ran.len()).filter(|&index| ran[index]) {
             self.start_if_ready(index)?;
         }
         Ok(())
@@ -227,7 +240,7 @@ impl Device {
 }
 
 fn number(index: usize) -> u8 {
-    u8::try_from(index).expect("below `RINGS`")
+    u8::try_from(index).expect("sixteen rings at most")
 }
 
 fn too_small(log: &DirtyLog, needed: u64) -> String {
@@ -267,11 +280,11 @@ impl Requests for Device {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        Ok(self.offered)
+        Ok(self.offered.features)
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        let unknown = features & !self.offered;
+        let unknown = features & !self.offered.features;
         if unknown != 0 {
             return self.refuse(format!("features {unknown:#x} were not offered"));
         }
@@ -280,7 +293,7 @@ impl Requests for Device {
         }
         let before = std::mem::replace(&mut self.features, features);
         if (before ^ features) & LOG_ALL != 0 {
-            (0..RINGS).try_for_each(|index| self.tell_log(index))?;
+            (0..self.rings.len()).try_for_each(|index| self.tell_log(index))?;
         }
         if features & LOG_ALL == 0 && before & LOG_ALL != 0 {
             // Another move brings another log.
@@ -397,14 +410,14 @@ impl Requests for Device {
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
-        Ok(1)
+        Ok(self.offered.pairs as u64)
     }
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
         let ring = self.ring(index)?;
         ring.enabled = enable;
         if ring.runs {
-            let index = u8::try_from(index).expect("below `RINGS`");
+            let index = u8::try_from(index).expect("sixteen rings at most");
             self.ask(Change::Enable(index, enable))?;
         }
         Ok(())
@@ -492,7 +505,7 @@ impl Requests for Device {
             return self.refuse(too_small(&log, self.memory.end()));
         }
         self.log = Some(Arc::new(log));
-        for index in 0..RINGS {
+        for index in 0..self.rings.len() {
             self.tell_log(index)?;
             self.start_if_ready(index)?;
         }

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use sluice_base::{Batch, Nanos};
+use sluice_base::{Batch, Nanos, PriorityMask};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
-use super::device::{EVENT_IDX, MRG_RXBUF, RINGS, features};
+use super::device::{EVENT_IDX, MRG_RXBUF, Offer, features};
 use super::incoming::{Incoming, Refused};
 use super::log::Logging;
 use super::outgoing::{Outgoing, Placed};
+use super::queues::{Pairs, QUEUES_MAX, Routes};
 use super::ring::{Fault, Ring};
 use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
 use crate::bell::{self, Bell};
@@ -21,9 +22,15 @@ use crate::frame::{FrameBuf, frame_size};
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Wanted};
 
-/// The guest's receive queue and its transmit queue, as vhost-user numbers them.
-const RECEIVE: u8 = 0;
-const TRANSMIT: u8 = 1;
+/// The receive queue of a pair, as vhost-user numbers it.
+const fn receive(pair: usize) -> usize {
+    2 * pair
+}
+
+/// The transmit queue of a pair.
+const fn transmit(pair: usize) -> usize {
+    2 * pair + 1
+}
 
 /// How soon to look for buffers again while nobody sleeps.
 const LOOK_AGAIN: Nanos = Nanos::from_micros(1);
@@ -37,9 +44,11 @@ pub struct VhostUserConfig {
     pub role: Role,
     /// The largest layer-3 packet.
     pub mtu: u16,
-    /// Whether chains of the guest's transmit queue are used in the order in which it made them
+    /// Whether chains of the guest's transmit queues are used in the order in which it made them
     /// available.
     pub in_order: bool,
+    /// The priorities of each queue pair, eight pairs at most; one pair if there are none.
+    pub queues: Vec<PriorityMask>,
 }
 
 /// What belongs to a ring beside itself.
@@ -58,20 +67,25 @@ pub struct VhostUserPort {
     epoll: OwnedFd,
     asks: Option<Receiver<Ask>>,
     session: Session,
-    incoming: Option<Incoming>,
-    outgoing: Option<Outgoing>,
-    wires: [Wires; RINGS],
-    /// The transmit queue waits for its handles before it stops; where its base is awaited.
-    stopping: Option<SyncSender<Answer>>,
-    /// Why a ring stands still until it is set up anew.
-    faults: [Option<Fault>; RINGS],
+    /// By pair.
+    incoming: Vec<Option<Incoming>>,
+    outgoing: Vec<Option<Outgoing>>,
+    /// Which receive queue a priority uses.
+    routes: Routes,
+    /// By ring.
+    wires: Vec<Wires>,
+    /// The transmit queue of a pair waits for its handles before it stops; where its base is
+    /// awaited.
+    stopping: Option<(usize, SyncSender<Answer>)>,
+    /// By ring: why it stands still until it is set up anew.
+    faults: Vec<Option<Fault>>,
     refused: Refused,
     /// The last read found nothing.
-    drained: bool,
+    drained: Pairs,
     /// The last frame found no buffers.
-    full: bool,
+    full: Pairs,
     /// A kick tells of buffers.
-    armed: bool,
+    armed: Pairs,
     lost: Losses,
     open: bool,
 }
@@ -91,23 +105,25 @@ impl VhostUserPort {
         // One at a time: the session waits for each answer.
         let (asks, receiver) = sync_channel(1);
         let driver = Driver::new(asks, bell);
-        let session =
-            Session::start(&config.socket, config.role, features(config.in_order), driver)
-                .map_err(failed("listen at its socket"))?;
+        let pairs = config.queues.len().clamp(1, QUEUES_MAX);
+        let offer = Offer { features: features(config.in_order, pairs), pairs };
+        let session = Session::start(&config.socket, config.role, offer, driver)
+            .map_err(failed("listen at its socket"))?;
         Ok(Self {
             config: config.clone(),
             epoll,
             asks: Some(receiver),
             session,
-            incoming: None,
-            outgoing: None,
-            wires: Default::default(),
+            incoming: (0..pairs).map(|_| None).collect(),
+            outgoing: (0..pairs).map(|_| None).collect(),
+            routes: Routes::new(&config.queues),
+            wires: (0..2 * pairs).map(|_| Wires::default()).collect(),
             stopping: None,
-            faults: [None; RINGS],
+            faults: vec![None; 2 * pairs],
             refused: Refused::default(),
-            drained: false,
-            full: false,
-            armed: false,
+            drained: Pairs::default(),
+            full: Pairs::default(),
+            armed: Pairs::default(),
             lost: Losses::default(),
             open: true,
         })
@@ -117,9 +133,14 @@ impl VhostUserPort {
     fn change(&mut self, change: Change) -> Option<Answer> {
         match change {
             Change::Start(ring, setup) => return Some(self.start(ring, *setup)),
-            Change::Stop(RECEIVE) => return Some(Ok(self.stop_outgoing())),
-            Change::Stop(_) => return self.stop_incoming().map(Ok),
-            Change::Enable(ring, enabled) => self.wires[usize::from(ring)].enabled = enabled,
+            Change::Stop(ring) if ring.is_multiple_of(2) => {
+                return Some(Ok(self.stop_outgoing(usize::from(ring / 2))));
+            }
+            Change::Stop(ring) => return self.stop_incoming(usize::from(ring / 2)).map(Ok),
+            Change::Enable(ring, enabled) => {
+                self.wires[usize::from(ring)].enabled = enabled;
+                self.find_routes();
+            }
             Change::Call(ring, call) => {
                 let wires = &mut self.wires[usize::from(ring)];
                 wires.call = call;
@@ -143,81 +164,106 @@ impl VhostUserPort {
         let ring = ring.ok_or_else(|| {
             format!("ring {number} lies outside shared memory, or on no boundary of its kind")
         })?;
+        let (at, pair) = (usize::from(number), usize::from(number / 2));
+        let transmits = at == transmit(pair);
         // Its handles would come back to this one.
-        if number == TRANSMIT && self.incoming.is_some() {
+        if transmits && self.incoming[pair].is_some() {
             return Err(format!("ring {number} has not stopped yet"));
         }
         if let Some(kick) = &setup.kick {
             watch(&self.epoll, kick).map_err(|error| format!("ring {number}: {error}"))?;
         }
-        let at = usize::from(number);
         self.wires[at] = Wires { kick: setup.kick, call: setup.call, enabled: setup.enabled };
         self.faults[at] = None;
-        if number == TRANSMIT {
-            self.incoming = Some(Incoming::new(ring, setup.memory, 0, self.config.in_order));
+        if transmits {
+            let queue = u32::from(number / 2);
+            let ring = Incoming::new(ring, setup.memory, queue, self.config.in_order);
+            self.incoming[pair] = Some(ring);
         } else {
-            self.outgoing = Some(Outgoing::new(ring, setup.memory, has(MRG_RXBUF)));
+            self.outgoing[pair] = Some(Outgoing::new(ring, setup.memory, has(MRG_RXBUF)));
         }
         self.log_to(number, setup.logging);
+        self.find_routes();
         Ok(0)
     }
 
     /// Where a ring is to mark what it writes from now on.
     fn log_to(&mut self, number: u8, logging: Option<Logging>) {
-        if number == RECEIVE {
-            self.outgoing.as_mut().into_iter().for_each(|ring| ring.log_to(logging.clone()));
+        let pair = usize::from(number / 2);
+        if usize::from(number) == receive(pair) {
+            self.outgoing[pair].as_mut().into_iter().for_each(|ring| ring.log_to(logging.clone()));
         } else {
-            self.incoming.as_mut().into_iter().for_each(|ring| ring.log_to(logging.clone()));
+            self.incoming[pair].as_mut().into_iter().for_each(|ring| ring.log_to(logging.clone()));
         }
     }
 
-    fn stop_outgoing(&mut self) -> u16 {
-        self.full = false;
-        let Some(mut ring) = self.outgoing.take() else { return 0 };
+    fn stop_outgoing(&mut self, pair: usize) -> u16 {
+        self.full.remove(pair);
+        let Some(mut ring) = self.outgoing[pair].take() else { return 0 };
         if ring.publish() {
-            interrupt(&self.wires[usize::from(RECEIVE)]);
+            interrupt(&self.wires[receive(pair)]);
         }
-        self.unwire(RECEIVE);
+        self.unwire(receive(pair));
         ring.base()
     }
 
     /// `None` while handles are out.
-    fn stop_incoming(&mut self) -> Option<u16> {
-        if self.incoming.as_ref().is_some_and(|ring| ring.out() > 0) {
+    fn stop_incoming(&mut self, pair: usize) -> Option<u16> {
+        if self.incoming[pair].as_ref().is_some_and(|ring| ring.out() > 0) {
             return None;
         }
-        let Some(mut ring) = self.incoming.take() else { return Some(0) };
+        let Some(mut ring) = self.incoming[pair].take() else { return Some(0) };
         if ring.publish() {
-            interrupt(&self.wires[usize::from(TRANSMIT)]);
+            interrupt(&self.wires[transmit(pair)]);
         }
         self.refused.oversize += ring.refused.oversize;
         self.refused.offload += ring.refused.offload;
-        self.unwire(TRANSMIT);
+        self.unwire(transmit(pair));
         Some(ring.base())
     }
 
-    fn unwire(&mut self, ring: u8) {
+    fn unwire(&mut self, ring: usize) {
         // Closing the last descriptor takes it out of the epoll, but the front end has another.
-        if let Some(kick) = self.wires[usize::from(ring)].kick.take() {
+        if let Some(kick) = self.wires[ring].kick.take() {
             let _ = epoll::delete(&self.epoll, &kick);
         }
-        self.wires[usize::from(ring)] = Wires::default();
-        self.faults[usize::from(ring)] = None;
+        self.wires[ring] = Wires::default();
+        self.faults[ring] = None;
+        self.find_routes();
     }
 
     /// A ring breaks the rules: it stands still until it is set up anew.
     #[cold]
-    fn fail(&mut self, ring: u8, fault: Fault) {
+    fn fail(&mut self, ring: usize, fault: Fault) {
         // What breaks a rule in memory that reads as zeros is not the guest's doing.
         let fault = if self.is_gone() { Fault::Gone } else { fault };
-        self.faults[usize::from(ring)] = Some(fault);
+        self.faults[ring] = Some(fault);
+        self.find_routes();
     }
 
-    /// Whether the guest's memory went away.
+    /// Rings came, went, or take no frames any more: which receive queue each priority uses now.
+    fn find_routes(&mut self) {
+        let mut usable = Pairs::default();
+        for pair in 0..self.outgoing.len() {
+            if self.outgoing[pair].is_some() && self.is_usable(receive(pair)) {
+                usable.insert(pair);
+            }
+        }
+        self.routes.use_only(usable);
+        // What is full is found out anew, where frames go now.
+        self.full = Pairs::default();
+    }
+
+    /// Whether no frame of any priority has room.
+    fn is_full(&self) -> bool {
+        !self.full.is_empty() && self.routes.priorities(self.full) == PriorityMask::ALL
+    }
+
+    /// Whether the guest's memory went away. All rings are in the same.
     #[inline]
     fn is_gone(&self) -> bool {
-        self.incoming.as_ref().is_some_and(Incoming::is_gone)
-            || self.outgoing.as_ref().is_some_and(Outgoing::is_gone)
+        self.incoming.iter().flatten().next().is_some_and(Incoming::is_gone)
+            || self.outgoing.iter().flatten().next().is_some_and(Outgoing::is_gone)
     }
 
     /// Stops all rings of a guest whose memory went away.
@@ -225,21 +271,57 @@ impl VhostUserPort {
     fn look_at_memory(&mut self) {
         if self.is_gone() && self.faults.contains(&None) {
             self.faults.fill(Some(Fault::Gone));
+            self.find_routes();
         }
+    }
+
+    /// Asks for kicks of a pair. Returns whether something came already.
+    fn arm(&mut self, pair: usize) -> bool {
+        let mut more = false;
+        if self.drained.has(pair) && self.is_usable(transmit(pair)) {
+            match self.incoming[pair].as_mut().map_or(Ok(false), Incoming::arm) {
+                Ok(came) => more |= came,
+                Err(fault) => self.fail(transmit(pair), fault),
+            }
+        }
+        self.drained.remove(pair);
+        if self.full.has(pair) && self.is_usable(receive(pair)) {
+            match self.outgoing[pair].as_mut().map_or(Ok(false), Outgoing::arm) {
+                Ok(true) => more = true,
+                Ok(false) => self.armed.insert(pair),
+                // What waits for it must be offered once more, to be counted.
+                Err(fault) => {
+                    self.fail(receive(pair), fault);
+                    more = true;
+                }
+            }
+        }
+        more
     }
 
     /// Takes what the bells have told; what they told of is looked at afterwards.
     fn quiet(&self) {
-        let mut events = Vec::with_capacity(RINGS + 1);
+        let mut events = Vec::with_capacity(self.wires.len() + 1);
         let now = rustix::event::Timespec::default();
         // Nothing to be done about an error: then nothing was taken.
         let spare = rustix::buffer::spare_capacity(&mut events);
         let _ = epoll::wait(&self.epoll, spare, Some(&now));
     }
 
-    fn is_usable(&self, ring: u8) -> bool {
-        self.wires[usize::from(ring)].enabled && self.faults[usize::from(ring)].is_none()
+    fn is_usable(&self, ring: usize) -> bool {
+        self.wires[ring].enabled && self.faults[ring].is_none()
     }
+}
+
+/// The pair of a handle, by its number.
+const fn pair_of(number: u32) -> usize {
+    (number >> 16) as usize
+}
+
+/// The handles of a pair's transmit queue are wanted.
+#[expect(clippy::cast_possible_truncation, reason = "eight at most")]
+const fn wanted(pair: usize) -> Wanted {
+    Wanted::Handles(pair as u8)
 }
 
 /// Tells of every edge of a descriptor.
@@ -256,8 +338,9 @@ fn interrupt(wires: &Wires) {
 
 impl Sink<FrameBuf> for VhostUserPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
-        let usable = self.is_usable(RECEIVE);
-        let Some(ring) = self.outgoing.as_mut().filter(|_| usable) else {
+        let pair = self.routes.of(frame.priority);
+        let usable = self.is_usable(receive(pair));
+        let Some(ring) = self.outgoing[pair].as_mut().filter(|_| usable) else {
             if !self.open {
                 return Taken::No;
             }
@@ -267,11 +350,12 @@ impl Sink<FrameBuf> for VhostUserPort {
         };
         match ring.write(frame) {
             Ok(Placed::Written) => {
-                self.full = false;
+                self.full.remove(pair);
                 Taken::All
             }
             Ok(Placed::NoRoom) => {
-                (self.full, self.armed) = (true, false);
+                self.full.insert(pair);
+                self.armed.remove(pair);
                 Taken::No
             }
             Ok(Placed::TooLarge) => {
@@ -279,11 +363,15 @@ impl Sink<FrameBuf> for VhostUserPort {
                 Taken::All
             }
             Err(fault) => {
-                self.fail(RECEIVE, fault);
+                self.fail(receive(pair), fault);
                 self.lost.count(libc::EFAULT, frame_size(frame));
                 Taken::All
             }
         }
+    }
+
+    fn refuses(&self) -> PriorityMask {
+        self.routes.priorities(self.full)
     }
 }
 
@@ -298,21 +386,24 @@ impl Port for VhostUserPort {
 
     fn attend(&mut self) -> Wanted {
         self.quiet();
-        self.full = false;
-        if let Some(reply) = self.stopping.take() {
-            let Some(base) = self.stop_incoming() else {
-                self.stopping = Some(reply);
-                return Wanted::Handles;
+        self.full = Pairs::default();
+        if let Some((pair, reply)) = self.stopping.take() {
+            let Some(base) = self.stop_incoming(pair) else {
+                self.stopping = Some((pair, reply));
+                return wanted(pair);
             };
             // Whoever asked may have gone away.
             let _ = reply.send(Ok(base));
         }
         while let Some((change, reply)) = self.asks.as_ref().and_then(|asks| asks.try_recv().ok()) {
+            // If it has to wait for anything, then it is a ring that stops.
+            let ring = if let Change::Stop(ring) = &change { *ring } else { 0 };
             match self.change(change) {
                 Some(answer) => _ = reply.send(answer),
                 None => {
-                    self.stopping = Some(reply);
-                    return Wanted::Handles;
+                    let pair = usize::from(ring / 2);
+                    self.stopping = Some((pair, reply));
+                    return wanted(pair);
                 }
             }
         }
@@ -326,21 +417,43 @@ impl Port for VhostUserPort {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
+        self.read_from(0, window, limit, pool, batch)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "eight at most")]
+    fn queues(&self) -> u8 {
+        self.incoming.len() as u8
+    }
+
+    fn read_from(
+        &mut self,
+        queue: u8,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<FrameBuf>,
+    ) -> io::Result<Read> {
         self.look_at_memory();
-        let usable = self.is_usable(TRANSMIT) && self.stopping.is_none();
-        let Some(ring) = self.incoming.as_mut().filter(|_| usable) else {
+        let pair = usize::from(queue);
+        let stops = self.stopping.as_ref().is_some_and(|(stopping, _)| *stopping == pair);
+        let usable = self.is_usable(transmit(pair)) && !stops;
+        let Some(ring) = self.incoming[pair].as_mut().filter(|_| usable) else {
             return Ok(Read { frames: 0, more: false });
         };
         let before = batch.len();
         let read = ring.read(window, limit, pool, batch);
-        self.drained = batch.len() == before && ring.is_drained();
+        if batch.len() == before && ring.is_drained() {
+            self.drained.insert(pair);
+        } else {
+            self.drained.remove(pair);
+        }
         if ring.publish() {
-            interrupt(&self.wires[usize::from(TRANSMIT)]);
+            interrupt(&self.wires[transmit(pair)]);
         }
         match read {
             Ok(read) => Ok(read),
             Err(fault) => {
-                self.fail(TRANSMIT, fault);
+                self.fail(transmit(pair), fault);
                 Ok(Read { frames: batch.len() - before, more: false })
             }
         }
@@ -354,63 +467,53 @@ impl Port for VhostUserPort {
         // Another port may have touched it since.
         self.look_at_memory();
         let mut more = false;
-        if std::mem::take(&mut self.drained) && self.is_usable(TRANSMIT) {
-            match self.incoming.as_mut().map_or(Ok(false), Incoming::arm) {
-                Ok(came) => more |= came,
-                Err(fault) => self.fail(TRANSMIT, fault),
-            }
-        }
-        if self.full && self.is_usable(RECEIVE) {
-            match self.outgoing.as_mut().map_or(Ok(false), Outgoing::arm) {
-                Ok(came) => {
-                    more |= came;
-                    self.armed = !came;
-                }
-                // What waits for it must be offered once more, to be counted.
-                Err(fault) => {
-                    self.fail(RECEIVE, fault);
-                    more = true;
-                }
-            }
+        for pair in 0..self.incoming.len() {
+            more |= self.arm(pair);
         }
         if more { Rest::More } else { Rest::Armed }
     }
 
     fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
         for buf in bufs.drain() {
-            match (buf.guest_number(), &mut self.incoming) {
-                (Some(number), Some(ring)) => ring.give_back(number),
-                (Some(_), None) => unreachable!("a ring stops when its handles are back"),
-                (None, _) => pool.give_back(buf),
+            let Some(number) = buf.guest_number() else {
+                pool.give_back(buf);
+                continue;
+            };
+            match &mut self.incoming[pair_of(number)] {
+                Some(ring) => ring.give_back(number),
+                None => unreachable!("a ring stops when its handles are back"),
             }
         }
-        if self.incoming.as_mut().is_some_and(Incoming::publish) {
-            interrupt(&self.wires[usize::from(TRANSMIT)]);
+        for (pair, ring) in self.incoming.iter_mut().enumerate() {
+            if ring.as_mut().is_some_and(Incoming::publish) {
+                interrupt(&self.wires[transmit(pair)]);
+            }
         }
     }
 
     fn spill(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
-        let (Some(number), Some(ring)) = (buf.guest_number(), &mut self.incoming) else {
-            return Ok(buf);
-        };
+        let Some(number) = buf.guest_number() else { return Ok(buf) };
+        let Some(ring) = &mut self.incoming[pair_of(number)] else { return Ok(buf) };
         let Some(copy) = pool.copy_of(&buf) else { return Err(buf) };
         ring.give_back(number);
         Ok(copy)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.outgoing.as_mut().is_some_and(Outgoing::publish) {
-            interrupt(&self.wires[usize::from(RECEIVE)]);
+        for (pair, ring) in self.outgoing.iter_mut().enumerate() {
+            if ring.as_mut().is_some_and(Outgoing::publish) {
+                interrupt(&self.wires[receive(pair)]);
+            }
         }
         Ok(())
     }
 
     fn wants_write(&self) -> bool {
-        self.full && self.armed
+        self.is_full() && self.full.and(self.armed) == self.full
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        (self.full && !self.armed).then_some(LOOK_AGAIN)
+        (self.is_full() && self.full.and(self.armed) != self.full).then_some(LOOK_AGAIN)
     }
 
     fn pending(&self) -> Amount {
@@ -422,16 +525,19 @@ impl Port for VhostUserPort {
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {
-        let now = self.incoming.as_ref().map(|ring| ring.refused).unwrap_or_default();
+        let sum = |of: fn(&Refused) -> u64| {
+            let now = self.incoming.iter().flatten().map(|ring| of(&ring.refused));
+            of(&self.refused) + now.sum::<u64>()
+        };
         Ok(Counters::from([
-            ("guest_oversize", self.refused.oversize + now.oversize),
-            ("guest_offload", self.refused.offload + now.offload),
+            ("guest_oversize", sum(|refused| refused.oversize)),
+            ("guest_offload", sum(|refused| refused.offload)),
         ]))
     }
 
     fn is_up(&self) -> Option<bool> {
-        let runs = self.incoming.is_some() && self.outgoing.is_some();
-        Some(runs && self.is_usable(TRANSMIT) && self.is_usable(RECEIVE))
+        let runs = self.incoming[0].is_some() && self.outgoing[0].is_some();
+        Some(runs && self.is_usable(transmit(0)) && self.is_usable(receive(0)))
     }
 
     fn problem(&self) -> Option<String> {
@@ -441,7 +547,7 @@ impl Port for VhostUserPort {
     }
 
     fn ring(&self) -> crate::port::Ring {
-        let size = self.incoming.as_ref().map_or(0, Incoming::size);
+        let size: u32 = self.incoming.iter().flatten().map(|ring| u32::from(ring.size())).sum();
         crate::port::Ring { capacity_frames: size.into(), waiting_frames_max: None }
     }
 
@@ -459,10 +565,12 @@ impl Port for VhostUserPort {
         self.asks = None;
         self.stopping = None;
         self.session.close();
-        self.stop_outgoing();
-        // With handles out, what they point at stays.
-        if self.stop_incoming().is_none() {
-            self.wires[usize::from(TRANSMIT)].enabled = false;
+        for pair in 0..self.incoming.len() {
+            self.stop_outgoing(pair);
+            // With handles out, what they point at stays.
+            if self.stop_incoming(pair).is_none() {
+                self.wires[transmit(pair)].enabled = false;
+            }
         }
         Ok(())
     }

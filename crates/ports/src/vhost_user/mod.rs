@@ -34,6 +34,7 @@ mod log;
 mod memory;
 mod order;
 mod outgoing;
+mod queues;
 mod records;
 mod ring;
 mod session;

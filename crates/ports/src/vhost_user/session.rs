@@ -26,7 +26,7 @@ use vhost::vhost_user::{
     BackendReqHandler, Error as ProtocolError, VhostUserBackendReqHandlerMut as _,
 };
 
-use super::device::Device;
+use super::device::{Device, Offer};
 use super::log::Logging;
 use super::memory::Memory;
 use super::ring::Place;
@@ -140,7 +140,12 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 
 impl Session {
     /// Begins to listen or to connect.
-    pub(super) fn start(path: &Path, role: Role, offered: u64, driver: Driver) -> io::Result<Self> {
+    pub(super) fn start(
+        path: &Path,
+        role: Role,
+        offered: Offer,
+        driver: Driver,
+    ) -> io::Result<Self> {
         let stop = Bell::new()?;
         let shared = Arc::new(Mutex::new(Shared::default()));
         let listener = match role {
@@ -209,8 +214,8 @@ struct There {
     listener: Option<UnixListener>,
     stop: Bell,
     shared: Arc<Mutex<Shared>>,
-    /// The features that a front end may choose from.
-    offered: u64,
+    /// What a front end may choose from.
+    offered: Offer,
     driver: Driver,
 }
 

@@ -174,6 +174,7 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
     PortConfig {
         role: PortRole::Access { vnet: VNET },
         queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         input: config.vm_in,
         input_full: InputFull::Wait,
         output: config.vm_out,

@@ -24,6 +24,7 @@ fn access(vnet: VnetId) -> PortConfig {
     PortConfig {
         role: PortRole::Access { vnet },
         queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         input: limit(32, 100_000),
         input_full: InputFull::Wait,
         output: limit(32, 100_000),

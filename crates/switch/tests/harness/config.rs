@@ -39,6 +39,7 @@ pub fn access(vnet: u16) -> PortConfig {
     PortConfig {
         role: PortRole::Access { vnet: VnetId(vnet) },
         queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         input: limit(64, 200_000),
         input_full: InputFull::Wait,
         output: limit(64, 200_000),

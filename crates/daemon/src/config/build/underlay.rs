@@ -2,7 +2,7 @@
 //! a socket cannot, and of memory (`vhost-user`) the sender's frames simply stay in its own ring.
 
 use sluice_api::config::{self as api, UnderlayKind};
-use sluice_base::{Mac, Priority};
+use sluice_base::{Mac, Priority, PriorityMask};
 use sluice_switch::{InputFull, PortConfig, PortRole, Sources, Tags, Trust};
 
 use super::{Builder, MTU_DEFAULT, limit, rate};
@@ -35,6 +35,7 @@ impl Builder<'_> {
         let common = PortConfig {
             role: PortRole::Underlay { local: underlay.address, mac },
             queues: 1,
+            queue_priorities: [PriorityMask::ALL; Priority::COUNT],
             input: limit(buffers.underlay_in),
             input_full: InputFull::Drop,
             output: limit(buffers.underlay_out),
@@ -79,7 +80,8 @@ impl Builder<'_> {
             UnderlayKind::VhostUser => {
                 let socket = underlay.socket.clone().unwrap_or_default().into();
                 let client = underlay.client;
-                let attachment = Attachment::VhostUser { socket, client, in_order: false, mtu };
+                let (in_order, queues) = (false, Vec::new());
+                let attachment = Attachment::VhostUser { socket, client, in_order, queues, mtu };
                 (attachment, "policy LZ or ZZ")
             }
         };

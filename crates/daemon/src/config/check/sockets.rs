@@ -37,6 +37,7 @@ impl<'c> Check<'c> {
                 }
             }
         }
+        self.queues(index);
         for (key, there) in [
             ("device", !port.device.is_empty()),
             ("netns", port.netns.is_some()),
@@ -55,6 +56,24 @@ impl<'c> Check<'c> {
         }
     }
 
+    /// Each priority has one queue.
+    fn queues(&mut self, index: usize) {
+        let port = &self.config.ports[index];
+        if port.queues.is_empty() {
+            return;
+        }
+        let at = [Key("port"), At(index), Key("queues")];
+        let mut all: Vec<u8> = port.queues.iter().flatten().copied().collect();
+        all.sort_unstable();
+        if port.queues.iter().any(Vec::is_empty) || all != [0, 1, 2, 3, 4, 5, 6, 7] {
+            self.problem(
+                &at,
+                "the queues have not each priority from 0 to 7 once, and each queue at least one",
+                "Use a list for each queue, such as `queues = [[0, 1, 2, 3], [4, 5, 6, 7]]`.",
+            );
+        }
+    }
+
     /// Only a port for a virtual machine has a socket.
     pub(super) fn no_socket(&mut self, index: usize) {
         let port = &self.config.ports[index];
@@ -63,6 +82,7 @@ impl<'c> Check<'c> {
             ("socket", port.socket.is_some()),
             ("client", port.client),
             ("in_order", port.in_order),
+            ("queues", !port.queues.is_empty()),
         ];
         for (key, there) in keys {
             if there {

@@ -25,12 +25,13 @@ impl Worker {
         let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
         self.positions[id.index()] = Some(self.ports.len());
-        let is_memory = port.is_memory();
+        let (is_memory, queues) = (port.is_memory(), port.queues());
         self.ports.push(Attached {
             name,
             port,
             id,
             input,
+            queues,
             batch,
             is_memory,
             readable: true,
@@ -73,7 +74,9 @@ impl Worker {
         let dropped = self.detach(now, id);
         // Its frames lie in memory that goes away with it.
         let (switch, pool) = (self.host.switch_mut(), &mut self.pool);
-        hand_back(switch, attached.input, &mut attached.port, pool, &mut self.batch);
+        for input in attached.inputs() {
+            hand_back(switch, input, &mut attached.port, pool, &mut self.batch);
+        }
         if let Err(error) = attached.port.close() {
             say!("port {}: while closing: {error}", attached.name);
         }

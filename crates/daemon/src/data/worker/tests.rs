@@ -18,6 +18,7 @@ use crate::data::Asker;
 use crate::data::snapshot::Body;
 
 mod guests;
+mod queues;
 mod underlay;
 
 const PATIENCE: Duration = Duration::from_secs(5);

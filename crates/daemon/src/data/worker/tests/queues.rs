@@ -1,0 +1,208 @@
+//! Ports of several queue pairs: what a guest sends by one of them does not wait for what it sent
+//! by another.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use sluice_testkit::guest::{Descriptor, Guest, GuestConfig};
+
+use super::guests::new_dir;
+use super::*;
+use crate::config::{self, KernelDevices};
+use crate::data::make_worker;
+
+/// Guests with ports of two pairs: priorities 0 to 3, and 4 to 7.
+struct Host {
+    running: Running,
+    guests: Vec<Guest>,
+    dir: PathBuf,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A host of guests with so many pairs of queues.
+fn host(pairs: &[usize]) -> Host {
+    let dir = new_dir();
+    let mut text = "[host]\nname = \"t\"\n[[vnet]]\nname = \"blue\"\n".to_owned();
+    for n in 0..pairs.len() {
+        let socket = dir.join(n.to_string());
+        let (socket, mac) = (socket.display(), mac(n));
+        write!(
+            text,
+            "[[port]]\nname = \"vm{n}\"\nkind = \"vhost-user\"\nvnet = \"blue\"\nmac = \"{mac}\"\n\
+             socket = \"{socket}\"\nqueues = [[0, 1, 2, 3], [4, 5, 6, 7]]\n"
+        )
+        .unwrap();
+    }
+    let plan = config::plan("host.toml", &text, &KernelDevices).unwrap();
+    let poller = Poller::new().unwrap();
+    let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
+    let asker = Asker { asks, waker: poller.waker() };
+    let mut worker = make_worker(&plan, poller, receiver, clock::now()).unwrap();
+    let thread = std::thread::spawn(move || {
+        let left = worker.run().unwrap();
+        worker.close();
+        (left, cpu_time())
+    });
+    let guest = |(n, &queue_pairs): (usize, &usize)| {
+        let config = GuestConfig { queue_pairs, ..GuestConfig::default() };
+        Guest::connected(config, &dir.join(n.to_string())).unwrap()
+    };
+    let guests = pairs.iter().enumerate().map(guest).collect();
+    Host { running: Running { probes: Vec::new(), asker, thread }, guests, dir }
+}
+
+impl Host {
+    /// The number of the next frame that comes by a pair.
+    fn receive(&mut self, at: usize, pair: usize) -> u32 {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(frame) = self.guests[at].pair(pair).receiver.receive() {
+                return number(&frame);
+            }
+            assert!(Instant::now() < until, "guest {at} gets a frame by pair {pair}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn send(&mut self, (from, pair): (usize, usize), to: usize, number: u32) -> bool {
+        self.guests[from].pair(pair).sender.send(&frame(from, to, number))
+    }
+
+    /// Sends by a pair to one that takes nothing, until that is held. Returns how many.
+    fn fill(&mut self, by: (usize, usize), to: usize) -> u32 {
+        let (mut sent, mut since) = (0, Instant::now());
+        while since.elapsed() < Duration::from_millis(100) {
+            if self.send(by, to, sent) {
+                (sent, since) = (sent + 1, Instant::now());
+            }
+        }
+        sent
+    }
+
+    /// Sends so many frames by a pair and expects each of them there.
+    fn pass(&mut self, by: (usize, usize), at: (usize, usize), count: u32) {
+        let until = Instant::now() + PATIENCE;
+        for number in 0..count {
+            while !self.send(by, at.0, number) {
+                assert!(Instant::now() < until, "guest {} is held in pair {}", by.0, by.1);
+                std::thread::yield_now();
+            }
+            assert_eq!(self.receive(at.0, at.1), number, "by {by:?} to {at:?}");
+        }
+    }
+
+    fn expect(&mut self, at: (usize, usize), count: u32) {
+        for number in 0..count {
+            assert_eq!(self.receive(at.0, at.1), number, "in order, once, and none lost");
+        }
+    }
+
+    fn port(&self, port: usize) -> snapshot::PortShot {
+        let Body::Ports(ports) = self.running.ask(Question::Ports) else { panic!("ports") };
+        ports.into_iter().nth(port).unwrap()
+    }
+
+    fn end(mut self) {
+        let Body::Drops(drops) = self.running.ask(Question::Drops) else { panic!("drops") };
+        assert!(drops.is_empty(), "{drops:?}");
+        let Body::Audit(audit) = self.running.ask(Question::Audit) else { panic!("an audit") };
+        assert!(audit.closed, "{audit:?}");
+        assert_eq!(self.guests.iter().find_map(Guest::violation), None);
+        self.guests.clear();
+        self.running.asker.ask(Ask::Drain);
+    }
+}
+
+#[test]
+fn a_queue_that_is_held_back_holds_no_other_of_its_guest() {
+    let mut host = host(&[2, 2, 2]);
+    // Guest 1 takes nothing from one of its queues; either way round.
+    for (held, free) in [(1, 0), (0, 1)] {
+        let sent = host.fill((0, held), 1);
+        assert!(sent >= 512, "{sent}: the receiver's ring and the sender's");
+        host.pass((0, free), (1, free), 300);
+        host.pass((0, free), (2, free), 300);
+        // Others reach what is free of it, too.
+        host.pass((2, free), (1, free), 300);
+        host.expect((1, held), sent);
+        host.pass((0, held), (1, held), 300);
+    }
+    host.end();
+}
+
+#[test]
+fn a_receiver_gets_what_it_has_no_queue_for_by_its_first() {
+    let mut host = host(&[2, 1]);
+    host.pass((0, 1), (1, 0), 300);
+    host.pass((0, 0), (1, 0), 300);
+    host.pass((1, 0), (0, 0), 300);
+    // Queues are enabled and disabled while frames pass, as a driver does that changes its mind.
+    for _ in 0..5 {
+        host.guests[0].enable(2, false).unwrap();
+        host.guests[0].enable(3, false).unwrap();
+        host.pass((1, 0), (0, 0), 20);
+        assert!(host.send((0, 1), 1, 0), "its ring is there all the same");
+        host.guests[0].enable(2, true).unwrap();
+        host.guests[0].enable(3, true).unwrap();
+        assert_eq!(host.receive(1, 0), 0, "what was in it goes when it may");
+        host.pass((0, 1), (1, 0), 20);
+    }
+    host.end();
+}
+
+#[test]
+fn a_ring_that_stops_leaves_the_others() {
+    let mut host = host(&[2, 2]);
+    for _ in 0..5 {
+        // With frames in the switch that lie in it: what the pool takes is not lost.
+        let sent = 256 + 20;
+        for number in 0..sent {
+            let until = Instant::now() + PATIENCE;
+            while !host.send((0, 1), 1, number) {
+                assert!(Instant::now() < until, "frame {number} has room");
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        while host.port(0).state.held.frames < 20 {
+            assert!(Instant::now() < until, "the switch holds what has no room");
+        }
+        host.guests[0].stop_ring(3).unwrap();
+        host.pass((0, 0), (1, 0), 100);
+        host.pass((1, 0), (0, 0), 100);
+        host.pass((1, 1), (0, 1), 100);
+        host.guests[0].start_ring(3).unwrap();
+        host.expect((1, 1), sent);
+        host.pass((0, 1), (1, 1), 100);
+    }
+    // A receive queue that stops: its frames come by the first.
+    host.guests[1].stop_ring(2).unwrap();
+    host.pass((0, 1), (1, 0), 100);
+    host.guests[1].start_ring(2).unwrap();
+    host.pass((0, 1), (1, 1), 100);
+    host.end();
+}
+
+#[test]
+fn a_queue_that_breaks_the_rules_stops_by_itself() {
+    let mut host = host(&[2, 2]);
+    host.pass((0, 1), (1, 1), 100);
+    let ring = host.guests[0].pair(1).sender.ring();
+    ring.put_descriptor(0, Descriptor { addr: u64::MAX, len: 60, flags: 0, next: 0 });
+    let at = ring.avail_idx();
+    ring.put_avail(at, 0);
+    ring.put_avail_idx(at.wrapping_add(1));
+    ring.kick();
+    let until = Instant::now() + PATIENCE;
+    while host.port(0).problem.is_none() {
+        assert!(Instant::now() < until, "somebody notices");
+    }
+    assert!(host.port(0).problem.unwrap().contains("not shared memory"));
+    host.pass((0, 0), (1, 0), 300);
+    host.pass((1, 0), (0, 0), 300);
+    host.end();
+}
