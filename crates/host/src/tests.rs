@@ -1,8 +1,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use sluice_base::{Batch, DropReason, PortId, Priority};
-use sluice_switch::{Counter, Egress, LaneKind, Taken};
+use sluice_base::{Batch, DropReason, PortId, Priority, PriorityMask};
+use sluice_switch::{Counter, Egress, LaneKind, PortConfig, Sink, Taken};
 
 use super::*;
 use crate::inspect::{Dropped, Queue, Source};
@@ -116,4 +116,95 @@ fn a_port_shows_what_it_received_holds_and_sent() {
     assert_eq!((to.sent.frames, to.queued.frames, to.queued_max.frames_max), (1, 2, 3));
     assert!(inspect::pauses(host.switch(), Nanos::ZERO, [PortId(0), PortId(1)]).is_empty());
     assert!(inspect::tunnels(host.switch(), 0).is_empty());
+}
+
+/// A host whose first port has a second queue, of priorities 3 and 5.
+fn two_queues() -> Host<Vec<u8>> {
+    let mut of_two = PriorityMask::NONE;
+    [3, 5].iter().for_each(|p| of_two.insert(Priority::from_low_bits(*p)));
+    let mut first = PortConfig { queues: 2, ..rig::container(8) };
+    first.queue_priorities[1] = of_two;
+    let config = rig::host(vec![first, rig::container(8)], &[]);
+    let known = [(VNET, B, Destination::Port(PortId(1)))];
+    let mut host = Host::new(&config, known, 1, Nanos::ZERO).unwrap();
+    receive_by(&mut host, 0, &[frame(A, B)]);
+    host.resolve(Nanos::ZERO, |_, _| {});
+    assert_eq!(host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut take_all), 1);
+    host
+}
+
+fn receive_by(host: &mut Host<Vec<u8>>, queue: u8, frames: &[Vec<u8>]) {
+    let input = host.switch().input(PortId(0), queue);
+    let mut batch = Batch::with_limit(8);
+    frames.iter().for_each(|frame| batch.push(frame.clone()).unwrap());
+    host.switch_mut().receive(Nanos::ZERO, input, &mut batch);
+}
+
+/// An IPv4 frame that says a priority by its DSCP.
+fn marked(priority: u8) -> Vec<u8> {
+    let mut frame = frame(A, B);
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    (frame[14], frame[15]) = (0x45, priority << 5);
+    frame
+}
+
+#[test]
+fn frames_of_a_queue_have_one_of_its_priorities() {
+    // One at a time, and together.
+    for at_a_time in [1, 4] {
+        let mut host = two_queues();
+        let said = [0, 3, 5, 7].map(marked);
+        for queue in [0, 1] {
+            said.chunks(at_a_time).for_each(|frames| receive_by(&mut host, queue, frames));
+        }
+        let mut seen = Vec::new();
+        host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut |frame: &Egress<'_, Vec<u8>>| {
+            let said = frame.buf.unwrap()[15] >> 5;
+            seen.push((said, frame.priority.get()));
+            Taken::All
+        });
+        seen.sort_unstable();
+        // The first queue's frames have what they say, and the second's what they may.
+        let expected = [(0, 0), (0, 3), (3, 3), (3, 3), (5, 5), (5, 5), (7, 3), (7, 7)];
+        assert_eq!(seen, expected, "{at_a_time} at a time");
+    }
+}
+
+/// A driver that has no room for some priorities.
+struct Picky {
+    full: PriorityMask,
+    taken: Vec<u8>,
+    offered: usize,
+}
+
+impl Sink<Vec<u8>> for Picky {
+    fn offer(&mut self, frame: &Egress<'_, Vec<u8>>) -> Taken {
+        self.offered += 1;
+        if self.full.contains(frame.priority) {
+            return Taken::No;
+        }
+        self.taken.push(frame.priority.get());
+        Taken::All
+    }
+
+    fn refuses(&self) -> PriorityMask {
+        self.full
+    }
+}
+
+#[test]
+fn a_priority_without_room_stops_no_other() {
+    let mut host = two_queues();
+    receive_by(&mut host, 0, &[5, 0, 3, 5, 7, 3, 0].map(marked));
+    let mut full = PriorityMask::NONE;
+    [3, 7].iter().for_each(|p| full.insert(Priority::from_low_bits(*p)));
+    let mut driver = Picky { full, taken: Vec::new(), offered: 0 };
+    assert_eq!(host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut driver), 4);
+    driver.taken.sort_unstable();
+    assert_eq!((driver.taken, driver.offered <= 4 + 2), (vec![0, 0, 5, 5], true));
+    assert!(host.switch().has_work(Nanos::ZERO, PortId(1)), "the others wait");
+    let mut driver = Picky { full: PriorityMask::ALL, taken: Vec::new(), offered: 0 };
+    assert_eq!(host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut driver), 0);
+    assert_eq!(driver.offered, 1, "who has no room for anything is asked once");
+    assert_eq!(host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut take_all), 3);
 }

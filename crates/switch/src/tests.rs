@@ -100,6 +100,10 @@ fn every_configuration_error_is_found() {
             no_such("network", 1, "a port"),
         ),
         (|c| c.ports[0].queues = 0, no_such("queue", 0, "a port")),
+        (
+            |c| c.ports[0].queue_priorities[0] = PriorityMask::NONE,
+            ConfigError::NoPriority { port: PortId(0), queue: 0 },
+        ),
         (|c| c.tunnels[0].port = PortId(9), no_such("port", 9, "a tunnel")),
         (|c| c.vnets[0].tunnels = vec![TunnelId(1)], no_such("tunnel", 1, "a network")),
         (|c| c.tunnels[0].port = PortId(0), ConfigError::NotUnderlay { tunnel: TunnelId(0) }),

@@ -46,3 +46,14 @@ fn a_mask_is_a_set() {
     assert!(mask.is_empty());
     assert_eq!(Priority::new(8), None);
 }
+
+#[test]
+fn the_nearest_priority_of_a_set() {
+    let p = Priority::from_low_bits;
+    let mut set = PriorityMask::NONE;
+    assert_eq!(set.nearest(p(4)), p(4), "there is none");
+    [3, 6].iter().for_each(|n| set.insert(p(*n)));
+    for (asked, nearest) in [(0, 3), (3, 3), (5, 3), (6, 6), (7, 3)] {
+        assert_eq!(set.nearest(p(asked)), p(nearest), "{asked}");
+    }
+}

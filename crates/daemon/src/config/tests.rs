@@ -595,8 +595,29 @@ fn a_virtual_machine_has_a_socket() {
 }
 
 #[test]
+fn queues_of_a_machine_are_of_priorities() {
+    let text = format!("{HOST}{MACHINES}queues = [[0, 1, 2], [6, 3], [4, 5, 7]]\n");
+    let plan = planned(&text);
+    let masks = |of: &[&[u8]]| -> Vec<PriorityMask> {
+        of.iter()
+            .map(|of| of.iter().fold(PriorityMask::NONE, |m, p| PriorityMask(m.0 | 1 << p)))
+            .collect()
+    };
+    let Attachment::VhostUser { queues, .. } = &plan.ports[2].attachment else { panic!() };
+    assert_eq!(*queues, masks(&[&[0, 1, 2], &[6, 3], &[4, 5, 7]]));
+    let [_, one, three, _] = &plan.switch.ports[..] else { panic!("four ports") };
+    assert_eq!((one.queues, three.queues), (1, 3));
+    assert_eq!(one.queue_priorities, [PriorityMask::ALL; 8]);
+    // The first queue is everybody's.
+    assert_eq!(
+        three.queue_priorities[..4],
+        [&[PriorityMask::ALL], &queues[1..], &[PriorityMask::ALL]].concat()
+    );
+}
+
+#[test]
 fn a_wrong_socket_is_explained() {
-    let table: [(&[(&str, &str)], &str); 5] = [
+    let table: [(&[(&str, &str)], &str); 9] = [
         (&[("socket = \"/run/sluice/vm1.sock\"\n", "")], "port[2].socket: a port for a virtual"),
         (&[("/run/sluice/vm1.sock", "vm1.sock")], "port[2].socket: `vm1.sock` is not a path"),
         (&[("vm1.sock", "vm2.sock")], "socket `/run/sluice/vm2.sock` is there twice"),
@@ -605,6 +626,10 @@ fn a_wrong_socket_is_explained() {
             "port[3].device: a port for a virtual machine has",
         ),
         (&[("netns = \"/run/netns/c1\"", "socket = \"/x\"")], "port[1].socket: only a port for a"),
+        (&[("client = true", "queues = [[0, 1, 2], [3, 4, 5, 6]]")], "port[3].queues: the queues"),
+        (&[("client = true", "queues = [[0, 1, 2, 3, 4, 5, 6, 7], []]")], "port[3].queues: the"),
+        (&[("client = true", "queues = [[0, 1, 2, 3, 4, 5, 6, 7, 7]]")], "port[3].queues: the"),
+        (&[("netns = \"/run/netns/c1\"", "queues = [[0]]")], "port[1].queues: only a port for a"),
     ];
     for (changes, expected) in table {
         let mut text = format!("{HOST}{MACHINES}");
