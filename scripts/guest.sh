@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what a virtual machine of the live tests boots: the kernel of Debian's package, and a root
-# file system of busybox, iperf3 and the modules that a virtio card needs.
+# file system of busybox, iperf3 and the modules that a virtio card and its queues need.
 #
 #   scripts/guest.sh            target/guest/vmlinuz, target/guest/initrd.gz
 #
@@ -42,7 +42,8 @@ for program in iperf3 tc; do
 done
 # In the order in which they need each other.
 modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
-    virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net'
+    virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net
+    sched/sch_mqprio'
 for module in $modules; do
     name=${module##*/}
     find "$work/kernel/lib/modules" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;

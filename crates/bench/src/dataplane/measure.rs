@@ -80,7 +80,7 @@ impl Group {
             Self::Asleep => at.overload(&mut bench.load, wiring.guests - 1, Some(SLEEP_US)),
             Self::Victim => at.victim(&mut bench.load),
             Self::Latency => at.latency(&mut bench.load),
-            Self::Vxlan => at.vxlan(&mut bench.load, wiring.guests),
+            Self::Vxlan => at.vxlan(&mut bench, wiring.guests)?,
             Self::IdleCpu => at.idle_cpu(&bench, wiring)?,
         }
         let violation = bench.load.guests().iter().find_map(|guest| guest.violation());
@@ -124,9 +124,7 @@ impl At<'_> {
                 let sources = [between(0, 1, bytes, None)];
                 let report = self.run(&mut bench.load, &sources, &[sink(1)], touch);
                 self.path("vm_to_vm", "uni", bytes, touch, &report);
-                if let (Some(before), Some(after)) = (before, bench.busy_ns(self.subject)?) {
-                    self.busy(after - before, bytes, touch, &report);
-                }
+                self.busy("vm_to_vm", before, bench, &report, (bytes, touch))?;
             }
         }
         let sources = [between(0, 1, 64, None), between(1, 0, 64, None)];
@@ -135,13 +133,25 @@ impl At<'_> {
         Ok(())
     }
 
-    /// Time of the whole run in turns that moved frames.
-    fn busy(&mut self, busy_ns: u64, bytes: usize, touch: bool, report: &Report) {
+    /// Time of the whole run, which began at `before`, in turns that moved frames.
+    fn busy(
+        &mut self,
+        measure: &str,
+        before: Option<u64>,
+        bench: &Bench,
+        report: &Report,
+        (bytes, touch): (usize, bool),
+    ) -> anyhow::Result<()> {
+        let (Some(before), Some(after)) = (before, bench.busy_ns(self.subject)?) else {
+            return Ok(());
+        };
         let frames: u64 = report.taken.iter().map(|taken| taken.frames).sum();
         let cell = self.cells.cell("busy_time", self.subject, "ns/frame");
         cell.with("frame_bytes", bytes)
+            .with("of", measure)
             .with("touch", touch)
-            .add_plain(busy_ns as f64 / frames.max(1) as f64);
+            .add_plain((after - before) as f64 / frames.max(1) as f64);
+        Ok(())
     }
 
     fn path(&mut self, measure: &str, direction: &str, bytes: usize, touch: bool, report: &Report) {
@@ -197,7 +207,8 @@ impl At<'_> {
         }
     }
 
-    fn vxlan(&mut self, load: &mut Load, underlay: usize) {
+    /// A guest to the underlay and back. Whoever promises that nothing is lost is held to it.
+    fn vxlan(&mut self, bench: &mut Bench, underlay: usize) -> anyhow::Result<()> {
         for bytes in [64, 1450] {
             let out = Source {
                 guest: 0,
@@ -207,8 +218,7 @@ impl At<'_> {
                 flows: 1,
             };
             let sinks = [Sink { skip: VXLAN_BYTES, ..sink(underlay) }];
-            let report = self.run(load, &[out], &sinks, false);
-            self.path("vxlan_encap", "out", bytes, false, &report);
+            self.vxlan_way(bench, ("vxlan_encap", "out"), (&out, &sinks), bytes)?;
             let inner = frame::plain(REMOTE, end(0), bytes);
             let back = Source {
                 guest: underlay,
@@ -217,9 +227,26 @@ impl At<'_> {
                 rate: None,
                 flows: 1,
             };
-            let report = self.run(load, &[back], &[sink(0)], false);
-            self.path("vxlan_decap", "in", bytes, false, &report);
+            self.vxlan_way(bench, ("vxlan_decap", "in"), (&back, &[sink(0)]), bytes)?;
         }
+        Ok(())
+    }
+
+    fn vxlan_way(
+        &mut self,
+        bench: &mut Bench,
+        (measure, direction): (&str, &str),
+        (source, sinks): (&Source, &[Sink]),
+        bytes: usize,
+    ) -> anyhow::Result<()> {
+        let before = bench.busy_ns(self.subject)?;
+        let report = self.run(&mut bench.load, std::slice::from_ref(source), sinks, false);
+        self.path(measure, direction, bytes, false, &report);
+        self.busy(measure, before, bench, &report, (bytes, false))?;
+        let (lost, disordered) = (report.lost(), report.disordered());
+        let is_kept = self.subject != Subject::Sluice || (lost, disordered) == (0, 0);
+        anyhow::ensure!(is_kept, "{measure}: {lost} frames lost, {disordered} out of order");
+        Ok(())
     }
 
     fn idle_cpu(&mut self, bench: &Bench, wiring: Wiring) -> anyhow::Result<()> {

@@ -57,22 +57,28 @@ pub(crate) struct Vm {
 impl Vm {
     /// Boots one with a card at `socket`: 02:00:00:00:00:NUMBER, 10.0.0.NUMBER.
     pub(crate) fn boot(number: u8, socket: &Path) -> Self {
-        Self::start(number, socket, &[])
+        Self::start(number, socket, 1, &[])
+    }
+
+    /// Boots one whose card has so many queue pairs, and as many processors: its driver uses a pair
+    /// for each.
+    pub(crate) fn boot_with_queues(number: u8, socket: &Path, queues: u8) -> Self {
+        Self::start(number, socket, queues, &["-smp", &queues.to_string()])
     }
 
     /// Boots one that can be moved, by a monitor at this path.
     pub(crate) fn boot_to_move(number: u8, socket: &Path, monitor: &Path) -> Self {
-        Self::start(number, socket, &["-qmp", &qmp(monitor)])
+        Self::start(number, socket, 1, &["-qmp", &qmp(monitor)])
     }
 
     /// Makes room for a machine that comes from elsewhere, over the socket `from`: it goes on here.
     /// Card and monitor are as for [`Self::boot_to_move`].
     pub(crate) fn incoming(number: u8, socket: &Path, monitor: &Path, from: &Path) -> Self {
         let from = format!("unix:{}", from.display());
-        Self::start(number, socket, &["-qmp", &qmp(monitor), "-incoming", &from])
+        Self::start(number, socket, 1, &["-qmp", &qmp(monitor), "-incoming", &from])
     }
 
-    fn start(number: u8, socket: &Path, more: &[&str]) -> Self {
+    fn start(number: u8, socket: &Path, queues: u8, more: &[&str]) -> Self {
         let image = image().expect("`skip` was asked");
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
@@ -86,10 +92,11 @@ impl Vm {
             .arg(format!("console=ttyS0 quiet ipv6.disable=1 ip4=10.0.0.{number}/24"));
         let socket = socket.display();
         command.arg("-chardev").arg(format!("socket,id=net,path={socket},reconnect=1"));
-        command.args(["-netdev", "vhost-user,id=net0,chardev=net"]);
+        command.args(["-netdev", &format!("vhost-user,id=net0,chardev=net,queues={queues}")]);
         // Without KVM this version crashes on the interrupts that it would choose.
         let device = "virtio-net-pci,netdev=net0,vectors=0,romfile=";
-        command.arg("-device").arg(format!("{device},mac=02:00:00:00:00:{number:02x}"));
+        let mq = if queues > 1 { "on" } else { "off" };
+        command.arg("-device").arg(format!("{device},mq={mq},mac=02:00:00:00:00:{number:02x}"));
         command.args(more);
         let mut child = command
             .stdin(Stdio::piped())
