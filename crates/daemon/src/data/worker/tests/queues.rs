@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use sluice_testkit::guest::{Descriptor, Guest, GuestConfig};
+use sluice_testkit::guest::{Descriptor, Guest, GuestConfig, feature};
 
 use super::guests::new_dir;
 use super::*;
@@ -204,5 +204,27 @@ fn a_queue_that_breaks_the_rules_stops_by_itself() {
     assert!(host.port(0).problem.unwrap().contains("not shared memory"));
     host.pass((0, 0), (1, 0), 300);
     host.pass((1, 0), (0, 0), 300);
+    host.end();
+}
+
+#[test]
+fn queues_are_offered_as_many_as_there_are() {
+    let mut host = host(&[2, 1]);
+    // The front end of the port may come again, with another machine.
+    host.guests[0].hang_up();
+    let path = host.dir.join("0");
+    let of = |queue_pairs| GuestConfig { queue_pairs, required: feature::MQ, ..Default::default() };
+    // It may be told at its next request, or find that nobody listens any more.
+    let refused = Guest::connected(of(3), &path);
+    let until = Instant::now() + PATIENCE;
+    let is_said = |host: &Host| {
+        host.port(0).problem.is_some_and(|said| said.contains("ring 4: this port has 4"))
+    };
+    while !is_said(&host) {
+        assert!(Instant::now() < until, "{:?}", host.port(0).problem);
+    }
+    drop(refused);
+    host.guests[0] = Guest::connected(of(2), &path).unwrap();
+    host.pass((0, 1), (1, 0), 100);
     host.end();
 }
