@@ -221,6 +221,11 @@ impl Device {
         }
     }
 
+    /// Whether a region is added that is there: QEMU before 8.0 says it anew for each queue pair.
+    fn is_said_again(&self, added: &Layout) -> bool {
+        self.offered.pairs > 1 && self.regions.iter().any(|(there, _)| there == added)
+    }
+
     /// Other memory: rings that run stop, and go on in it.
     fn use_regions(&mut self, regions: Vec<Region>) -> Result<()> {
         let ran: Vec<bool> = self.rings.iter().map(|ring| ring.runs).collect();
@@ -433,6 +438,9 @@ impl Requests for Device {
         file: File,
         _postcopy_listening: Option<bool>,
     ) -> Result<Option<VhostUserMemoryRegionBase>> {
+        if self.is_said_again(&layout(region)) {
+            return Ok(None);
+        }
         if self.regions.len() as u64 == REGIONS_MAX {
             return self.refuse(format!("more than {REGIONS_MAX} regions of memory"));
         }
@@ -450,6 +458,10 @@ impl Requests for Device {
         let mut regions = cloned(&self.regions).map_err(Error::ReqHandlerError)?;
         regions.retain(|(layout, _)| !is_it(layout));
         if regions.len() == self.regions.len() {
+            if self.offered.pairs > 1 {
+                // Said again, for another pair.
+                return Ok(());
+            }
             return self.refuse("a region of memory that was not added is removed");
         }
         self.use_regions(regions)
@@ -512,3 +524,6 @@ impl Requests for Device {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

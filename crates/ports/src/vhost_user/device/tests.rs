@@ -1,0 +1,68 @@
+//! What a front end with several queue pairs says, without a driver: no ring runs.
+
+use std::sync::mpsc::sync_channel;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+use super::*;
+use crate::bell::Bell;
+
+fn device(pairs: usize) -> Device {
+    let (asks, _nobody) = sync_channel(1);
+    let driver = Driver::new(asks, Bell::new().unwrap());
+    Device::new(driver, Offer { features: features(false, pairs), pairs })
+}
+
+/// A region of one page, and its file.
+fn region(at: u64) -> (VhostUserSingleMemoryRegion, File) {
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, 4096).unwrap();
+    (VhostUserSingleMemoryRegion::new(at, 4096, at, 0), file.into())
+}
+
+#[test]
+fn memory_may_be_said_again_for_another_pair_and_not_otherwise() {
+    let mut two = device(2);
+    for _ in 0..2 {
+        let (region, file) = region(0x10_0000);
+        two.add_mem_region(&region, file, None).unwrap();
+        assert_eq!((two.regions.len(), two.memory.end()), (1, 0x10_1000));
+    }
+    let (overlaps, file) = region(0x10_0800);
+    assert!(two.add_mem_region(&overlaps, file, None).is_err());
+    for _ in 0..2 {
+        two.remove_mem_region(&region(0x10_0000).0).unwrap();
+        assert!(two.regions.is_empty());
+    }
+    let mut one = device(1);
+    let (again, file) = region(0x10_0000);
+    one.add_mem_region(&again, file, None).unwrap();
+    assert!(one.add_mem_region(&again, region(0).1, None).is_err());
+    one.remove_mem_region(&again).unwrap();
+    assert!(one.remove_mem_region(&again).is_err());
+}
+
+#[test]
+fn queues_are_offered_where_there_are_several() {
+    for pairs in [1, 2, 8] {
+        let mut device = device(pairs);
+        assert_eq!(device.get_queue_num().unwrap(), pairs as u64);
+        assert_eq!(device.get_features().unwrap() & MQ != 0, pairs > 1);
+        let last = u32::try_from(2 * pairs).unwrap();
+        assert!(device.set_vring_num(last - 1, 256).is_ok());
+        assert!(device.set_vring_num(last, 256).is_err());
+        let problem = device.problem.unwrap();
+        assert_eq!(problem, format!("ring {last}: this port has {last}"));
+    }
+}
+
+#[test]
+fn a_ring_is_enabled_by_itself() {
+    let mut device = device(2);
+    device.set_vring_enable(2, true).unwrap();
+    device.set_vring_enable(1, true).unwrap();
+    device.set_vring_enable(1, false).unwrap();
+    let enabled: Vec<bool> = device.rings.iter().map(|ring| ring.enabled).collect();
+    assert_eq!(enabled, [false, false, true, false]);
+    assert!(device.set_vring_enable(4, true).is_err());
+}
