@@ -144,8 +144,8 @@ fn a_machine_may_start_again_under_load() {
     assert_eq!(audit["closed"], true, "{audit}");
 }
 
-/// A machine that sends to one that stands still, by the queue of one priority, reaches others by the
-/// queue of another; by the same queue it does not.
+/// A machine that sends to one that stands still, by the queue of one priority, reaches others by
+/// the queue of another; by the same queue it does not.
 #[test]
 #[ignore = "live: needs root"]
 fn a_priority_that_is_held_back_holds_no_other_inside_the_machine() {

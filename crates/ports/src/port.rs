@@ -137,8 +137,8 @@ impl fmt::Display for Lossless {
 pub enum Wanted {
     /// Nothing.
     Nothing,
-    /// Every handle that it gave away of this queue, and then to be asked again: the memory in which
-    /// those frames lie goes away ([`sluice_switch::Switch::evacuate`]).
+    /// Every handle that it gave away of this queue, and then to be asked again: the memory in
+    /// which those frames lie goes away ([`sluice_switch::Switch::evacuate`]).
     Handles(u8),
 }
 

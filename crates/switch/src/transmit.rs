@@ -82,7 +82,7 @@ impl<B: Buf> Switch<B> {
             if let Served::Refused = served {
                 // What it would take of another priority does not wait for this one.
                 refused = sink.refuses();
-                if !refused.contains(Priority::from_low_bits((priority & 7) as u8)) {
+                if refused.0 >> priority & 1 == 0 {
                     break;
                 }
             }
