@@ -139,8 +139,13 @@ fn turn(
 
 /// A port, and the guest that is connected to it.
 fn connect(socket: PathBuf) -> anyhow::Result<(VhostUserPort, Guest)> {
-    let port =
-        VhostUserConfig { socket: socket.clone(), role: Role::Server, mtu: 1500, in_order: false };
+    let port = VhostUserConfig {
+        socket: socket.clone(),
+        role: Role::Server,
+        mtu: 1500,
+        in_order: false,
+        offload: true,
+    };
     let mut port = VhostUserPort::open(&port)?;
     let guest = GuestConfig { ring_size: RING_SIZE, pages: Pages::Small, ..GuestConfig::default() };
     let guest = std::thread::spawn(move || Guest::connected(guest, &socket));

@@ -401,8 +401,8 @@ impl Builder<'_> {
             }
             PortKind::VhostUser => {
                 let socket = port.socket.clone().map(PathBuf::from).unwrap_or_default();
-                let (client, in_order) = (port.client, port.in_order);
-                (Attachment::VhostUser { socket, client, in_order, mtu }, virtual_lacks)
+                let (client, in_order, offload) = (port.client, port.in_order, port.offload);
+                (Attachment::VhostUser { socket, client, in_order, offload, mtu }, virtual_lacks)
             }
             PortKind::L2 => {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))

@@ -77,6 +77,8 @@ pub enum Attachment {
         client: bool,
         /// Whether frames are completed in the order in which they were sent.
         in_order: bool,
+        /// Whether checksums and segmentation may be left to each other.
+        offload: bool,
         /// The layer-3 MTU.
         mtu: u16,
     },

@@ -21,6 +21,7 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 
 use super::log::{DirtyLog, Logging};
 use super::memory::{Layout, Memory};
+use super::offload;
 use super::ring::{Place, SIZE_MAX};
 use super::session::{Change, Driver, Region, Setup};
 
@@ -51,8 +52,10 @@ const FEATURES: u64 = MRG_RXBUF
 const IN_ORDER: u64 = 1 << 35;
 
 /// What the device of a port can do.
-pub(super) const fn features(in_order: bool) -> u64 {
-    if in_order { FEATURES | IN_ORDER } else { FEATURES }
+pub(super) const fn features(in_order: bool, offload: bool) -> u64 {
+    let in_order = if in_order { IN_ORDER } else { 0 };
+    let offload = if offload { offload::OFFERED } else { 0 };
+    FEATURES | in_order | offload
 }
 
 /// How many rings there are: one each way.

@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use sluice_base::{Batch, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
-use super::device::{EVENT_IDX, MRG_RXBUF, RINGS, features};
+use super::device::{EVENT_IDX, RINGS, features};
 use super::incoming::{Incoming, Refused};
 use super::log::Logging;
 use super::outgoing::{Outgoing, Placed};
@@ -17,7 +17,8 @@ use super::ring::{Fault, Ring};
 use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
 use crate::bell::{self, Bell};
 use crate::error::OpenError;
-use crate::frame::{FrameBuf, frame_size};
+use crate::finish::{Finisher, finish};
+use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Wanted};
 
@@ -40,6 +41,8 @@ pub struct VhostUserConfig {
     /// Whether chains of the guest's transmit queue are used in the order in which it made them
     /// available.
     pub in_order: bool,
+    /// Whether the guest may leave checksums and segmentation to the port, and the port to it.
+    pub offload: bool,
 }
 
 /// What belongs to a ring beside itself.
@@ -73,6 +76,7 @@ pub struct VhostUserPort {
     /// A kick tells of buffers.
     armed: bool,
     lost: Losses,
+    finisher: Finisher,
     open: bool,
 }
 
@@ -91,9 +95,9 @@ impl VhostUserPort {
         // One at a time: the session waits for each answer.
         let (asks, receiver) = sync_channel(1);
         let driver = Driver::new(asks, bell);
-        let session =
-            Session::start(&config.socket, config.role, features(config.in_order), driver)
-                .map_err(failed("listen at its socket"))?;
+        let offered = features(config.in_order, config.offload);
+        let session = Session::start(&config.socket, config.role, offered, driver)
+            .map_err(failed("listen at its socket"))?;
         Ok(Self {
             config: config.clone(),
             epoll,
@@ -109,6 +113,7 @@ impl VhostUserPort {
             full: false,
             armed: false,
             lost: Losses::default(),
+            finisher: Finisher::new(),
             open: true,
         })
     }
@@ -154,9 +159,11 @@ impl VhostUserPort {
         self.wires[at] = Wires { kick: setup.kick, call: setup.call, enabled: setup.enabled };
         self.faults[at] = None;
         if number == TRANSMIT {
-            self.incoming = Some(Incoming::new(ring, setup.memory, 0, self.config.in_order));
+            let in_order = self.config.in_order;
+            let ring = Incoming::new(ring, setup.memory, 0, in_order, setup.features);
+            self.incoming = Some(ring);
         } else {
-            self.outgoing = Some(Outgoing::new(ring, setup.memory, has(MRG_RXBUF)));
+            self.outgoing = Some(Outgoing::new(ring, setup.memory, setup.features));
         }
         self.log_to(number, setup.logging);
         Ok(0)
@@ -254,18 +261,29 @@ fn interrupt(wires: &Wires) {
     }
 }
 
-impl Sink<FrameBuf> for VhostUserPort {
-    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
-        let usable = self.is_usable(RECEIVE);
-        let Some(ring) = self.outgoing.as_mut().filter(|_| usable) else {
-            if !self.open {
-                return Taken::No;
+impl VhostUserPort {
+    /// Offers an unfinished frame: as it is, if the guest finishes it.
+    #[cold]
+    fn offer_unfinished(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let is_untouched = frame.first == 0 && frame.header.is_empty() && frame.strip == 0;
+        let usable = is_untouched && self.is_usable(RECEIVE);
+        if let Some(ring) = self.outgoing.as_mut().filter(|_| usable)
+            && let Some(left) = frame.buf.and_then(FrameBuf::offload)
+            && ring.takes(left)
+        {
+            match ring.write_unfinished(frame, left) {
+                // Its segments may fit.
+                Ok(Placed::TooLarge) if left.is_super() => {}
+                placed => return self.settle(frame, placed),
             }
-            // As on a wire that is not plugged in. Who comes later has not asked for it.
-            self.lost.count(libc::ENETDOWN, frame_size(frame));
-            return Taken::All;
-        };
-        match ring.write(frame) {
+        }
+        finish(self, |own| &mut own.finisher, frame, Self::offer)
+    }
+
+    /// What became of a frame, as the switch wants to know it.
+    #[inline]
+    fn settle(&mut self, frame: &Egress<'_, FrameBuf>, placed: Result<Placed, Fault>) -> Taken {
+        match placed {
             Ok(Placed::Written) => {
                 self.full = false;
                 Taken::All
@@ -284,6 +302,25 @@ impl Sink<FrameBuf> for VhostUserPort {
                 Taken::All
             }
         }
+    }
+}
+
+impl Sink<FrameBuf> for VhostUserPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if is_unfinished(frame) {
+            return self.offer_unfinished(frame);
+        }
+        let usable = self.is_usable(RECEIVE);
+        let Some(ring) = self.outgoing.as_mut().filter(|_| usable) else {
+            if !self.open {
+                return Taken::No;
+            }
+            // As on a wire that is not plugged in. Who comes later has not asked for it.
+            self.lost.count(libc::ENETDOWN, frame_size(frame));
+            return Taken::All;
+        };
+        let placed = ring.write(frame);
+        self.settle(frame, placed)
     }
 }
 

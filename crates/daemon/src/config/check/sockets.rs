@@ -59,6 +59,7 @@ impl<'c> Check<'c> {
             ("socket", port.socket.is_some()),
             ("client", port.client),
             ("in_order", port.in_order),
+            ("offload", !port.offload),
         ];
         for (key, there) in keys {
             if there {

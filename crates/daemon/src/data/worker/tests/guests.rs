@@ -49,7 +49,7 @@ fn vms_in_order(
         Role::Client => (0..count).map(|n| Listener::bind(&path(n)).unwrap()).collect(),
     };
     let port = |n| {
-        let port = VhostUserConfig { socket: path(n), role, mtu: 1500, in_order };
+        let port = VhostUserConfig { socket: path(n), role, mtu: 1500, in_order, offload: true };
         (format!("vm{n}"), Box::new(VhostUserPort::open(&port).unwrap()) as _)
     };
     let ports: Vec<(String, Box<dyn Port>)> = (0..count).map(port).collect();
