@@ -419,12 +419,12 @@ impl<B: Buf> Switch<B> {
         let charge = i32::try_from(size).unwrap_or(i32::MAX);
         let sum = Counter { frames: frames.into(), bytes: size.into() };
         let port = &mut self.ports[turn.port];
-        port.shaper.charge(now, size);
+        port.shaper.charge_all(now, frames, size);
         let class = self.class_of(turn.port, turn.priority);
         self.classes[class].sent.add_all(sum);
         self.charge_class(turn.port, turn.priority, size);
         let lane = &mut self.lanes[turn.lane as usize];
-        lane.shaper.charge(now, size);
+        lane.shaper.charge_all(now, frames, size);
         if let LaneKind::Tunnel(tunnel) = lane.kind {
             self.tunnels[tunnel.index()].sent.add_all(sum);
         }

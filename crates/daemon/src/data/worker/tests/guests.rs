@@ -9,6 +9,8 @@ use sluice_testkit::guest::{Cut, Descriptor, Guest, GuestConfig, Listener, Shape
 use super::*;
 use crate::data::snapshot::PortShot;
 
+mod offload;
+
 /// A worker with a port for each guest; address `n` is behind guest `n`.
 struct Vms {
     running: Running,
