@@ -29,10 +29,12 @@ impl Incoming {
         pool: &mut Pool,
     ) -> Result<Option<Taken>, Fault> {
         let agreed = self.agreed;
+        let mut chain = Chain::new(&self.ring, &self.memory, head, 0);
         if !super::offload::may_leave(agreed) {
+            // To its end: a chain that has none is a fault.
+            while chain.next()?.is_some() {}
             return Ok(Some(self.refuse_offload(head)));
         }
-        let chain = Chain::new(&self.ring, &self.memory, head, 0);
         let (record, more) = self.records.next_with_more();
         match look(chain, record, more, head, agreed)? {
             Found::Frame(offload) => {
