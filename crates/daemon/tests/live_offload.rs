@@ -33,8 +33,8 @@ struct Case {
 
 fn underlay(own: u8, other: u8) -> String {
     format!(
-        "policy = \"ZZ\"\n[underlay]\nkind = \"l2\"\ndevice = \"up0\"\naddress = \"192.0.2.{own}\"\n\
-         link = {{ rate_mbps = 10000 }}\n\
+        "policy = \"ZZ\"\n[underlay]\nkind = \"l2\"\ndevice = \"up0\"\n\
+         address = \"192.0.2.{own}\"\nlink = {{ rate_mbps = 10000 }}\n\
          [[vnet]]\nname = \"blue\"\nvni = 44\nmtu = {MTU}\n\
          [[peer]]\nname = \"other\"\nvtep = \"192.0.2.{other}\"\nvnets = [\"blue\"]\n"
     )

@@ -219,7 +219,7 @@ fn copies_of_a_super_frame_go_each_at_their_own_pace() {
     let mut frame = Frame::new(1, 3, 7, 6, 1_000, 500);
     frame.head[..6].fill(0xff);
     give(&mut switch, 0, vec![frame]);
-    switch.spill(input, |buf| Ok(buf));
+    switch.spill(input, Ok);
     let (mut to_1, mut to_2, mut to_tunnel) = (Vec::new(), Vec::new(), Vec::new());
     drive(&mut switch, 1, 99, &mut to_1);
     drive(&mut switch, 2, 2, &mut to_2);

@@ -18,7 +18,7 @@ prop_compose! {
         seq in any::<u32>(),
         flags in any::<u8>(),
         data in prop_oneof![1_usize..200, 1_usize..9_000, 60_000_usize..65_400],
-        each in prop_oneof![Just(None), (100_u16..2_000).prop_map(Some), (1_u16..100).prop_map(Some)],
+        each in prop::option::of(prop_oneof![100_u16..2_000, 1_u16..100]),
     ) -> Unfinished {
         let mut frame = Unfinished::new(carries, ADDRESSES, data, each);
         frame.tags = vec![[0x81, 0, 0, 7]; tags];
