@@ -129,13 +129,18 @@ type Case = (&'static str, fn(&mut Vec<u8>, &mut Ask));
 
 #[test]
 fn nonsense_is_refused() {
-    let table: [Case; 19] = [
+    let table: [Case; 20] = [
         ("the checksum ends behind the frame", |frame, ask| {
             ask.offset = u16::try_from(frame.len()).unwrap() - ask.start - 1;
         }),
-        ("it stands in an address of Ethernet", |_, ask| (ask.start, ask.offset) = (0, 6)),
-        ("it stands in an address of IP", |_, ask| (ask.start, ask.offset) = (14, 12)),
-        ("it begins in IP's header", |_, ask| ask.start -= 2),
+        ("it stands in an address of Ethernet", |_, ask| {
+            *ask = Ask { start: 0, offset: 6, cut: None, ecn: false };
+        }),
+        ("it stands in an address of IP", |_, ask| {
+            *ask = Ask { start: 14, offset: 12, cut: None, ecn: false };
+        }),
+        ("it begins in IP's header", |_, ask| (ask.start, ask.cut) = (ask.start - 2, None)),
+        ("what is cut begins elsewhere", |_, ask| ask.start += 2),
         ("the header of IP is too short", |frame, _| frame[14] = 0x44),
         ("the header of IP is longer than said", |frame, _| frame[14] = 0x46),
         ("ARP has no checksum", |frame, ask| {
