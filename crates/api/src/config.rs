@@ -394,6 +394,10 @@ pub struct Port {
     /// a queue behind the first have its priorities only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Vec<u8>>,
+    /// Whether the guest may leave checksums and segmentation to the port (vhost-user), and takes
+    /// super-frames; default true.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub offload: bool,
     /// Its VLAN on that device (l2), 1 to 4094: it takes frames with this 802.1Q tag, and puts it
     /// on what leaves. Several ports may share a device then. Absent: untagged frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -437,6 +441,7 @@ impl Port {
             client: false,
             in_order: false,
             queues: Vec::new(),
+            offload: yes(),
             netns: None,
             mac: None,
             service_mbps: None,
@@ -494,6 +499,11 @@ pub struct Vport {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 const fn yes() -> bool {

@@ -30,8 +30,30 @@ pub trait Buf {
     /// switch owns the handle.
     fn head(&self) -> &[u8];
 
-    /// The size of the whole frame in bytes, without frame check sequence.
+    /// The size of the whole frame in bytes, without frame check sequence; of a super-frame that of
+    /// all its segments together, as they will be on the wire.
     fn size(&self) -> u32;
+
+    /// Into how many frames its output driver has to cut it, if its receiver does not take it
+    /// whole: one, unless it is a super-frame. Only frames of access ports may be super-frames.
+    #[inline]
+    fn segments(&self) -> u16 {
+        1
+    }
+
+    /// The size of a super-frame's largest segment. All but the last one have it, and the last one
+    /// is not larger.
+    #[inline]
+    fn segment_size(&self) -> u32 {
+        self.size()
+    }
+
+    /// The size of a frame that is one frame on the wire; of a super-frame a size above that of any
+    /// frame. A driver may know it without asking which it is.
+    #[inline]
+    fn plain_size(&self) -> u32 {
+        if self.segments() == 1 { self.size() } else { u32::MAX }
+    }
 
     /// What became of its tag. Asked only of frames that came in at a port whose driver takes tags
     /// off.

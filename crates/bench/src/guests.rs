@@ -145,6 +145,7 @@ fn connect(socket: PathBuf) -> anyhow::Result<(VhostUserPort, Guest)> {
         mtu: 1500,
         in_order: false,
         queues: Vec::new(),
+        offload: true,
     };
     let mut port = VhostUserPort::open(&port)?;
     let guest = GuestConfig { ring_size: RING_SIZE, pages: Pages::Small, ..GuestConfig::default() };

@@ -50,6 +50,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// A pool up to this size is taken from the kernel at once; a larger one as it is used.
 const POPULATED_BYTES_MAX: usize = 64 << 20;
 
+/// Super-frames that may be in the host pool at a time. They are rare there, and large.
+const SUPER_FRAMES: u32 = 64;
+
 /// How other threads reach the worker.
 #[derive(Clone, Debug)]
 struct Asker {
@@ -127,7 +130,7 @@ fn make_worker(
     let slots = u32::try_from(slots).context("more buffers than can be counted")?;
     let mut pool = PoolConfig::for_mtu(slots, plan.mtu_max);
     pool.populate = slots as usize * usize::from(pool.slot_size) <= POPULATED_BYTES_MAX;
-    let pool = Pool::new(pool)?;
+    let pool = Pool::new(pool)?.with_large(SUPER_FRAMES)?;
     let pacing = Pacing {
         pace: Nanos::from_micros(plan.config.host.pace_us.into()),
         spin: Nanos::from_micros(plan.config.host.spin_us.into()),

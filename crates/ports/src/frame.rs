@@ -3,7 +3,11 @@
 //! ```text
 //!   FrameBuf ──▶ slot of a pool:      | frame ................................ |
 //!   FrameBuf ──▶ record of a guest's: | head: a copy | pieces ──▶ guest memory |
+//!                                     | more ──▶ what is left to be done, and more pieces |
 //! ```
+//!
+//! A frame to which something is left to be done ([`Offload`]) says so in its handle. A super-frame
+//! says it in its size, too, which then is that of no frame and stands elsewhere.
 //!
 //! A frame in a [`Pool`](crate::Pool) is frozen: nobody writes to it before its handle came back.
 //! A guest may write to its memory at any time, so nobody is ever given a reference into it. Its
@@ -22,6 +26,8 @@ use sluice_base::{Buf, VlanTag};
 use sluice_switch::Egress;
 use sluice_wire::vlan;
 
+use crate::offload::Offload;
+
 /// How a handle says that its driver did nothing about its tag, and that no VLAN may have it: tag
 /// control information of the VID that is reserved (802.1Q table 9-2).
 const TAG_AS_IS: u16 = 0xffff;
@@ -29,6 +35,15 @@ const TAG_NOT_ALLOWED: u16 = 0x0fff;
 
 /// The bit of [`FrameBuf::slot`] that says that the frame lies in a guest's memory.
 pub(crate) const IN_GUEST: u32 = 1 << 31;
+/// The bit that says that something is left to be done to it.
+const UNFINISHED: u32 = 1 << 30;
+/// What [`FrameBuf::size`] is for a super-frame.
+const SUPER: u16 = u16::MAX;
+/// The largest frame that is no super-frame.
+pub(crate) const PLAIN_SIZE_MAX: usize = SUPER as usize - 1;
+/// How far in front of an unfinished frame in a pool it is said what is left to be done.
+pub(crate) const OFFLOAD_ROOM: usize = 64;
+const _: () = assert!(size_of::<Offload>() <= OFFLOAD_ROOM);
 
 /// How many bytes of a guest's frame are copied when it is read.
 pub(crate) const HEAD_SIZE: usize = FrameBuf::HEAD_SIZE_MAX;
@@ -37,11 +52,18 @@ pub(crate) const HEAD_SIZE: usize = FrameBuf::HEAD_SIZE_MAX;
 /// Linux needs two for a frame without TSO: what is left of the first page, and the rest.
 pub(crate) const PIECES_MAX: usize = 6;
 
+/// The same for an unfinished frame: Linux has 17 fragments at most, and what is linear.
+pub(crate) const MORE_PIECES_MAX: usize = 20;
+
 /// A part of a frame in a guest's memory, mapped as long as its record has a handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) at: *const u8,
     pub(crate) size: u32,
+}
+
+impl Piece {
+    const NONE: Self = Self { at: std::ptr::null(), size: 0 };
 }
 
 // SAFETY: a place in a mapping, which is not bound to a thread.
@@ -56,8 +78,10 @@ pub(crate) struct Record {
     pub(crate) count: u8,
     /// The head of the chain that it came in.
     pub(crate) chain: u16,
-    /// What follows the head.
+    /// What follows the head of a finished frame.
     pub(crate) pieces: [Piece; PIECES_MAX],
+    /// What else there is of an unfinished one.
+    pub(crate) more: NonNull<More>,
 }
 
 impl Record {
@@ -65,8 +89,21 @@ impl Record {
         head: [0; HEAD_SIZE],
         count: 0,
         chain: 0,
-        pieces: [Piece { at: std::ptr::null(), size: 0 }; PIECES_MAX],
+        pieces: [Piece::NONE; PIECES_MAX],
+        more: NonNull::dangling(),
     };
+}
+
+/// What is remembered of an unfinished frame, besides.
+#[derive(Debug)]
+pub(crate) struct More {
+    pub(crate) offload: Offload,
+    pub(crate) pieces: [Piece; MORE_PIECES_MAX],
+}
+
+impl More {
+    pub(crate) const EMPTY: Self =
+        Self { offload: Offload::NOTHING, pieces: [Piece::NONE; MORE_PIECES_MAX] };
 }
 
 /// A frame in a slot of a pool or in a guest's memory. It has one owner; it must be given back to
@@ -92,7 +129,7 @@ impl FrameBuf {
     /// # Safety
     /// From `start` on there are `size` bytes, which stay as they are until the handle is back.
     pub(crate) unsafe fn in_pool(start: NonNull<u8>, slot: u32, size: u16) -> Self {
-        debug_assert!(slot & IN_GUEST == 0, "a pool has fewer slots");
+        debug_assert!(slot & (IN_GUEST | UNFINISHED) == 0, "a pool has fewer slots");
         Self { start, slot, size, tag: TAG_AS_IS }
     }
 
@@ -102,20 +139,60 @@ impl FrameBuf {
     /// Nobody writes to the record, and its pieces stay mapped, until the handle is back. The head
     /// and the pieces have `size` bytes, and if there are pieces the head is full.
     pub(crate) unsafe fn in_guest(record: NonNull<Record>, number: u32, size: u16) -> Self {
-        debug_assert!(number & IN_GUEST == 0);
+        debug_assert!(number & (IN_GUEST | UNFINISHED) == 0);
         Self { start: record.cast(), slot: number | IN_GUEST, size, tag: TAG_AS_IS }
+    }
+
+    /// The same frame, to which something is left to be done.
+    ///
+    /// # Safety
+    /// What that is, stands in its record's [`More`], with its pieces; of a frame in a pool it
+    /// stands [`OFFLOAD_ROOM`] bytes in front of it, on a boundary of its kind. A super-frame has a
+    /// whole head, be it with zeros.
+    pub(crate) unsafe fn unfinished(mut self, is_super: bool) -> Self {
+        self.slot |= UNFINISHED;
+        if is_super {
+            self.size = SUPER;
+        }
+        self
+    }
+
+    /// What is left to be done.
+    #[inline]
+    pub(crate) fn offload(&self) -> Option<&Offload> {
+        (self.slot & UNFINISHED != 0).then(|| self.unfinished_offload())
+    }
+
+    #[cold]
+    fn unfinished_offload(&self) -> &Offload {
+        if self.slot & IN_GUEST != 0 {
+            return &self.more().offload;
+        }
+        // SAFETY: as promised to `unfinished`.
+        unsafe { self.start.sub(OFFLOAD_ROOM).cast::<Offload>().as_ref() }
+    }
+
+    fn more(&self) -> &More {
+        // SAFETY: as promised to `unfinished`; nobody writes to it while the handle is out.
+        unsafe { self.record().more.as_ref() }
+    }
+
+    /// How many bytes it has where it lies.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        if self.size == SUPER { self.unfinished_offload().size() } else { self.size.into() }
     }
 
     /// The slot of a pool, and the place of the frame; `None` if it lies in a guest's memory.
     #[inline]
     pub(crate) fn pool_slot(&self) -> Option<(u32, NonNull<u8>)> {
-        (self.slot & IN_GUEST == 0).then_some((self.slot, self.start))
+        (self.slot & IN_GUEST == 0).then_some((self.slot & !UNFINISHED, self.start))
     }
 
     /// What a guest's frame was numbered; `None` if it lies in a pool.
     #[inline]
     pub(crate) fn guest_number(&self) -> Option<u32> {
-        (self.slot & IN_GUEST != 0).then_some(self.slot & !IN_GUEST)
+        (self.slot & IN_GUEST != 0).then_some(self.slot & !(IN_GUEST | UNFINISHED))
     }
 
     /// The same frame, with what its driver did about its tag. A tag that is taken off has no
@@ -141,7 +218,7 @@ impl FrameBuf {
     pub fn bytes(&self) -> &[u8] {
         assert!(self.slot & IN_GUEST == 0, "no reference into a guest's memory");
         // SAFETY: as promised to `in_pool`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.size.into()) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len()) }
     }
 
     #[inline]
@@ -155,6 +232,9 @@ impl FrameBuf {
     /// point at may be written by a guest at any time.
     #[inline]
     pub(crate) fn each_part(&self, skip: usize, mut each: impl FnMut(*const u8, usize)) {
+        if self.slot & UNFINISHED != 0 {
+            return self.each_unfinished_part(skip, each);
+        }
         let in_guest = self.slot & IN_GUEST != 0;
         let first = if in_guest { self.head() } else { self.bytes() };
         if let Some(rest) = first.get(skip..).filter(|rest| !rest.is_empty()) {
@@ -163,15 +243,22 @@ impl FrameBuf {
         if !in_guest || usize::from(self.size) <= HEAD_SIZE {
             return;
         }
-        let mut skip = skip.saturating_sub(HEAD_SIZE);
         let record = self.record();
-        for piece in &record.pieces[..record.count.into()] {
-            let size = piece.size as usize;
-            if skip < size {
-                // SAFETY: `skip` is below the piece's size.
-                each(unsafe { piece.at.add(skip) }, size - skip);
-            }
-            skip = skip.saturating_sub(size);
+        each_piece(&record.pieces[..record.count.into()], skip.saturating_sub(HEAD_SIZE), each);
+    }
+
+    #[cold]
+    fn each_unfinished_part(&self, skip: usize, mut each: impl FnMut(*const u8, usize)) {
+        let in_guest = self.slot & IN_GUEST != 0;
+        let first = if in_guest { self.head() } else { self.bytes() };
+        // A super-frame may be shorter than its head.
+        let first = &first[..first.len().min(self.len())];
+        if let Some(rest) = first.get(skip..).filter(|rest| !rest.is_empty()) {
+            each(rest.as_ptr(), rest.len());
+        }
+        if in_guest {
+            let pieces = &self.more().pieces[..self.record().count.into()];
+            each_piece(pieces, skip.saturating_sub(HEAD_SIZE), each);
         }
     }
 
@@ -186,6 +273,35 @@ impl FrameBuf {
         });
         assert_eq!(at, into.len(), "all of it was asked for");
     }
+
+    /// Copies as many bytes as there is room for, from byte `skip` on.
+    ///
+    /// # Panics
+    /// If the frame has fewer.
+    pub(crate) fn copy_part(&self, skip: usize, into: &mut [u8]) {
+        let mut at = 0;
+        self.each_part(skip, |from, size| {
+            let room = &mut into[at..];
+            let size = size.min(room.len());
+            // SAFETY: the part is mapped as long as the handle is out, and `room` is our own.
+            unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), size) };
+            at += size;
+        });
+        assert_eq!(at, into.len(), "there is so much of it");
+    }
+}
+
+/// Gives pieces from byte `skip` on.
+#[inline]
+fn each_piece(pieces: &[Piece], mut skip: usize, mut each: impl FnMut(*const u8, usize)) {
+    for piece in pieces {
+        let size = piece.size as usize;
+        if skip < size {
+            // SAFETY: `skip` is below the piece's size.
+            each(unsafe { piece.at.add(skip) }, size - skip);
+        }
+        skip = skip.saturating_sub(size);
+    }
 }
 
 impl Buf for FrameBuf {
@@ -199,6 +315,21 @@ impl Buf for FrameBuf {
 
     #[inline]
     fn size(&self) -> u32 {
+        if self.size == SUPER { self.unfinished_offload().wire_size() } else { self.size.into() }
+    }
+
+    #[inline]
+    fn segments(&self) -> u16 {
+        if self.size == SUPER { self.unfinished_offload().segments() } else { 1 }
+    }
+
+    #[inline]
+    fn segment_size(&self) -> u32 {
+        if self.size == SUPER { self.unfinished_offload().segment_size() } else { self.size.into() }
+    }
+
+    #[inline]
+    fn plain_size(&self) -> u32 {
         self.size.into()
     }
 
@@ -215,7 +346,13 @@ impl Buf for FrameBuf {
 /// How many bytes follow the header of a frame that leaves.
 #[inline]
 pub(crate) fn payload_size(frame: &Egress<'_, FrameBuf>) -> usize {
-    frame.buf.map_or(0, |buf| (buf.size() as usize).saturating_sub(frame.strip.into()))
+    frame.buf.map_or(0, |buf| buf.len().saturating_sub(frame.strip.into()))
+}
+
+/// Whether something is left to be done to a frame that leaves.
+#[inline]
+pub(crate) fn is_unfinished(frame: &Egress<'_, FrameBuf>) -> bool {
+    frame.buf.is_some_and(|buf| buf.slot & UNFINISHED != 0)
 }
 
 /// How many bytes it has in all.

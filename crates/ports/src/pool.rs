@@ -21,8 +21,12 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use sluice_base::Buf as _;
 
+use self::large::{LARGE, Large};
+pub(crate) use self::large::{LARGE_FRAME_SIZE_MAX, LargeSlot};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
+
+mod large;
 
 /// The size of a cache line; slots begin on one.
 const ALIGN: u16 = 64;
@@ -62,6 +66,7 @@ pub struct Pool {
     slots: u32,
     free: Vec<u32>,
     used_max: u32,
+    large: Option<Large>,
 }
 
 // SAFETY: the pool is the only one that hands out parts of its region, and each part goes to one
@@ -103,7 +108,48 @@ impl Pool {
         let base = NonNull::new(base.cast()).expect("a mapping is never at zero");
         // The lowest slot lies on top, so that a pool that is little used stays in cache.
         let free = (0..config.slots).rev().collect();
-        Ok(Self { base, region_size, slot_size, slots: config.slots, free, used_max: 0 })
+        Ok(Self {
+            base,
+            region_size,
+            slot_size,
+            slots: config.slots,
+            free,
+            used_max: 0,
+            large: None,
+        })
+    }
+
+    /// The same pool, with room for so many super-frames beside.
+    ///
+    /// # Errors
+    /// [`OpenError::Memory`] if the kernel does not give it.
+    pub fn with_large(mut self, slots: u32) -> Result<Self, OpenError> {
+        self.large = (slots > 0).then(|| Large::new(slots)).transpose()?;
+        Ok(self)
+    }
+
+    /// How many super-frames it has room for.
+    #[must_use]
+    pub fn large_slots(&self) -> u32 {
+        self.large.as_ref().map_or(0, Large::count)
+    }
+
+    /// Takes room for a super-frame; `None` if there is none.
+    pub(crate) fn take_large(&mut self) -> Option<LargeSlot> {
+        let slot = self.large.as_mut()?.take()?;
+        self.used_max = self.used_max.max(self.used());
+        Some(slot)
+    }
+
+    /// Takes such room back that holds no frame.
+    pub(crate) fn cancel_large(&mut self, slot: &LargeSlot) {
+        self.put_large(slot.number());
+    }
+
+    #[cold]
+    fn put_large(&mut self, slot: u32) {
+        let large = self.large.as_mut();
+        large.expect("a handle of another pool was given back").put(slot);
     }
 
     /// Takes a slot; `None` if all are in use.
@@ -123,18 +169,31 @@ impl Pool {
     #[inline]
     pub fn give_back(&mut self, buf: FrameBuf) {
         let (slot, start) = buf.pool_slot().expect("a guest's frame was given back to a pool");
+        if slot & LARGE != 0 {
+            return self.put_large(slot);
+        }
         self.put(slot, start);
     }
 
-    /// A copy of a frame that lies somewhere else, or `None` if there is no slot for it.
+    /// A copy of a frame that lies somewhere else, or `None` if there is no slot for it. It is
+    /// finished, unless it is a super-frame.
     #[inline]
     pub fn copy_of(&mut self, buf: &FrameBuf) -> Option<FrameBuf> {
-        let size = usize::try_from(buf.size()).expect("a frame is smaller than memory");
+        let offload = buf.offload();
+        if let Some(left) = offload.filter(|left| left.is_super()) {
+            let mut slot = self.take_large()?;
+            buf.copy_to(0, &mut slot.bytes_mut()[..left.size()]);
+            return Some(slot.freeze(left));
+        }
+        let size = buf.len();
         if size > self.slot_size.into() {
             return None;
         }
         let mut slot = self.take()?;
         buf.copy_to(0, &mut slot.bytes_mut()[..size]);
+        if let Some(left) = offload {
+            left.finish(&mut slot.bytes_mut()[..size]);
+        }
         Some(slot.freeze(0, size).with_vlan_tag(buf.vlan_tag()))
     }
 
@@ -176,7 +235,7 @@ impl Pool {
     /// How many slots are in use: handles in the switch, in drivers, or lost.
     #[must_use]
     pub fn used(&self) -> u32 {
-        self.slots - self.free()
+        self.slots - self.free() + self.large.as_ref().map_or(0, Large::used)
     }
 
     /// The most slots ever in use.
@@ -188,7 +247,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.used() > 0 {
+        if self.free() < self.slots {
             return; // Somebody still has a pointer into it.
         }
         // SAFETY: the region is ours, and every pointer into it was given back.

@@ -169,6 +169,7 @@ fn offered_frames_are_taken_pending_or_refused(rig: &mut Rig<'_>, pool: &mut Poo
                     assert!(after.frames <= before.frames + 1);
                     break;
                 }
+                Taken::Segments(_) => panic!("it is one frame"),
                 Taken::No => {
                     refused += 1;
                     rig.port.flush().unwrap();

@@ -37,6 +37,7 @@ impl Rig {
             mtu: 1500,
             in_order: false,
             queues: Vec::new(),
+            offload: true,
         };
         let port = VhostUserPort::open(&of_port).unwrap();
         let pool = PoolConfig { slots: 64, slot_size: 2_112, populate: false };
@@ -75,9 +76,9 @@ impl Rig {
         self.sent += 1;
         let of = |at| u8::try_from((self.sent + at) % 255).unwrap() + 1;
         let frame: Vec<u8> = (0..size).map(of).collect();
-        let priority = Priority::ZERO;
+        let (strip, first, priority) = (0, 0, Priority::ZERO);
         let egress =
-            Egress { header: &frame, buf: None, strip: 0, size: 0, priority, tunnel: None };
+            Egress { header: &frame, buf: None, strip, size: 0, first, priority, tunnel: None };
         assert_eq!(self.port.offer(&egress), Taken::All);
     }
 

@@ -129,7 +129,7 @@ impl<B: Buf> Switch<B> {
     #[inline(always)]
     fn receive_common(&mut self, lane: u32, out: usize, way: u16, tally: &mut Tally, buf: B) {
         let (input, home) = (tally.input, tally.home);
-        let bytes = buf.size();
+        let bytes = buf.plain_size();
         tally.received.add(bytes);
         #[expect(clippy::cast_possible_truncation, reason = "a plain lane takes it")]
         let tag = Tag { bytes: bytes as u16, input, way, strip: 0, home };
@@ -190,7 +190,7 @@ impl<B: Buf> Switch<B> {
         let Some(lane) = self.chip.lookup(mac_table::key_of(vnet, dst)) else { return Err(buf) };
         let mut tally = self.tally(input, vnet, Priority::from_low_bits(priority));
         let out = usize::from(self.lanes[lane as usize].port);
-        if buf.size() > self.plain_size_max(port, lane)
+        if buf.plain_size() > self.plain_size_max(port, lane)
             || self.classes[tally.classes + out].common_room(self.common_max) == 0
             || !self.inputs[usize::from(input)].deferred.is_empty()
         {
@@ -212,7 +212,7 @@ impl<B: Buf> Switch<B> {
         (local, mac): (Ipv4Addr, Mac),
         buf: B,
     ) -> Result<(), B> {
-        let (marking, bytes) = (self.marking(port), buf.size());
+        let (marking, bytes) = (self.marking(port), buf.plain_size());
         let Some(frame) = classify::plain_underlay(buf.head(), bytes, local, mac, marking) else {
             return Err(buf);
         };
@@ -280,7 +280,7 @@ impl<B: Buf> Switch<B> {
         let (mut received, mut queued) = (Counter::default(), Held::default());
         let mut list = List::EMPTY;
         for buf in frames {
-            let bytes = buf.size();
+            let bytes = buf.plain_size();
             received.add(bytes);
             let slot = self.new_slot(input, &arrival, home, buf);
             if room.frames == 0 || room.bytes < u64::from(bytes) {
@@ -335,7 +335,7 @@ impl<B: Buf> Switch<B> {
                 last = lane;
                 size_max = self.plain_size_max(port, lane);
             }
-            *way = if buf.size() > size_max { LONG_WAY } else { (lane << LANE_SHIFT) | *way };
+            *way = if buf.plain_size() > size_max { LONG_WAY } else { (lane << LANE_SHIFT) | *way };
         }
         Outlook(ways)
     }

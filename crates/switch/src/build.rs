@@ -150,7 +150,7 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
         let port = &config.ports[tunnel.port.index()];
         let kind = LaneKind::Tunnel(TunnelId::from_index(at));
         let mut lane = Lane::new(kind, tunnel.port.0, port.output, shaper(port));
-        lane.plain_size_max = port.mtu.saturating_sub(50).min(vnet_mtu_min).saturating_add(14);
+        lane.plain_size_max = plain_size_max(port.mtu.saturating_sub(50).min(vnet_mtu_min));
         lanes.push(lane);
     }
     let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
@@ -160,13 +160,19 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
     lanes
 }
 
+/// The largest frame of an MTU that needs no further questions. The largest number is no frame's:
+/// with it a driver says that a frame is not plain ([`sluice_base::Buf::plain_size`]).
+fn plain_size_max(mtu: u16) -> u16 {
+    mtu.saturating_add(14).min(u16::MAX - 1)
+}
+
 /// The own lane of a port.
 pub(crate) fn make_port_lane(id: PortId, port: &PortConfig) -> Lane {
     let shaper = Shaper::new(port.lane_rate);
     let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper);
     lane.plain &= matches!(port.role, PortRole::Access { .. });
     // Larger ones are asked about one by one: they may have a tag, which does not count.
-    lane.plain_size_max = port.mtu.saturating_add(14);
+    lane.plain_size_max = plain_size_max(port.mtu);
     lane
 }
 

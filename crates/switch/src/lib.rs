@@ -79,6 +79,7 @@ pub use surface::{
     Head, LaneKind, Notice, PuntCause, PuntFrom, QueueState, Sink, Taken, Target, Window,
 };
 pub use switch::Switch;
+pub use tunnel::resize_outer;
 
 #[cfg(test)]
 mod tests;

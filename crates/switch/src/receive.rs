@@ -216,6 +216,8 @@ impl<B: Buf> Switch<B> {
         let index = self.slots.take();
         let slot = self.slots.get_mut(index);
         slot.bytes = buf.size();
+        slot.segments = buf.segments();
+        (slot.sent, slot.sent_bytes) = (0, 0);
         slot.buf = Some(buf);
         slot.input = input;
         slot.source = arrival.source;
@@ -399,7 +401,11 @@ impl<B: Buf> Switch<B> {
     fn join_common(&mut self, index: u32, lane: u32) -> bool {
         let l = &self.lanes[lane as usize];
         let slot = self.slots.get_mut(index);
-        if !l.plain || slot.ecn.is_some() || !matches!(slot.home, Home::Ring | Home::Output) {
+        if !l.plain
+            || slot.ecn.is_some()
+            || slot.is_super()
+            || !matches!(slot.home, Home::Ring | Home::Output)
+        {
             return false;
         }
         let (port, priority) = (usize::from(l.port), usize::from(slot.priority));

@@ -114,8 +114,8 @@ impl<B: Buf> Switch<B> {
         self.slots.enter(1);
         let index = self.slots.take();
         let s = self.slots.get(body);
-        let (bytes, input, source, vnet, strip, priority, ecn) =
-            (s.bytes, s.input, s.source, s.vnet, s.strip, s.priority, s.ecn);
+        let (bytes, input, source, vnet, strip, priority, ecn, segments) =
+            (s.bytes, s.input, s.source, s.vnet, s.strip, s.priority, s.ecn, s.segments);
         let copy = self.slots.get_mut(index);
         copy.bytes = bytes;
         copy.input = input;
@@ -124,6 +124,8 @@ impl<B: Buf> Switch<B> {
         copy.strip = strip;
         copy.priority = priority;
         copy.ecn = ecn;
+        copy.segments = segments;
+        (copy.sent, copy.sent_bytes) = (0, 0);
         copy.home = Home::Copy;
         copy.shared = body;
         self.slots.get_mut(body).shared += 1;

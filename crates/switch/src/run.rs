@@ -78,7 +78,8 @@ impl<B: Buf> Switch<B> {
             let (bytes, strip) = (u32::from(tag.bytes), u16::from(tag.strip));
             let size = bytes - u32::from(strip);
             let buf = Some(buf);
-            let egress = Egress { header: &[], buf, strip, size, priority: urgency, tunnel: None };
+            let egress =
+                Egress { header: &[], buf, strip, size, first: 0, priority: urgency, tunnel: None };
             if sink.offer(&egress) == Taken::No {
                 served = Served::Refused;
                 break;
@@ -136,7 +137,15 @@ impl<B: Buf> Switch<B> {
             }
             let size = bytes + OUTER_BYTES;
             let (header, buf, through) = (&header[..], Some(buf), Some(tunnel));
-            let egress = Egress { header, buf, strip: 0, size, priority: urgency, tunnel: through };
+            let egress = Egress {
+                header,
+                buf,
+                strip: 0,
+                size,
+                first: 0,
+                priority: urgency,
+                tunnel: through,
+            };
             if sink.offer(&egress) == Taken::No {
                 served = Served::Refused;
                 break;
@@ -248,11 +257,14 @@ impl<B: Buf> Switch<B> {
             if slot.input != ends.input || slot.home != home || slot.ecn.is_some() {
                 break;
             }
+            if slot.is_super() {
+                break;
+            }
             if home == Home::Copy || size > reach.size_max || i64::from(size) > left {
                 break;
             }
             let (buf, strip) = (slot.buf.as_ref(), slot.strip);
-            let egress = Egress { header: &[], buf, strip, size, priority, tunnel: None };
+            let egress = Egress { header: &[], buf, strip, size, first: 0, priority, tunnel: None };
             if sink.offer(&egress) == Taken::No {
                 return (ends, true);
             }

@@ -62,6 +62,12 @@ impl Shaper {
     /// Pays for a frame of `bytes`.
     #[inline]
     pub(crate) fn charge(&mut self, now: Nanos, bytes: u32) {
+        self.charge_all(now, 1, bytes);
+    }
+
+    /// Pays for so many frames of `bytes` together.
+    #[inline]
+    pub(crate) fn charge_all(&mut self, now: Nanos, frames: u32, bytes: u32) {
         if self.nanos_per_byte == 0 {
             return;
         }
@@ -71,7 +77,7 @@ impl Shaper {
             self.rest = 0;
         }
         let cost = u128::from(self.nanos_per_byte)
-            * (u128::from(bytes) + u128::from(self.overhead))
+            * (u128::from(bytes) + u128::from(frames) * u128::from(self.overhead))
             + u128::from(self.rest);
         self.rest = u64::try_from(cost & 0xf_ffff).expect("20 bits");
         let nanos = u64::try_from(cost >> 20).unwrap_or(u64::MAX);

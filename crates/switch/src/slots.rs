@@ -45,6 +45,31 @@ pub(crate) struct Slot<B> {
     pub(crate) home: Home,
     /// What the inner ECN field must become, if it must change (RFC 6040 section 4.2).
     pub(crate) ecn: Option<u8>,
+    /// How many frames it is on the wire.
+    pub(crate) segments: u16,
+    /// How many of them a driver took already, and their bytes.
+    pub(crate) sent: u16,
+    pub(crate) sent_bytes: u32,
+}
+
+impl<B> Slot<B> {
+    /// Whether it is more than one frame on the wire.
+    #[inline]
+    pub(crate) const fn is_super(&self) -> bool {
+        self.segments > 1
+    }
+
+    /// The bytes that are still to be sent, without what the switch puts in front.
+    #[inline]
+    pub(crate) const fn bytes_left(&self) -> u32 {
+        self.bytes - self.sent_bytes - self.strip as u32
+    }
+
+    /// The segments that are still to be sent.
+    #[inline]
+    pub(crate) const fn segments_left(&self) -> u16 {
+        self.segments - self.sent
+    }
 }
 
 /// A first-in first-out list of slots.
@@ -87,6 +112,9 @@ impl<B> Slots<B> {
                 priority: 0,
                 home: Home::Ring,
                 ecn: None,
+                segments: 1,
+                sent: 0,
+                sent_bytes: 0,
             })
             .collect();
         Self { slots, free: if count == 0 { NIL } else { 0 }, free_count: count }

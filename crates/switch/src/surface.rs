@@ -25,6 +25,10 @@ pub struct Window {
 /// Everything that the switch puts in front of a frame or changes in it (encapsulation, a tag, an
 /// ECN mark) is in `header`; the bytes that it replaces are skipped by `strip`. The buffer is never
 /// written.
+///
+/// Of a super-frame ([`Buf::segments`](sluice_base::Buf::segments)) every segment goes by itself,
+/// unless the driver's peer takes it whole. `header` is then what goes in front of the largest one;
+/// [`crate::resize_outer`] makes it that of a smaller one.
 #[derive(Debug)]
 pub struct Egress<'a, B> {
     /// The bytes that go first. Empty for a frame that passes unchanged.
@@ -33,8 +37,11 @@ pub struct Egress<'a, B> {
     pub buf: Option<&'a B>,
     /// How many bytes of the buffer are skipped.
     pub strip: u16,
-    /// The size of the frame on the wire in bytes, without frame check sequence.
+    /// The size of the frame on the wire in bytes, without frame check sequence; of a super-frame
+    /// that of the segments from `first` on.
     pub size: u32,
+    /// Of a super-frame the first segment that no driver took yet.
+    pub first: u16,
     /// Its priority.
     pub priority: Priority,
     /// The tunnel it goes through.
@@ -46,6 +53,9 @@ pub struct Egress<'a, B> {
 pub enum Taken {
     /// It took the frame, and will not look at the buffer after `offer` returns.
     All,
+    /// It took so many more segments of a super-frame, but not all: at least one. It is offered the
+    /// rest.
+    Segments(u16),
     /// It has no room. The frame stays queued and the walk ends, at least for its priority.
     No,
 }

@@ -19,6 +19,7 @@ use sluice_wire::mac_control;
 use crate::account::row;
 use crate::classify;
 use crate::config::Service;
+use crate::inspect::Counter;
 use crate::place::{Gate, Port};
 use crate::queues::QUANTUM_BYTES;
 use crate::slots::{Home, NIL};
@@ -136,9 +137,9 @@ impl<B: Buf> Switch<B> {
             let leaf = if is_bundle { self.queues.child_head(head) } else { head };
             let leaf = self.queues.get(leaf);
             let slot = self.slots.get(leaf.list.head);
-            let mut size = slot.bytes - u32::from(slot.strip);
+            let mut size = slot.bytes_left();
             if is_bundle && let LaneKind::Tunnel(_) = self.lanes[leaf.lane as usize].kind {
-                size += OUTER_SIZE;
+                size += OUTER_SIZE * u32::from(slot.segments_left());
             }
             let size = i32::try_from(size).unwrap_or(i32::MAX);
             let node = self.queues.get_mut(head);
@@ -194,6 +195,7 @@ impl<B: Buf> Switch<B> {
             buf: None,
             strip: 0,
             size,
+            first: 0,
             priority: Priority::from_low_bits(7),
             tunnel: None,
         };
@@ -295,8 +297,11 @@ impl<B: Buf> Switch<B> {
         match offered {
             (Taken::No, _) => Served::Refused,
             (Taken::All, size) => {
-                self.taken(now, &turn, size);
-                *taken += 1;
+                *taken += self.taken(now, &turn, size);
+                Served::Taken
+            }
+            (Taken::Segments(count), size) => {
+                *taken += self.taken_in_part(now, &turn, size, count);
                 Served::Taken
             }
         }
@@ -313,7 +318,8 @@ impl<B: Buf> Switch<B> {
         let body = if slot.home == Home::Copy { self.slots.get(slot.shared) } else { slot };
         let buf = body.buf.as_ref().expect("a queued frame has its handle, or its body has");
         let priority = Priority::from_low_bits(slot.priority);
-        let size = slot.bytes - u32::from(slot.strip);
+        // What has to fit is one segment.
+        let size = if slot.is_super() { buf.segment_size() } else { slot.bytes_left() };
         let lane = &self.lanes[turn.lane as usize];
         let (header_size, strip, tunnel) = match lane.kind {
             LaneKind::Tunnel(tunnel) => {
@@ -337,8 +343,11 @@ impl<B: Buf> Switch<B> {
                 }
             }
         };
-        let size = slot.bytes - u32::from(strip) + u32::try_from(header_size).expect("at most 128");
-        Ok(Egress { header: &header[..header_size], buf: Some(buf), strip, size, priority, tunnel })
+        let headers =
+            u32::try_from(header_size).expect("at most 128") * u32::from(slot.segments_left());
+        let size = slot.bytes - slot.sent_bytes - u32::from(strip) + headers;
+        let (header, first) = (&header[..header_size], slot.sent);
+        Ok(Egress { header, buf: Some(buf), strip, size, first, priority, tunnel })
     }
 
     /// Writes the outer headers of a tenant's frame, or says why it may not go through this tunnel.
@@ -372,27 +381,60 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// The driver took the frame of this turn.
+    /// The driver took the frame of this turn, or what was left of it. Returns how many frames that
+    /// is on the wire.
     #[inline]
-    fn taken(&mut self, now: Nanos, turn: &Turn, size: u32) {
-        let charge = i32::try_from(size).unwrap_or(i32::MAX);
-        let port = &mut self.ports[turn.port];
-        port.shaper.charge(now, size);
-        let class = self.class_of(turn.port, turn.priority);
-        self.classes[class].sent.add(size);
-        self.charge_class(turn.port, turn.priority, size);
-        let lane = &mut self.lanes[turn.lane as usize];
-        lane.shaper.charge(now, size);
-        if let LaneKind::Tunnel(tunnel) = lane.kind {
-            self.tunnels[tunnel.index()].sent.add(size);
-        }
+    fn taken(&mut self, now: Nanos, turn: &Turn, size: u32) -> u32 {
+        let frames = self.slots.get(turn.slot).segments_left().into();
         // Before the frame leaves, because its queue may end with it.
-        self.queues.get_mut(turn.node).deficit -= charge;
+        self.charge_turn(now, turn, frames, size);
         let slot = self.dequeue(turn);
         let s = self.slots.get(slot);
         let (input, bytes, priority) = (s.input, s.bytes, s.priority);
         self.rows[row(input, priority)].delivered.add(bytes);
         self.end(slot);
+        frames
+    }
+
+    /// The driver took so many segments of the super-frame of this turn, of which `size` bytes were
+    /// offered. The frame stays where it is, and stays charged to its input, until the last one.
+    #[cold]
+    fn taken_in_part(&mut self, now: Nanos, turn: &Turn, size: u32, count: u16) -> u32 {
+        let slot = self.slots.get(turn.slot);
+        if count >= slot.segments_left() {
+            debug_assert!(false, "a driver took more segments than there are, or all of them");
+            return self.taken(now, turn, size);
+        }
+        let body = if slot.home == Home::Copy { self.slots.get(slot.shared) } else { slot };
+        let each = body.buf.as_ref().expect("as when it was offered").segment_size();
+        let inner = each * u32::from(count);
+        let outer = match self.lanes[turn.lane as usize].kind {
+            LaneKind::Tunnel(_) => OUTER_SIZE * u32::from(count),
+            _ => 0,
+        };
+        let slot = self.slots.get_mut(turn.slot);
+        slot.sent += count;
+        slot.sent_bytes += inner;
+        self.charge_turn(now, turn, count.into(), inner + outer);
+        count.into()
+    }
+
+    /// Charges what the driver took in this turn to all that counts what leaves.
+    #[inline]
+    fn charge_turn(&mut self, now: Nanos, turn: &Turn, frames: u32, size: u32) {
+        let charge = i32::try_from(size).unwrap_or(i32::MAX);
+        let sum = Counter { frames: frames.into(), bytes: size.into() };
+        let port = &mut self.ports[turn.port];
+        port.shaper.charge_all(now, frames, size);
+        let class = self.class_of(turn.port, turn.priority);
+        self.classes[class].sent.add_all(sum);
+        self.charge_class(turn.port, turn.priority, size);
+        let lane = &mut self.lanes[turn.lane as usize];
+        lane.shaper.charge_all(now, frames, size);
+        if let LaneKind::Tunnel(tunnel) = lane.kind {
+            self.tunnels[tunnel.index()].sent.add_all(sum);
+        }
+        self.queues.get_mut(turn.node).deficit -= charge;
     }
 
     /// Takes the frame of this turn out of its queue, and gives the turn on.

@@ -102,6 +102,20 @@ impl Outer {
     }
 }
 
+/// Makes the outer headers of a super-frame's largest segment those of one of `inner_size` bytes,
+/// which is not larger. They are the first 50 bytes of `header`.
+///
+/// # Panics
+/// If `header` is shorter.
+pub fn resize_outer(header: &mut [u8], inner_size: u16) {
+    let old = u16::from_be_bytes([header[16], header[17]]);
+    let new = inner_size + IP_BYTES;
+    let sum = u16::from_be_bytes([header[24], header[25]]);
+    header[16..18].copy_from_slice(&new.to_be_bytes());
+    header[24..26].copy_from_slice(&checksum::update(sum, old, new).to_be_bytes());
+    header[38..40].copy_from_slice(&(new - 20).to_be_bytes());
+}
+
 /// The ECN field of a tenant's frame; not ECN-capable if it is not IP.
 #[inline]
 fn ecn_of(inner_head: &[u8]) -> u8 {

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! [`guest`] is the driver and the front end, [`load`] a generator that drives several guests from
-//! one thread. The guest shares memory with another process, so this crate
-//! may use `unsafe`; nothing that is shipped depends on it (`docs/decisions/0016-testkit.md`).
+//! one thread, [`unfinished`] makes frames of which something is left to a card. The guest shares
+//! memory with another process, so this crate may use `unsafe`; nothing that is shipped depends on
+//! it (`docs/decisions/0016-testkit.md`).
 //!
 //! Directions are those of the guest: a [`guest::Sender`] sends into the switch, a
 //! [`guest::Receiver`] takes what comes from it. The words *rx* and *tx* are left to ports.
 
 pub mod guest;
 pub mod load;
+pub mod unfinished;

@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071) and its update in place (RFC 1624).
 
-use core::net::Ipv6Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// The checksum of `bytes`: the one's complement of their one's complement sum, in 16-bit words,
 /// an odd last byte padded with zero (RFC 1071 section 1). It is what goes into a checksum field
@@ -20,6 +20,16 @@ pub fn internet(bytes: &[u8]) -> u16 {
 #[inline]
 #[must_use]
 pub fn over_ipv6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, message: &[u8]) -> u16 {
+    let size = u64::try_from(message.len()).expect("a size has at most 64 bits");
+    let addresses = sum(&src.octets()) + sum(&dst.octets());
+    !fold(addresses + size + u64::from(protocol) + sum(message))
+}
+
+/// The checksum of `message`, the whole payload of an IPv4 packet, and of the pseudo-header in
+/// front of it (RFC 9293 section 3.1, RFC 768). Zero if the message carries the right one.
+#[inline]
+#[must_use]
+pub fn over_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, message: &[u8]) -> u16 {
     let size = u64::try_from(message.len()).expect("a size has at most 64 bits");
     let addresses = sum(&src.octets()) + sum(&dst.octets());
     !fold(addresses + size + u64::from(protocol) + sum(message))

@@ -382,8 +382,11 @@ impl Builder<'_> {
             }
             PortKind::VhostUser => {
                 let socket = port.socket.clone().map(PathBuf::from).unwrap_or_default();
-                let (client, in_order, queues) = (port.client, port.in_order, queues_of(port));
-                (Attachment::VhostUser { socket, client, in_order, queues, mtu }, virtual_lacks)
+                let (client, in_order, offload) = (port.client, port.in_order, port.offload);
+                let queues = queues_of(port);
+                let machine =
+                    Attachment::VhostUser { socket, client, in_order, queues, offload, mtu };
+                (machine, virtual_lacks)
             }
             PortKind::L2 => {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))

@@ -79,6 +79,8 @@ pub enum Attachment {
         in_order: bool,
         /// The priorities of each queue; none: it has one queue for all.
         queues: Vec<PriorityMask>,
+        /// Whether checksums and segmentation may be left to each other.
+        offload: bool,
         /// The layer-3 MTU.
         mtu: u16,
     },

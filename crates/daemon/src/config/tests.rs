@@ -579,19 +579,20 @@ vnet = "blue"
 socket = "/run/sluice/vm2.sock"
 client = true
 in_order = true
+offload = false
 "#;
 
 #[test]
 fn a_virtual_machine_has_a_socket() {
     let plan = planned(&format!("{HOST}{MACHINES}"));
     let of = |at: usize| match &plan.ports[at].attachment {
-        Attachment::VhostUser { socket, client, mtu, in_order, .. } => {
-            (socket.to_str().unwrap(), *client, *mtu, *in_order)
+        Attachment::VhostUser { socket, client, mtu, in_order, offload, .. } => {
+            (socket.to_str().unwrap(), *client, *mtu, *in_order, *offload)
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(of(1), ("/run/sluice/vm1.sock", false, 1450, false));
-    assert_eq!(of(2), ("/run/sluice/vm2.sock", true, 1450, true));
+    assert_eq!(of(1), ("/run/sluice/vm1.sock", false, 1450, false, true));
+    assert_eq!(of(2), ("/run/sluice/vm2.sock", true, 1450, true, false));
 }
 
 #[test]

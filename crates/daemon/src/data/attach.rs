@@ -47,13 +47,14 @@ pub(super) fn open(trunks: &mut Trunks, plan: &PortPlan) -> Result<Box<dyn Port>
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
             TapPort::open(&config).map(|port| Box::new(port) as _)
         }
-        Attachment::VhostUser { socket, client, mtu, in_order, queues } => {
+        Attachment::VhostUser { socket, client, mtu, in_order, queues, offload } => {
             let config = VhostUserConfig {
                 socket: socket.clone(),
                 role: if *client { Role::Client } else { Role::Server },
                 mtu: *mtu,
                 in_order: *in_order,
                 queues: queues.clone(),
+                offload: *offload,
             };
             VhostUserPort::open(&config).map(|port| Box::new(port) as _)
         }

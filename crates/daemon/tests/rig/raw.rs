@@ -29,6 +29,7 @@ impl Sender {
             buf: None,
             strip: 0,
             size,
+            first: 0,
             priority: Priority::ZERO,
             tunnel: None,
         };

@@ -99,8 +99,8 @@ fn bridge(mut wire: L2Port, mut taps: Vec<(u16, TapPort)>, stop: &AtomicBool, se
 
 fn give(port: &mut impl Port, bytes: &[u8]) {
     let size = u32::try_from(bytes.len()).unwrap();
-    let (strip, priority) = (0, Priority::ZERO);
-    let egress = Egress { header: bytes, buf: None, strip, size, priority, tunnel: None };
+    let (strip, first, priority) = (0, 0, Priority::ZERO);
+    let egress = Egress { header: bytes, buf: None, strip, size, first, priority, tunnel: None };
     while port.offer(&egress) == Taken::No {
         port.flush().unwrap();
     }

@@ -199,6 +199,7 @@ fn deliver(queue: &mut VecDeque<(Instant, Vec<u8>)>, tap: &mut TapPort) -> anyho
             buf: None,
             strip: 0,
             size,
+            first: 0,
             priority: Priority::ZERO,
             tunnel: None,
         };

@@ -35,6 +35,7 @@ proptest! {
             buf: Some(&buf),
             strip: u16::try_from(strip).unwrap(),
             size: 0,
+            first: 0,
             priority: Priority::ZERO,
             tunnel: None,
         };

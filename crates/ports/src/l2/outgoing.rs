@@ -10,7 +10,8 @@ use sluice_wire::vlan;
 use super::driver::frame_size_max;
 use super::rings::TxSocket;
 use crate::error::OpenError;
-use crate::frame::{FrameBuf, frame_size};
+use crate::finish::{Finisher, finish};
+use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::port::{Amount, Losses, PollFd};
 use crate::staging::{NotStaged, Staging};
 
@@ -37,6 +38,7 @@ pub(super) struct Outgoing {
     lost: Losses,
     /// Times that the kernel threw a frame away and it was kept here and sent again.
     refused: u64,
+    finisher: Finisher,
 }
 
 impl Outgoing {
@@ -49,6 +51,7 @@ impl Outgoing {
             waits: Waits::No,
             lost: Losses::default(),
             refused: 0,
+            finisher: Finisher::new(),
         })
     }
 
@@ -59,6 +62,14 @@ impl Outgoing {
         frame: &Egress<'_, FrameBuf>,
         tag: Option<[u8; vlan::TAG_SIZE]>,
     ) -> Taken {
+        if is_unfinished(frame) {
+            return finish(
+                self,
+                |own| &mut own.finisher,
+                frame,
+                |own, frame| own.offer(frame, tag),
+            );
+        }
         if self.socket.is_none() {
             return Taken::No;
         }

@@ -292,6 +292,7 @@ impl Shared {
             buf: None,
             strip: 0,
             size: u32::try_from(header.len()).expect("60"),
+            first: 0,
             priority: Priority::from_low_bits(7),
             tunnel: None,
         };

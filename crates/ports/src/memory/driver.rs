@@ -7,7 +7,8 @@ use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::rings::Shared;
 use crate::bell::Bell;
-use crate::frame::{FrameBuf, frame_size, gather};
+use crate::finish::{Finisher, finish};
+use crate::frame::{FrameBuf, frame_size, gather, is_unfinished};
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 
@@ -84,6 +85,7 @@ pub struct MemoryPort {
     full: bool,
     open: bool,
     lost: Losses,
+    finisher: Finisher,
 }
 
 impl MemoryPort {
@@ -96,12 +98,16 @@ impl MemoryPort {
             full: false,
             open: true,
             lost: Losses::default(),
+            finisher: Finisher::new(),
         }
     }
 }
 
 impl Sink<FrameBuf> for MemoryPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if is_unfinished(frame) {
+            return finish(self, |own| &mut own.finisher, frame, Self::offer);
+        }
         let size = frame_size(frame);
         if !self.open {
             return Taken::No;

@@ -4,7 +4,7 @@ use super::*;
 use crate::pool::{Pool, PoolConfig};
 
 fn egress<'a>(header: &'a [u8], buf: Option<&'a FrameBuf>, strip: u16) -> Egress<'a, FrameBuf> {
-    Egress { header, buf, strip, size: 0, priority: Priority::ZERO, tunnel: None }
+    Egress { header, buf, strip, size: 0, first: 0, priority: Priority::ZERO, tunnel: None }
 }
 
 #[test]

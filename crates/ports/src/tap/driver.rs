@@ -9,7 +9,8 @@ use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::rings::{self, Tap, Written};
 use crate::error::OpenError;
-use crate::frame::{FrameBuf, frame_size};
+use crate::finish::{Finisher, finish};
+use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::netns;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
@@ -70,6 +71,7 @@ pub struct TapPort {
     /// Frames that were larger than a slot of the pool.
     truncated: Cell<u64>,
     lost: Losses,
+    finisher: Finisher,
 }
 
 /// Why `offer` had to say no.
@@ -93,12 +95,16 @@ impl TapPort {
             waits: None,
             truncated: Cell::new(0),
             lost: Losses::default(),
+            finisher: Finisher::new(),
         })
     }
 }
 
 impl Sink<FrameBuf> for TapPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if is_unfinished(frame) {
+            return finish(self, |own| &mut own.finisher, frame, Self::offer);
+        }
         let Some(tap) = &self.tap else { return Taken::No };
         self.waits = match tap.write(frame) {
             Written::All => None,

@@ -10,7 +10,8 @@ use sluice_wire::{EtherType, ethernet, ipv4, udp};
 use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target};
 use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
-use crate::frame::{FrameBuf, frame_size};
+use crate::finish::{Finisher, finish};
+use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::pool::{Pool, SlotMut};
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::NotStaged;
@@ -76,6 +77,7 @@ pub struct UdpPort {
     waiting_max: u64,
     truncated: u64,
     lost: Losses,
+    finisher: Finisher,
 }
 
 /// What is held while the port is open.
@@ -121,6 +123,7 @@ impl UdpPort {
             waiting_max: 0,
             truncated: 0,
             lost: Losses::default(),
+            finisher: Finisher::new(),
         })
     }
 
@@ -264,6 +267,9 @@ pub(super) fn snmp_counter(text: &str, protocol: &str, name: &str) -> Option<u64
 
 impl Sink<FrameBuf> for UdpPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if is_unfinished(frame) {
+            return finish(self, |own| &mut own.finisher, frame, Self::offer);
+        }
         let Some(open) = &mut self.open else { return Taken::No };
         let size = frame_size(frame);
         let Some((target, skip, port)) = target(frame.header, self.config.port) else {

@@ -21,6 +21,7 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 
 use super::log::{DirtyLog, Logging};
 use super::memory::{Layout, Memory};
+use super::offload;
 use super::ring::{Place, SIZE_MAX};
 use super::session::{Change, Driver, Region, Setup};
 
@@ -54,10 +55,11 @@ const IN_ORDER: u64 = 1 << 35;
 const MQ: u64 = 1 << 22;
 
 /// What the device of a port of so many queue pairs can do.
-pub(super) const fn features(in_order: bool, pairs: usize) -> u64 {
+pub(super) const fn features(in_order: bool, offload: bool, pairs: usize) -> u64 {
     let order = if in_order { IN_ORDER } else { 0 };
+    let offload = if offload { offload::OFFERED } else { 0 };
     let queues = if pairs > 1 { MQ } else { 0 };
-    FEATURES | order | queues
+    FEATURES | order | offload | queues
 }
 
 /// What a device offers.

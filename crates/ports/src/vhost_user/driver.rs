@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use sluice_base::{Batch, Nanos, PriorityMask};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
-use super::device::{EVENT_IDX, MRG_RXBUF, Offer, features};
+use super::device::{EVENT_IDX, Offer, features};
 use super::incoming::{Incoming, Refused};
 use super::log::Logging;
 use super::outgoing::{Outgoing, Placed};
@@ -18,7 +18,8 @@ use super::ring::{Fault, Ring};
 use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
 use crate::bell::{self, Bell};
 use crate::error::OpenError;
-use crate::frame::{FrameBuf, frame_size};
+use crate::finish::{Finisher, finish};
+use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Wanted};
 
@@ -49,6 +50,8 @@ pub struct VhostUserConfig {
     pub in_order: bool,
     /// The priorities of each queue pair, eight pairs at most; one pair if there are none.
     pub queues: Vec<PriorityMask>,
+    /// Whether the guest may leave checksums and segmentation to the port, and the port to it.
+    pub offload: bool,
 }
 
 /// What belongs to a ring beside itself.
@@ -87,6 +90,7 @@ pub struct VhostUserPort {
     /// A kick tells of buffers.
     armed: Pairs,
     lost: Losses,
+    finisher: Finisher,
     open: bool,
 }
 
@@ -106,7 +110,8 @@ impl VhostUserPort {
         let (asks, receiver) = sync_channel(1);
         let driver = Driver::new(asks, bell);
         let pairs = config.queues.len().clamp(1, QUEUES_MAX);
-        let offer = Offer { features: features(config.in_order, pairs), pairs };
+        let offered = features(config.in_order, config.offload, pairs);
+        let offer = Offer { features: offered, pairs };
         let session = Session::start(&config.socket, config.role, offer, driver)
             .map_err(failed("listen at its socket"))?;
         Ok(Self {
@@ -125,6 +130,7 @@ impl VhostUserPort {
             full: Pairs::default(),
             armed: Pairs::default(),
             lost: Losses::default(),
+            finisher: Finisher::new(),
             open: true,
         })
     }
@@ -176,11 +182,11 @@ impl VhostUserPort {
         self.wires[at] = Wires { kick: setup.kick, call: setup.call, enabled: setup.enabled };
         self.faults[at] = None;
         if transmits {
-            let queue = u32::from(number / 2);
-            let ring = Incoming::new(ring, setup.memory, queue, self.config.in_order);
+            let (queue, in_order) = (u32::from(number / 2), self.config.in_order);
+            let ring = Incoming::new(ring, setup.memory, queue, in_order, setup.features);
             self.incoming[pair] = Some(ring);
         } else {
-            self.outgoing[pair] = Some(Outgoing::new(ring, setup.memory, has(MRG_RXBUF)));
+            self.outgoing[pair] = Some(Outgoing::new(ring, setup.memory, setup.features));
         }
         self.log_to(number, setup.logging);
         self.find_routes();
@@ -336,19 +342,35 @@ fn interrupt(wires: &Wires) {
     }
 }
 
-impl Sink<FrameBuf> for VhostUserPort {
-    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+impl VhostUserPort {
+    /// Offers an unfinished frame: as it is, if the guest finishes it.
+    #[cold]
+    fn offer_unfinished(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let is_untouched = frame.first == 0 && frame.header.is_empty() && frame.strip == 0;
         let pair = self.routes.of(frame.priority);
-        let usable = self.is_usable(receive(pair));
-        let Some(ring) = self.outgoing[pair].as_mut().filter(|_| usable) else {
-            if !self.open {
-                return Taken::No;
+        let usable = is_untouched && self.is_usable(receive(pair));
+        if let Some(ring) = self.outgoing[pair].as_mut().filter(|_| usable)
+            && let Some(left) = frame.buf.and_then(FrameBuf::offload)
+            && ring.takes(left)
+        {
+            match ring.write_unfinished(frame, left) {
+                // Its segments may fit.
+                Ok(Placed::TooLarge) if left.is_super() => {}
+                placed => return self.settle(pair, frame, placed),
             }
-            // As on a wire that is not plugged in. Who comes later has not asked for it.
-            self.lost.count(libc::ENETDOWN, frame_size(frame));
-            return Taken::All;
-        };
-        match ring.write(frame) {
+        }
+        finish(self, |own| &mut own.finisher, frame, Self::offer)
+    }
+
+    /// What became of a frame, as the switch wants to know it.
+    #[inline]
+    fn settle(
+        &mut self,
+        pair: usize,
+        frame: &Egress<'_, FrameBuf>,
+        placed: Result<Placed, Fault>,
+    ) -> Taken {
+        match placed {
             Ok(Placed::Written) => {
                 self.full.remove(pair);
                 Taken::All
@@ -368,6 +390,26 @@ impl Sink<FrameBuf> for VhostUserPort {
                 Taken::All
             }
         }
+    }
+}
+
+impl Sink<FrameBuf> for VhostUserPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if is_unfinished(frame) {
+            return self.offer_unfinished(frame);
+        }
+        let pair = self.routes.of(frame.priority);
+        let usable = self.is_usable(receive(pair));
+        let Some(ring) = self.outgoing[pair].as_mut().filter(|_| usable) else {
+            if !self.open {
+                return Taken::No;
+            }
+            // As on a wire that is not plugged in. Who comes later has not asked for it.
+            self.lost.count(libc::ENETDOWN, frame_size(frame));
+            return Taken::All;
+        };
+        let placed = ring.write(frame);
+        self.settle(pair, frame, placed)
     }
 
     fn refuses(&self) -> PriorityMask {

@@ -3,15 +3,14 @@
 
 use std::ptr::NonNull;
 
+use super::offload::NEEDS_CSUM;
 use super::ring::{Chain, Fault};
 
 /// Its size, with `num_buffers`, as `VIRTIO_F_VERSION_1` wants it.
 pub(super) const HEADER_SIZE: usize = 12;
 /// Where `gso_type` and `num_buffers` stand in it; `flags` come first.
 const GSO_TYPE: usize = 1;
-const NUM_BUFFERS: usize = 10;
-/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
-const NEEDS_CSUM: u8 = 1;
+pub(super) const NUM_BUFFERS: usize = 10;
 
 /// Whether a frame is not finished: its checksum is to be made, or it is to be cut into segments.
 pub(super) const fn asks_for_offload(header: &[u8; HEADER_SIZE]) -> bool {
@@ -41,11 +40,23 @@ pub(super) fn copy_piece(at: &mut NonNull<u8>, left: &mut u32, into: &mut [u8]) 
     size
 }
 
-/// Copies a frame without its header. `None` if it does not fit.
+/// Copies a finished frame without its header. `None` if it does not fit, or is none.
 ///
 /// # Errors
 /// [`Fault`].
-pub(super) fn skip_and_copy(mut chain: Chain<'_>, into: &mut [u8]) -> Result<Option<usize>, Fault> {
+pub(super) fn skip_and_copy(chain: Chain<'_>, into: &mut [u8]) -> Result<Option<usize>, Fault> {
+    let copied = copy_all(chain, into)?;
+    Ok(copied.filter(|(header, _)| !asks_for_offload(header)).map(|(_, size)| size))
+}
+
+/// Copies a frame; its header, and its size. `None` if it does not fit, or has no whole header.
+///
+/// # Errors
+/// [`Fault`].
+pub(super) fn copy_all(
+    mut chain: Chain<'_>,
+    into: &mut [u8],
+) -> Result<Option<([u8; HEADER_SIZE], usize)>, Fault> {
     let mut header = [0; HEADER_SIZE];
     let (mut header_size, mut size) = (0, 0);
     while let Some((mut at, mut left)) = chain.next()? {
@@ -57,6 +68,5 @@ pub(super) fn skip_and_copy(mut chain: Chain<'_>, into: &mut [u8]) -> Result<Opt
             return Ok(None);
         }
     }
-    let is_frame = header_size == HEADER_SIZE && !asks_for_offload(&header);
-    Ok(is_frame.then_some(size))
+    Ok((header_size == HEADER_SIZE).then_some((header, size)))
 }

@@ -19,36 +19,39 @@ use sluice_switch::Window;
 use super::header::{self, HEADER_SIZE};
 use super::log::Logging;
 use super::memory::Memory;
+use super::offload;
 use super::order::Order;
 use super::records::Records;
 use super::ring::{Chain, Desc, Fault, LOOK_AHEAD, Ring};
 use crate::bytes::{copy_short, will_read};
-use crate::frame::{FrameBuf, HEAD_SIZE, PIECES_MAX, Piece, Record};
+use crate::frame::{FrameBuf, HEAD_SIZE, PIECES_MAX, PLAIN_SIZE_MAX, Piece, Record};
 use crate::pool::Pool;
 use crate::port::{Amount, Read};
 
 /// The largest frame that a handle can name.
-const FRAME_SIZE_MAX: usize = u16::MAX as usize;
+const FRAME_SIZE_MAX: usize = PLAIN_SIZE_MAX;
 
 /// Frames that were completed without being passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refused {
     /// Larger than any frame.
     pub(super) oversize: u64,
-    /// They ask for a checksum or for segmentation, which was not agreed on.
+    /// They ask for a checksum or for segmentation that was not agreed on, or that cannot be.
     pub(super) offload: u64,
 }
 
 /// A guest's transmit queue, set up.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    ring: Ring,
-    memory: Arc<Memory>,
-    records: Records,
+    pub(super) ring: Ring,
+    pub(super) memory: Arc<Memory>,
+    pub(super) records: Records,
     /// If chains are given back in the order in which they came.
     order: Option<Order>,
     /// Which of several queues it is.
     number: u32,
+    /// The features that were agreed on.
+    pub(super) agreed: u64,
     pub(super) refused: Refused,
 }
 
@@ -58,15 +61,23 @@ enum Found {
     InGuest { size: usize },
     /// A frame in too many pieces.
     Scattered,
+    /// A frame to which something is left to be done.
+    Unfinished,
     /// Something that is no frame.
     Nothing,
 }
 
 impl Incoming {
-    pub(super) fn new(ring: Ring, memory: Arc<Memory>, number: u32, in_order: bool) -> Self {
-        let records = Records::new(ring.size());
+    pub(super) fn new(
+        ring: Ring,
+        memory: Arc<Memory>,
+        number: u32,
+        in_order: bool,
+        agreed: u64,
+    ) -> Self {
+        let records = Records::new(ring.size(), offload::may_leave(agreed));
         let order = in_order.then(|| Order::new(ring.size()));
-        Self { ring, memory, records, order, number, refused: Refused::default() }
+        Self { ring, memory, records, order, number, agreed, refused: Refused::default() }
     }
 
     /// Where its writes are to be marked from now on: those of the used ring are all it makes.
@@ -142,10 +153,10 @@ impl Incoming {
         if self.records.has(head) {
             return Err(Fault::Twice(head));
         }
-        let (number, record) = self.records.next();
+        let (_, record) = self.records.next();
         let desc = self.ring.desc(head);
         let found = match whole(&desc) {
-            Some(size) => look_at_whole(&self.memory, &desc, size, record, &mut self.refused)?,
+            Some(size) => look_at_whole(&self.memory, &desc, size, record)?,
             // What was read of it decides nothing more.
             None => {
                 let chain = Chain::new(&self.ring, &self.memory, head, 0);
@@ -153,24 +164,28 @@ impl Incoming {
             }
         };
         match found {
-            Found::InGuest { size } => {
-                let record = self.records.take(head);
-                if let Some(order) = &mut self.order {
-                    order.take(head);
-                }
-                let number = self.number << 16 | u32::from(number);
-                let named = u16::try_from(size).expect("not above `FRAME_SIZE_MAX`");
-                // SAFETY: the record is written only while its handle is not out; it and the memory
-                // stay as long as `self`, and beyond if a handle is out then.
-                let buf = unsafe { FrameBuf::in_guest(record, number, named) };
-                Ok(Some(Taken::Frame(buf, size)))
-            }
+            Found::InGuest { size } => Ok(Some(Taken::Frame(self.handle(head, size), size))),
             Found::Scattered => self.copy(head, pool),
+            Found::Unfinished => self.take_unfinished(head, pool),
             Found::Nothing => {
                 self.end_at_once(head);
                 Ok(Some(Taken::Nothing))
             }
         }
+    }
+
+    /// A handle of the chain of `head`, whose record was written.
+    #[inline]
+    pub(super) fn handle(&mut self, head: u16, size: usize) -> FrameBuf {
+        let (number, record) = self.records.take(head);
+        if let Some(order) = &mut self.order {
+            order.take(head);
+        }
+        let number = self.number << 16 | u32::from(number);
+        let named = u16::try_from(size).expect("not above `FRAME_SIZE_MAX`");
+        // SAFETY: the record is written only while its handle is not out; it and the memory stay as
+        // long as `self`, and beyond if a handle is out then.
+        unsafe { FrameBuf::in_guest(record, number, named) }
     }
 
     /// Copies a frame in too many pieces into a slot of the pool. `None`: there is none.
@@ -214,7 +229,7 @@ impl Incoming {
     }
 
     /// A chain was taken, of which nothing waits.
-    fn end_at_once(&mut self, head: u16) {
+    pub(super) fn end_at_once(&mut self, head: u16) {
         if let Some(order) = &mut self.order {
             order.take(head);
         }
@@ -257,7 +272,7 @@ impl Drop for Incoming {
 }
 
 /// What became of a chain.
-enum Taken {
+pub(super) enum Taken {
     Frame(FrameBuf, usize),
     Nothing,
 }
@@ -276,7 +291,6 @@ fn look_at_whole(
     desc: &Desc,
     size: usize,
     record: &mut Record,
-    refused: &mut Refused,
 ) -> Result<Found, Fault> {
     let unmapped = Fault::Unmapped { addr: desc.addr, size: desc.len };
     let start = memory.at(desc.addr, desc.len as usize).ok_or(unmapped)?;
@@ -291,8 +305,7 @@ fn look_at_whole(
         frame.add(head_size)
     };
     if header::asks_for_offload(&net_header) {
-        refused.offload += 1;
-        return Ok(Found::Nothing);
+        return Ok(Found::Unfinished);
     }
     record.count = u8::from(size > HEAD_SIZE);
     if size > HEAD_SIZE {
@@ -326,7 +339,8 @@ fn look(
         }
         let Some(piece) = record.pieces.get_mut(usize::from(record.count)) else {
             debug_assert_eq!(usize::from(record.count), PIECES_MAX);
-            return Ok(Found::Scattered);
+            let is_finished = !header::asks_for_offload(&net_header);
+            return Ok(if is_finished { Found::Scattered } else { Found::Unfinished });
         };
         *piece = Piece { at: at.as_ptr(), size: left };
         record.count += 1;
@@ -336,8 +350,7 @@ fn look(
         return Err(Fault::Short(head));
     }
     if header::asks_for_offload(&net_header) {
-        refused.offload += 1;
-        return Ok(Found::Nothing);
+        return Ok(Found::Unfinished);
     }
     if size > FRAME_SIZE_MAX {
         refused.oversize += 1;

@@ -32,12 +32,14 @@ mod header;
 mod incoming;
 mod log;
 mod memory;
+mod offload;
 mod order;
 mod outgoing;
 mod queues;
 mod records;
 mod ring;
 mod session;
+mod unfinished;
 mod vanishing;
 
 pub use driver::{VhostUserConfig, VhostUserPort};

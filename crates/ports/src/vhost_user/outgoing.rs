@@ -10,12 +10,15 @@ use std::sync::Arc;
 
 use sluice_switch::Egress;
 
+use super::device::MRG_RXBUF;
 use super::header::{HEADER_SIZE, of_buffers};
 use super::log::{DirtyLog, Logging};
 use super::memory::Memory;
+use super::offload;
 use super::ring::{Chain, Fault, LOOK_AHEAD, Ring, WRITE};
 use crate::bytes::{copy_short, will_write};
 use crate::frame::{FrameBuf, frame_size};
+use crate::offload::Offload;
 
 /// Over how many pieces of a guest's memory a frame may be spread: a jumbo frame in the smallest
 /// buffers that a driver may offer needs seven.
@@ -26,7 +29,8 @@ const PIECES_MAX: usize = 64;
 pub(super) struct Outgoing {
     ring: Ring,
     memory: Arc<Memory>,
-    mergeable: bool,
+    /// The features that were agreed on.
+    agreed: u64,
     /// The last frame found no room.
     starved: bool,
     /// Where it is marked what was written.
@@ -59,14 +63,14 @@ struct Room {
 unsafe impl Send for Room {}
 
 impl Outgoing {
-    pub(super) fn new(ring: Ring, memory: Arc<Memory>, mergeable: bool) -> Self {
+    pub(super) fn new(ring: Ring, memory: Arc<Memory>, agreed: u64) -> Self {
         let room = Room {
             pieces: [(NonNull::dangling(), 0); PIECES_MAX],
             count: 0,
             chains: [(0, 0); PIECES_MAX],
             chain_count: 0,
         };
-        Self { ring, memory, mergeable, starved: false, log: None, room }
+        Self { ring, memory, agreed, starved: false, log: None, room }
     }
 
     /// Where its writes are to be marked from now on: frames, and those of the used ring.
@@ -85,9 +89,35 @@ impl Outgoing {
             self.fill_whole(head, at, size, frame);
             return Ok(Placed::Written);
         }
-        let placed = self.find(size)?;
+        let placed = self.find(size, u16::MAX)?;
         match placed {
-            Placed::Written => self.fill(frame),
+            Placed::Written => self.fill(frame, of_buffers),
+            Placed::NoRoom => self.starved = true,
+            Placed::TooLarge => {}
+        }
+        Ok(placed)
+    }
+
+    /// Whether the guest does what is left to be done to a frame.
+    pub(super) fn takes(&self, left: &Offload) -> bool {
+        offload::takes(self.agreed, left)
+    }
+
+    /// Writes a frame to which this is left, of which nothing was sent yet.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    #[cold]
+    pub(super) fn write_unfinished(
+        &mut self,
+        frame: &Egress<'_, FrameBuf>,
+        left: &Offload,
+    ) -> Result<Placed, Fault> {
+        // A driver may never have all of its buffers there, and segments take one each.
+        let chains_max = if left.is_super() { self.ring.size() / 2 } else { u16::MAX };
+        let placed = self.find(HEADER_SIZE + frame_size(frame), chains_max)?;
+        match placed {
+            Placed::Written => self.fill(frame, |buffers| offload::header_of(left, buffers)),
             Placed::NoRoom => self.starved = true,
             Placed::TooLarge => {}
         }
@@ -174,13 +204,16 @@ impl Outgoing {
         }
     }
 
-    /// Finds buffers of `size` bytes and takes none.
-    fn find(&mut self, size: usize) -> Result<Placed, Fault> {
+    /// Finds buffers of `size` bytes, at most so many, and takes none.
+    fn find(&mut self, size: usize, chains_max: u16) -> Result<Placed, Fault> {
         let room = &mut self.room;
         (room.count, room.chain_count) = (0, 0);
         let mut found = 0;
         while found < size {
             let nth = u16::try_from(room.chain_count).expect("at most `PIECES_MAX`");
+            if nth == chains_max {
+                return Ok(Placed::TooLarge);
+            }
             if self.ring.available(nth + 1)? <= nth {
                 return Ok(Placed::NoRoom);
             }
@@ -205,19 +238,20 @@ impl Outgoing {
             }
             room.chains[room.chain_count] = (head, in_chain);
             room.chain_count += 1;
-            if found < size && (!self.mergeable || room.chain_count == PIECES_MAX) {
+            let mergeable = self.agreed & MRG_RXBUF != 0;
+            if found < size && (!mergeable || room.chain_count == PIECES_MAX) {
                 return Ok(Placed::TooLarge);
             }
         }
         Ok(Placed::Written)
     }
 
-    /// Copies the frame and takes its buffers.
-    fn fill(&mut self, frame: &Egress<'_, FrameBuf>) {
+    /// Copies the frame and takes its buffers, whose number goes into its header.
+    fn fill(&mut self, frame: &Egress<'_, FrameBuf>, header: impl Fn(u16) -> [u8; HEADER_SIZE]) {
         self.wake_up();
         let room = &self.room;
         let count = u16::try_from(room.chain_count).expect("at most `PIECES_MAX`");
-        let header = of_buffers(count);
+        let header = header(count);
         let mut writer = Writer { pieces: &room.pieces[..room.count], offset: 0 };
         writer.write(header.as_ptr(), header.len());
         writer.write(frame.header.as_ptr(), frame.header.len());

@@ -6,13 +6,15 @@
 
 use std::ptr::NonNull;
 
-use crate::frame::Record;
+use crate::frame::{More, Record};
 
 /// A record for each descriptor of a ring.
 #[derive(Debug)]
 pub(super) struct Records {
     base: NonNull<Record>,
     count: u16,
+    /// What else there is of each, if frames may be unfinished.
+    mores: Option<NonNull<More>>,
     /// Those without a handle, the last one on top.
     free: Vec<u16>,
     /// Whether the chain of a head has a handle out.
@@ -23,11 +25,21 @@ pub(super) struct Records {
 unsafe impl Send for Records {}
 
 impl Records {
-    pub(super) fn new(count: u16) -> Self {
-        let records: Box<[Record]> = (0..count).map(|_| Record::EMPTY).collect();
+    pub(super) fn new(count: u16, with_more: bool) -> Self {
+        let leak = || {
+            let mores: Box<[More]> = (0..count).map(|_| More::EMPTY).collect();
+            NonNull::from(Box::leak(mores)).cast::<More>()
+        };
+        let mores = with_more.then(leak);
+        let record = |at: u16| Record {
+            // SAFETY: there is one for each record.
+            more: mores.map_or(NonNull::dangling(), |mores| unsafe { mores.add(at.into()) }),
+            ..Record::EMPTY
+        };
+        let records: Box<[Record]> = (0..count).map(record).collect();
         let base = NonNull::from(Box::leak(records)).cast();
         let is_out = vec![false; count.into()];
-        Self { base, count, free: (0..count).rev().collect(), is_out }
+        Self { base, count, mores, free: (0..count).rev().collect(), is_out }
     }
 
     /// Whether the chain of a head has a handle out.
@@ -56,14 +68,26 @@ impl Records {
         (number, unsafe { self.at(number).as_mut() })
     }
 
-    /// Takes the next record for the chain of a head.
+    /// The same record, and what else there is of it.
+    ///
+    /// # Panics
+    /// As [`Self::next`], and if frames are always finished.
+    pub(super) fn next_with_more(&mut self) -> (&mut Record, &mut More) {
+        assert!(self.mores.is_some(), "unfinished frames were not agreed on");
+        let (_, record) = self.next();
+        let mut more = record.more;
+        // SAFETY: it is there, and as much nobody's as the record is.
+        (record, unsafe { more.as_mut() })
+    }
+
+    /// Takes the next record for the chain of a head; also gives its number.
     #[inline]
-    pub(super) fn take(&mut self, head: u16) -> NonNull<Record> {
+    pub(super) fn take(&mut self, head: u16) -> (u16, NonNull<Record>) {
         let (number, record) = self.next();
         record.chain = head;
         self.free.pop();
         self.is_out[usize::from(head)] = true;
-        self.at(number)
+        (number, self.at(number))
     }
 
     /// The handle of a record is back. Returns the head of its chain.
@@ -95,6 +119,11 @@ impl Drop for Records {
             let all = NonNull::slice_from_raw_parts(self.base, self.count.into());
             // SAFETY: they came out of a box of that size, and nobody else points at them.
             drop(unsafe { Box::from_raw(all.as_ptr()) });
+            if let Some(mores) = self.mores {
+                let all = NonNull::slice_from_raw_parts(mores, self.count.into());
+                // SAFETY: likewise.
+                drop(unsafe { Box::from_raw(all.as_ptr()) });
+            }
         }
     }
 }

@@ -198,7 +198,7 @@ pub(crate) fn pool(slots: u32) -> Pool {
 pub(crate) fn egress<'a>(header: &'a [u8], buf: Option<&'a FrameBuf>) -> Egress<'a, FrameBuf> {
     let payload = buf.map_or(0, |buf| buf.bytes().len());
     let size = u32::try_from(header.len() + payload).unwrap();
-    Egress { header, buf, strip: 0, size, priority: Priority::ZERO, tunnel: None }
+    Egress { header, buf, strip: 0, size, first: 0, priority: Priority::ZERO, tunnel: None }
 }
 
 /// A frame in a slot.

@@ -1,5 +1,31 @@
 //! Feature bits of a network device.
 
+/// The device finishes checksums (virtio 1.2, 5.1.3, `VIRTIO_NET_F_CSUM`).
+pub const CSUM: u64 = 1;
+/// The driver does (`VIRTIO_NET_F_GUEST_CSUM`).
+pub const GUEST_CSUM: u64 = 1 << 1;
+/// The driver takes super-frames of TCP over IPv4, of TCP over IPv6, and such with CWR set.
+pub const GUEST_TSO4: u64 = 1 << 7;
+/// See [`GUEST_TSO4`].
+pub const GUEST_TSO6: u64 = 1 << 8;
+/// See [`GUEST_TSO4`].
+pub const GUEST_ECN: u64 = 1 << 9;
+/// The device takes them.
+pub const HOST_TSO4: u64 = 1 << 11;
+/// See [`HOST_TSO4`].
+pub const HOST_TSO6: u64 = 1 << 12;
+/// See [`HOST_TSO4`].
+pub const HOST_ECN: u64 = 1 << 13;
+/// The driver takes super-frames of UDP over IPv4, and over IPv6 (virtio 1.3).
+pub const GUEST_USO4: u64 = 1 << 54;
+/// See [`GUEST_USO4`].
+pub const GUEST_USO6: u64 = 1 << 55;
+/// The device takes them.
+pub const HOST_USO: u64 = 1 << 56;
+/// All that a driver may leave to the device. Not of [`ALL`]: frames of most tests are finished.
+pub const LEAVES: u64 = CSUM | HOST_TSO4 | HOST_TSO6 | HOST_ECN | HOST_USO;
+/// All that a device may leave to the driver.
+pub const TAKES: u64 = GUEST_CSUM | GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN | GUEST_USO4 | GUEST_USO6;
 /// Receive buffers may be merged for one frame (virtio 1.2, 5.1.3, `VIRTIO_NET_F_MRG_RXBUF`).
 pub const MRG_RXBUF: u64 = 1 << 15;
 /// Several queue pairs (5.1.3, `VIRTIO_NET_F_MQ`).

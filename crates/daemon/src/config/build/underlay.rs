@@ -81,7 +81,10 @@ impl Builder<'_> {
                 let socket = underlay.socket.clone().unwrap_or_default().into();
                 let client = underlay.client;
                 let (in_order, queues) = (false, Vec::new());
-                let attachment = Attachment::VhostUser { socket, client, in_order, queues, mtu };
+                // What comes out of a tunnel is checked here, and what goes in is finished before.
+                let offload = false;
+                let attachment =
+                    Attachment::VhostUser { socket, client, in_order, queues, offload, mtu };
                 (attachment, "policy LZ or ZZ")
             }
         };

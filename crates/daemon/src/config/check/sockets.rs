@@ -83,6 +83,7 @@ impl<'c> Check<'c> {
             ("client", port.client),
             ("in_order", port.in_order),
             ("queues", !port.queues.is_empty()),
+            ("offload", !port.offload),
         ];
         for (key, there) in keys {
             if there {

@@ -69,7 +69,7 @@ fn run(
 ) -> Running {
     let bays = ports.len() + config.spare.as_ref().map_or(0, |spare| spare.ports.into());
     let slots = u32::try_from(host.switch().capacity() + bays * BATCH).unwrap();
-    let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap();
+    let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap().with_large(8).unwrap();
     let poller = Poller::new().unwrap();
     let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
     let asker = Asker { asks, waker: poller.waker() };

@@ -135,6 +135,7 @@ fn a_tag_of_its_own_is_seen_wherever_the_header_ends() {
                 buf: Some(&buf),
                 strip: 0,
                 size: 60,
+                first: 0,
                 priority: Priority::ZERO,
                 tunnel: None,
             };

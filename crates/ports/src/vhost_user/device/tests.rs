@@ -10,7 +10,7 @@ use crate::bell::Bell;
 fn device(pairs: usize) -> Device {
     let (asks, _nobody) = sync_channel(1);
     let driver = Driver::new(asks, Bell::new().unwrap());
-    Device::new(driver, Offer { features: features(false, pairs), pairs })
+    Device::new(driver, Offer { features: features(false, true, pairs), pairs })
 }
 
 /// A region of one page, and its file.

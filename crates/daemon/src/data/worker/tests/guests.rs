@@ -9,6 +9,8 @@ use sluice_testkit::guest::{Cut, Descriptor, Guest, GuestConfig, Listener, Shape
 use super::*;
 use crate::data::snapshot::PortShot;
 
+mod offload;
+
 /// A worker with a port for each guest; address `n` is behind guest `n`.
 struct Vms {
     running: Running,
@@ -49,8 +51,8 @@ fn vms_in_order(
         Role::Client => (0..count).map(|n| Listener::bind(&path(n)).unwrap()).collect(),
     };
     let port = |n| {
-        let queues = Vec::new();
-        let port = VhostUserConfig { socket: path(n), role, mtu: 1500, in_order, queues };
+        let (queues, offload) = (Vec::new(), true);
+        let port = VhostUserConfig { socket: path(n), role, mtu: 1500, in_order, queues, offload };
         (format!("vm{n}"), Box::new(VhostUserPort::open(&port).unwrap()) as _)
     };
     let ports: Vec<(String, Box<dyn Port>)> = (0..count).map(port).collect();

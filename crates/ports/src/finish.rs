@@ -1,0 +1,116 @@
+//! Finishes frames of guests for a driver whose peer does not: checksums, and segments.
+//!
+//! Each finished frame is made in a buffer of its own and offered like one that the switch made, so
+//! that a driver need not know where it comes from.
+
+use sluice_switch::{Egress, Taken, resize_outer};
+
+use crate::frame::{FrameBuf, frame_size, gather, is_unfinished};
+use crate::offload::Offload;
+
+/// The largest frame that is finished, with what the switch puts in front.
+const FRAME_SIZE_MAX: usize = (1 << 16) + 256;
+/// How many segments are offered until the switch is asked again whose turn it is.
+const TOGETHER_MAX: u16 = 64;
+
+/// The buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Finisher {
+    frame: Box<[u8]>,
+}
+
+impl Finisher {
+    pub(crate) fn new() -> Self {
+        Self { frame: vec![0; FRAME_SIZE_MAX].into_boxed_slice() }
+    }
+
+    /// Offers what an unfinished frame is on the wire, one frame after the other.
+    fn offer(
+        &mut self,
+        frame: &Egress<'_, FrameBuf>,
+        mut offer: impl FnMut(&Egress<'_, FrameBuf>) -> Taken,
+    ) -> Taken {
+        let Some((buf, left)) = frame.buf.and_then(|buf| Some((buf, buf.offload()?))) else {
+            return offer(frame);
+        };
+        if !left.is_super() {
+            return offer(&self.finished(frame, left));
+        }
+        let segments = left.segments();
+        let end = segments.min(frame.first.saturating_add(TOGETHER_MAX));
+        let mut nth = frame.first;
+        while nth < end && offer(&self.segment(frame, buf, left, nth)) == Taken::All {
+            nth += 1;
+        }
+        match nth - frame.first {
+            _ if nth == segments => Taken::All,
+            0 => Taken::No,
+            count => Taken::Segments(count),
+        }
+    }
+
+    fn finished<'a>(
+        &'a mut self,
+        frame: &Egress<'_, FrameBuf>,
+        left: &Offload,
+    ) -> Egress<'a, FrameBuf> {
+        let size = frame_size(frame);
+        let into = &mut self.frame[..size];
+        gather(frame, 0, into);
+        left.finish(&mut into[frame.header.len() - usize::from(frame.strip)..]);
+        whole(&self.frame[..size], frame)
+    }
+
+    fn segment<'a>(
+        &'a mut self,
+        frame: &Egress<'_, FrameBuf>,
+        buf: &FrameBuf,
+        left: &Offload,
+        nth: u16,
+    ) -> Egress<'a, FrameBuf> {
+        debug_assert!(frame.strip == 0, "what came out of a tunnel is finished");
+        let (outer, headers) = (frame.header.len(), usize::from(left.header_size()));
+        let (at, payload) = left.part(nth);
+        let size = outer + headers + payload;
+        let (front, inner) = self.frame[..size].split_at_mut(outer);
+        front.copy_from_slice(frame.header);
+        if frame.tunnel.is_some() {
+            resize_outer(front, u16::try_from(headers + payload).expect("it fits into a tunnel"));
+        }
+        buf.copy_part(0, &mut inner[..headers]);
+        buf.copy_part(at, &mut inner[headers..]);
+        left.make(nth, inner);
+        whole(&self.frame[..size], frame)
+    }
+}
+
+/// The same frame, all in `header`.
+fn whole<'a>(bytes: &'a [u8], frame: &Egress<'_, FrameBuf>) -> Egress<'a, FrameBuf> {
+    Egress {
+        header: bytes,
+        buf: None,
+        strip: 0,
+        size: u32::try_from(bytes.len()).expect("not above `FRAME_SIZE_MAX`"),
+        first: 0,
+        priority: frame.priority,
+        tunnel: frame.tunnel,
+    }
+}
+
+/// Offers an unfinished frame to a driver that takes finished ones, which has a finisher.
+#[cold]
+pub(crate) fn finish<D>(
+    driver: &mut D,
+    finisher: impl Fn(&mut D) -> &mut Finisher,
+    frame: &Egress<'_, FrameBuf>,
+    mut offer: impl FnMut(&mut D, &Egress<'_, FrameBuf>) -> Taken,
+) -> Taken {
+    debug_assert!(is_unfinished(frame));
+    let mut own = std::mem::take(finisher(driver));
+    let taken = own.offer(frame, |finished| offer(driver, finished));
+    *finisher(driver) = own;
+    taken
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+//! What a guest leaves to be done to its frames, and how it is done (virtio 1.2 section 5.1.6.2).
+//!
+//! ```text
+//!   NEEDS_CSUM      | ethernet | ip | tcp, its checksum open | payload |
+//!                                     ^ start   ^ start + offset
+//!   super-frame     | headers | payload ........................................ |
+//!   its segments    | headers' | part | headers' | part | ... | headers' | rest |
+//! ```
+//!
+//! A frame stays as it is up to the driver of its output. If the peer there does the same work, it
+//! is told what is left to be done; else a [`Finisher`](crate::finish::Finisher) does it.
+//!
+//! **What a guest says is not believed.** Where its checksum stands must lie behind everything by
+//! which the switch decided: a checksum that is "finished" in a source address would change whose
+//! frame it is. What is cut must be what its headers say, up to the last byte of these, which all
+//! lie in the head that was copied.
+//!
+//! Segments are made as Linux makes them (`tcp_gso_segment`): the IPv4 identification counts on,
+//! FIN and PSH stand in the last one only, CWR in the first one only (RFC 3168 section 6.1.2).
+
+use sluice_wire::{EtherType, checksum, ipv4, ipv6, tcp, udp, vlan};
+
+/// How many segments a super-frame has at most. A TCP segment in Linux has 48 bytes at least, so
+/// that the largest frame has fewer; without an end a byte each would be 65,000 frames.
+const SEGMENTS_MAX: u32 = 2048;
+/// ICMPv6, and where its checksum stands (RFC 4443 section 2.1).
+const ICMPV6: u8 = 58;
+const ICMPV6_CHECKSUM_AT: u16 = 2;
+/// Where TCP and UDP have their checksums.
+const TCP_CHECKSUM_AT: u16 = 16;
+const UDP_CHECKSUM_AT: u16 = 6;
+/// How many tags stand in front of a packet at most.
+const TAGS_MAX: usize = 2;
+
+/// What a super-frame is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP datagrams, each with its header.
+    Udp,
+}
+
+/// What a guest says of a frame, before it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// Where the bytes begin that the checksum covers, and where it stands, from there.
+    pub(crate) start: u16,
+    pub(crate) offset: u16,
+    /// How it is to be cut, and into how many bytes of payload each.
+    pub(crate) cut: Option<(Kind, u16)>,
+    /// Whether CWR may be set.
+    pub(crate) ecn: bool,
+}
+
+/// What is left to be done to a frame, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offload {
+    ask: Ask,
+    /// The size of the frame as it lies.
+    size: u32,
+    /// Where its IP header begins.
+    network_at: u16,
+    /// The size of the headers that each segment has.
+    header_size: u16,
+    is_ipv6: bool,
+}
+
+/// A frame asks for what cannot be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonsense;
+
+impl Offload {
+    /// For room that holds none yet.
+    pub(crate) const NOTHING: Self = Self {
+        ask: Ask { start: 0, offset: 0, cut: None, ecn: false },
+        size: 0,
+        network_at: 0,
+        header_size: 0,
+        is_ipv6: false,
+    };
+
+    /// Checks what is asked for a frame of `size` bytes whose first ones are `head`.
+    pub(crate) fn check(mut ask: Ask, head: &[u8], size: usize) -> Result<Self, Nonsense> {
+        let end = usize::from(ask.start) + usize::from(ask.offset) + 2;
+        if end > size {
+            return Err(Nonsense);
+        }
+        let network = Network::of(head)?;
+        if usize::from(ask.start) < network.transport_at {
+            return Err(Nonsense);
+        }
+        if network.protocol == Some(ICMPV6) {
+            let whole = usize::from(ask.start) == network.transport_at;
+            if !whole || ask.offset != ICMPV6_CHECKSUM_AT {
+                return Err(Nonsense);
+            }
+        }
+        let (mut header_size, mut is_ipv6) = (0, false);
+        if let Some((kind, each)) = ask.cut {
+            header_size = network.cuttable(kind, ask, head, size)?;
+            is_ipv6 = network.is_ipv6;
+            let payload = u32::try_from(size).map_err(|_| Nonsense)? - u32::from(header_size);
+            if each == 0 || payload.div_ceil(each.into()) > SEGMENTS_MAX {
+                return Err(Nonsense);
+            }
+            if payload <= each.into() {
+                ask.cut = None;
+            }
+        }
+        let network_at = u16::try_from(network.at).map_err(|_| Nonsense)?;
+        let size = u32::try_from(size).map_err(|_| Nonsense)?;
+        Ok(Self { ask, size, network_at, header_size, is_ipv6 })
+    }
+
+    /// What is left to be done.
+    pub(crate) const fn ask(&self) -> &Ask {
+        &self.ask
+    }
+
+    /// The size of the headers that each segment has.
+    pub(crate) const fn header_size(&self) -> u16 {
+        self.header_size
+    }
+
+    /// Whether the IP header is that of version 6.
+    pub(crate) const fn is_ipv6(&self) -> bool {
+        self.is_ipv6
+    }
+
+    /// Whether it is more than one frame on the wire.
+    pub(crate) const fn is_super(&self) -> bool {
+        self.ask.cut.is_some()
+    }
+
+    /// The size of the frame as it lies.
+    pub(crate) const fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// How much payload each segment but the last one has.
+    fn payload_each(&self) -> u32 {
+        self.ask.cut.map_or(self.size, |(_, each)| each.into())
+    }
+
+    /// How many frames it is on the wire.
+    pub(crate) fn segments(&self) -> u16 {
+        if !self.is_super() {
+            return 1;
+        }
+        let payload = self.size - u32::from(self.header_size);
+        u16::try_from(payload.div_ceil(self.payload_each())).expect("at most `SEGMENTS_MAX`")
+    }
+
+    /// The size of all of these.
+    pub(crate) fn wire_size(&self) -> u32 {
+        self.size + u32::from(self.segments() - 1) * u32::from(self.header_size)
+    }
+
+    /// The size of the largest of them.
+    pub(crate) fn segment_size(&self) -> u32 {
+        if self.is_super() { u32::from(self.header_size) + self.payload_each() } else { self.size }
+    }
+
+    /// Where the payload of the `nth` segment begins in the frame, and how large it is.
+    pub(crate) fn part(&self, nth: u16) -> (usize, usize) {
+        let at = u32::from(self.header_size) + u32::from(nth) * self.payload_each();
+        (at as usize, self.payload_each().min(self.size - at) as usize)
+    }
+
+    /// Finishes the checksum of a whole frame.
+    pub(crate) fn finish(&self, frame: &mut [u8]) {
+        let start = usize::from(self.ask.start);
+        let sum = not_zero(checksum::internet(&frame[start..]));
+        frame[start + usize::from(self.ask.offset)..][..2].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    /// Makes `segment`, which has the headers of the whole frame and the payload of the `nth`
+    /// segment, that segment.
+    pub(crate) fn make(&self, nth: u16, segment: &mut [u8]) {
+        let Some((kind, each)) = self.ask.cut else { return };
+        let (network_at, transport_at) = (self.network_at.into(), usize::from(self.ask.start));
+        let (front, transport) = segment.split_at_mut(transport_at);
+        match kind {
+            Kind::Tcp4 | Kind::Tcp6 => {
+                make_tcp(nth, nth + 1 == self.segments(), each, transport);
+            }
+            Kind::Udp => {
+                let size = u16::try_from(transport.len()).expect("a segment is small");
+                transport[4..6].copy_from_slice(&size.to_be_bytes());
+            }
+        }
+        let network = &mut front[network_at..];
+        if self.is_ipv6 {
+            make_ipv6(network, kind, transport);
+        } else {
+            make_ipv4(nth, network, kind, transport);
+        }
+    }
+}
+
+/// Zero would say that there is none (RFC 768); both are zero in one's complement (RFC 1071).
+const fn not_zero(sum: u16) -> u16 {
+    if sum == 0 { 0xffff } else { sum }
+}
+
+fn make_tcp(nth: u16, is_last: bool, each: u16, header: &mut [u8]) {
+    use tcp::flags::{CWR, FIN, PSH};
+    let seq = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    let seq = seq.wrapping_add(u32::from(nth) * u32::from(each));
+    header[4..8].copy_from_slice(&seq.to_be_bytes());
+    if !is_last {
+        header[13] &= !(FIN | PSH);
+    }
+    if nth > 0 {
+        header[13] &= !CWR;
+    }
+}
+
+/// The protocol's number, and where its checksum stands.
+const fn protocol_of(kind: Kind) -> (u8, usize) {
+    match kind {
+        Kind::Tcp4 | Kind::Tcp6 => (ipv4::PROTOCOL_TCP, TCP_CHECKSUM_AT as usize),
+        Kind::Udp => (ipv4::PROTOCOL_UDP, UDP_CHECKSUM_AT as usize),
+    }
+}
+
+fn put_checksum(transport: &mut [u8], kind: Kind, over: impl Fn(&[u8]) -> u16) {
+    let (_, at) = protocol_of(kind);
+    transport[at..at + 2].fill(0);
+    let sum = over(transport);
+    let sum = if kind == Kind::Udp { not_zero(sum) } else { sum };
+    transport[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn make_ipv4(nth: u16, header: &mut [u8], kind: Kind, transport: &mut [u8]) {
+    let size = u16::try_from(header.len() + transport.len()).expect("a segment is small");
+    let ident = u16::from_be_bytes([header[4], header[5]]).wrapping_add(nth);
+    header[2..4].copy_from_slice(&size.to_be_bytes());
+    header[4..6].copy_from_slice(&ident.to_be_bytes());
+    header[10..12].fill(0);
+    let sum = checksum::internet(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    let Ok(packet) = ipv4::Packet::new_checked(header) else { return };
+    let (src, dst) = (packet.src(), packet.dst());
+    put_checksum(transport, kind, |message| {
+        checksum::over_ipv4(src, dst, protocol_of(kind).0, message)
+    });
+}
+
+fn make_ipv6(header: &mut [u8], kind: Kind, transport: &mut [u8]) {
+    let size = header.len() - ipv6::HEADER_SIZE + transport.len();
+    let size = u16::try_from(size).expect("a segment is small");
+    header[4..6].copy_from_slice(&size.to_be_bytes());
+    let Ok(packet) = ipv6::Packet::new_checked(header) else { return };
+    let (src, dst) = (packet.src(), packet.dst());
+    put_checksum(transport, kind, |message| {
+        checksum::over_ipv6(src, dst, protocol_of(kind).0, message)
+    });
+}
+
+/// What is known of a frame's layer 3.
+#[derive(Clone, Copy, Debug)]
+struct Network {
+    /// Where it begins.
+    at: usize,
+    /// Where what it carries begins, as far as the switch understands it.
+    transport_at: usize,
+    /// What that is.
+    protocol: Option<u8>,
+    is_ipv6: bool,
+    /// What its header says of the size from `at` on; zero says nothing.
+    size: usize,
+    /// A fragment, or with a routing header: its segments would not be what they seem.
+    is_whole: bool,
+}
+
+impl Network {
+    fn of(head: &[u8]) -> Result<Self, Nonsense> {
+        let mut at = 14;
+        let ethertype = |at: usize| {
+            let bytes = head.get(at - 2..at).and_then(|bytes| bytes.first_chunk());
+            bytes.map(|bytes: &[u8; 2]| EtherType(u16::from_be_bytes(*bytes))).ok_or(Nonsense)
+        };
+        for _ in 0..TAGS_MAX {
+            if ethertype(at)?.is_tag() {
+                at += vlan::TAG_SIZE;
+            }
+        }
+        let packet = head.get(at..).ok_or(Nonsense)?;
+        match ethertype(at)? {
+            EtherType::IPV4 => Self::of_ipv4(at, packet),
+            EtherType::IPV6 => Self::of_ipv6(at, packet),
+            EtherType::ARP | EtherType::MAC_CONTROL => Err(Nonsense),
+            _ => Ok(Self {
+                at,
+                transport_at: at,
+                protocol: None,
+                is_ipv6: false,
+                size: 0,
+                is_whole: false,
+            }),
+        }
+    }
+
+    fn of_ipv4(at: usize, packet: &[u8]) -> Result<Self, Nonsense> {
+        let packet = ipv4::Packet::new_checked(packet).map_err(|_| Nonsense)?;
+        if packet.header_size() < ipv4::HEADER_SIZE_MIN {
+            return Err(Nonsense);
+        }
+        Ok(Self {
+            at,
+            transport_at: at + packet.header_size(),
+            protocol: Some(packet.protocol()),
+            is_ipv6: false,
+            size: packet.total_size().into(),
+            is_whole: !packet.is_fragment(),
+        })
+    }
+
+    /// Walks over headers that are not the last one (RFC 8200 section 4).
+    fn of_ipv6(at: usize, bytes: &[u8]) -> Result<Self, Nonsense> {
+        const HOP_BY_HOP: u8 = 0;
+        const ROUTING: u8 = 43;
+        const DESTINATION: u8 = 60;
+        const FRAGMENT: u8 = 44;
+        let packet = ipv6::Packet::new_checked(bytes).map_err(|_| Nonsense)?;
+        let (mut next, mut end) = (packet.next_header(), ipv6::HEADER_SIZE);
+        let mut is_whole = true;
+        while matches!(next, HOP_BY_HOP | ROUTING | DESTINATION) {
+            is_whole &= next != ROUTING;
+            let header = bytes.get(end..end + 2).ok_or(Nonsense)?;
+            next = header[0];
+            end += (usize::from(header[1]) + 1) * 8;
+        }
+        let size = match packet.payload_size() {
+            0 => 0,
+            size => ipv6::HEADER_SIZE + usize::from(size),
+        };
+        Ok(Self {
+            at,
+            transport_at: at + end,
+            protocol: Some(next),
+            is_ipv6: true,
+            size,
+            is_whole: is_whole && next != FRAGMENT,
+        })
+    }
+
+    /// The size of the headers of a frame that is to be cut, if that can be done.
+    fn cuttable(&self, kind: Kind, ask: Ask, head: &[u8], size: usize) -> Result<u16, Nonsense> {
+        let is_of_kind = match kind {
+            Kind::Tcp4 => !self.is_ipv6,
+            Kind::Tcp6 => self.is_ipv6,
+            Kind::Udp => true,
+        };
+        let (protocol, checksum_at) = protocol_of(kind);
+        // Some drivers leave the size to the card.
+        let is_all = self.size == 0 || self.at + self.size == size;
+        if !is_of_kind
+            || self.protocol != Some(protocol)
+            || !self.is_whole
+            || !is_all
+            || usize::from(ask.start) != self.transport_at
+            || usize::from(ask.offset) != checksum_at
+        {
+            return Err(Nonsense);
+        }
+        let transport = head.get(self.transport_at..).ok_or(Nonsense)?;
+        let own = match kind {
+            Kind::Udp => udp::HEADER_SIZE,
+            Kind::Tcp4 | Kind::Tcp6 => {
+                let packet = tcp::Packet::new_checked(transport).map_err(|_| Nonsense)?;
+                if packet.header_size() < tcp::HEADER_SIZE_MIN {
+                    return Err(Nonsense);
+                }
+                packet.header_size()
+            }
+        };
+        let end = self.transport_at + own;
+        // There must be something to cut, and all of the headers must be in the copy.
+        if end > head.len() || end >= size {
+            return Err(Nonsense);
+        }
+        u16::try_from(end).map_err(|_| Nonsense)
+    }
+}
+
+#[cfg(test)]
+mod tests;
