@@ -3,23 +3,35 @@
 # file system of busybox, iperf3 and the modules that a virtio card and its queues need.
 #
 #   scripts/guest.sh            target/guest/vmlinuz, target/guest/initrd.gz
+#   scripts/guest.sh full       target/guest-full/…: the kernel for all machines, which has e1000
 #
-# It does nothing if they are there. The machine speaks at its serial port: a shell.
+# It does nothing if they are there and this script made them. The machine speaks at its serial
+# port: a shell. A lab adds files of its own behind the archive, `/lab` among them, which is started.
 #
-# From the kernel's command line it takes `ip4=ADDRESS/PREFIX` and `mtu=BYTES` for its card.
+# From the kernel's command line it takes `ip4=ADDRESS/PREFIX` and `mtu=BYTES` for its card, and
+# `plain` if nothing is to be set for losslessness.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-out=${CARGO_TARGET_DIR:-target}/guest
-if [ -s "$out/vmlinuz" ] && [ -s "$out/initrd.gz" ]; then
+# The newest kernel for machines in a cloud is small, and knows no card but virtio.
+case ${1:-} in
+'') folder=guest meta=linux-image-cloud-amd64 ;;
+full) folder=guest-full meta=linux-image-amd64 ;;
+*)
+    echo "usage: scripts/guest.sh [full]" >&2
+    exit 2
+    ;;
+esac
+out=${CARGO_TARGET_DIR:-target}/$folder
+recipe=$(cat scripts/guest.sh scripts/guest-lossless.sh | sha256sum)
+if [ -s "$out/vmlinuz" ] && [ -s "$out/initrd.gz" ] && [ "$recipe" = "$(cat "$out/recipe" 2>/dev/null)" ]; then
     exit 0
 fi
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The newest kernel for machines in a cloud: small, with virtio.
-package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null |
+package=$(apt-cache depends $meta 2>/dev/null |
     sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
 if [ -z "$package" ]; then
     echo "no package has the kernel of a virtual machine: is this a Debian with a package list?" >&2
@@ -31,7 +43,8 @@ echo "missing: $package, the kernel of the live tests' virtual machines (unpacke
 root=$work/root
 mkdir -p "$root"/{bin,opt,lib/modules,proc,sys,dev,tmp,run,etc}
 cp /bin/busybox "$root/bin/"
-for program in iperf3 tc; do
+cp scripts/guest-lossless.sh "$root/opt/"
+for program in iperf3 tc ip; do
     path=$(command -v "$program")
     cp "$path" "$root/opt/"
     # What it is linked with, at the same paths.
@@ -43,7 +56,7 @@ done
 # In the order in which they need each other.
 modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
     virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net
-    sched/sch_mqprio'
+    sched/sch_mqprio char/virtio_console ipv4/tcp_vegas e1000/e1000'
 for module in $modules; do
     name=${module##*/}
     find "$work/kernel/lib/modules" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;
@@ -64,15 +77,16 @@ for word in $(cat /proc/cmdline); do
     case $word in
     ip4=*) ip4=${word#ip4=} ;;
     mtu=*) mtu=${word#mtu=} ;;
+    plain) plain=yes ;;
     esac
 done
 ip link set lo up
 ip link set eth0 mtu "${mtu:-1450}"
-ip addr add "$ip4" dev eth0
+[ -z "${ip4:-}" ] || ip addr add "$ip4" dev eth0
 ip link set eth0 up
-# The default of the kernel drops what waits too long, and the card is held.
-# By its path: the shell has a `tc` of its own.
-/opt/tc qdisc replace dev eth0 root pfifo limit 10000
+# By their paths: the shell has a `tc` and an `ip` of its own.
+[ -n "${plain:-}" ] || TC=/opt/tc IP=/opt/ip /opt/guest-lossless.sh eth0
+[ ! -x /lab ] || setsid /lab &
 stty -echo
 echo "READY"
 exec sh
@@ -80,3 +94,4 @@ INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$out/initrd.gz"
 cp "$work"/kernel/boot/vmlinuz-* "$out/vmlinuz"
+echo "$recipe" >"$out/recipe"

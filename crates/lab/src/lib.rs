@@ -10,17 +10,21 @@
 //!
 //! A lab needs root and the programs `ip`, `tc` and `ethtool`. The program that runs a lab is also
 //! the daemon of its hosts, the aggregator and the workers: it starts itself again in the
-//! namespaces.
+//! namespaces, and in virtual machines if a scenario has some.
 #![forbid(unsafe_code)]
 
+mod checks;
 pub mod cli;
 mod counters;
 mod daemons;
+mod flood;
+mod guests;
 mod interrupt;
 mod lab;
 mod losses;
 mod machine;
 mod netns;
+mod ovs;
 mod pa;
 mod plan;
 mod progress;
@@ -36,9 +40,10 @@ mod stats;
 mod table;
 mod view;
 mod walk;
+mod workload;
 
 pub use run::{Options, Outcome, Overrides, report, run, status, up};
-pub use scenario::{Check, Fabric, Lab, Pa, Profile, Scenario, Tcp};
+pub use scenario::{Check, Fabric, GuestKind, Lab, Pa, Profile, Scenario, Tcp, Vnic};
 pub use settings::{Override, Settings, Variant};
 pub use state::{Process, State};
 
