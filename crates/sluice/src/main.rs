@@ -43,6 +43,8 @@ enum Command {
     Fabric(FabricCommand),
     /// What would become of a frame, and why, hop by hop
     Trace(TraceArguments),
+    /// Choose the cores that do the kernel's tunnel work for a device
+    Steer(sluice_steer::Arguments),
     /// Build networks of namespaces on this machine, and measure in them
     #[command(subcommand)]
     Lab(LabCommand),
@@ -314,6 +316,7 @@ fn main() -> ExitCode {
         Command::Vnet(VnetCommand::List { asked }) => ask(&asked, fabric::Question::Vnets),
         Command::Fabric(command) => fabric_command(&command),
         Command::Trace(arguments) => trace(arguments),
+        Command::Steer(arguments) => sluice_steer::steer(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Lab(command) => sluice_lab::cli::run(command),
         Command::Sim(command) => sluice_lab::sim::cli::run(command),
     };

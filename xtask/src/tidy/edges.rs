@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
     rule("api", 4, &["base"]),
     rule("testkit", 4, &[]),
     rule("daemon", 5, &["base", "wire", "switch", "control", "host", "ports", "api"]),
+    rule("steer", 5, &["base", "placement"]),
     rule("lab", 5, &["base", "wire", "api", "sim"]),
     rule(
         "bench",
@@ -45,7 +46,7 @@ const RULES: &[Rule] = &[
             "testkit",
         ],
     ),
-    rule("sluice", 6, &["api", "daemon", "lab"]),
+    rule("sluice", 6, &["api", "daemon", "lab", "steer"]),
     rule("xtask", 6, &[]),
 ];
 

@@ -57,7 +57,7 @@ fn can_have_namespaces() -> bool {
 }
 
 /// The program under test: `$SLUICE`, or the one that cargo built beside this test.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("SLUICE") {
         return path.into();
     }

@@ -1,0 +1,204 @@
+//! `sluice steer` on the kernel's own VXLAN: numbered datagrams of eight flows between two
+//! namespaces, and the cores that do the receiver's work.
+//!
+//! ```text
+//!   a: sockets ─ vx (VXLAN 77) ─ wire ══ wire (steered) ─ vx (VXLAN 77) ─ sockets :b
+//! ```
+
+mod rig;
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rig::{Net, Netns, cable, program, say, skip};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde_json::Value;
+
+const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+const FLOWS: u16 = 8;
+const FIRST_PORT: u16 = 7000;
+/// What the sender waits between datagrams of all flows.
+const PACE: Duration = Duration::from_micros(500);
+/// So long that every flow pauses for as long as a move waits for.
+const SLOW_PACE: Duration = Duration::from_millis(8);
+
+struct Case {
+    a: Netns,
+    b: Netns,
+    _net: Net,
+}
+
+impl Case {
+    fn new(word: &str) -> Self {
+        let mut net = Net::new(word);
+        let (a, b) = (net.netns("a"), net.netns("b"));
+        cable((&a, "wire", "192.0.2.1/24"), (&b, "wire", "192.0.2.2/24"));
+        for (netns, here, there, address) in [(&a, 1, 2, A), (&b, 2, 1, B)] {
+            netns.ip(&format!(
+                "link add vx type vxlan id 77 local 192.0.2.{here} remote 192.0.2.{there} \
+                 dstport 4789"
+            ));
+            netns.ip(&format!("addr add {address}/24 dev vx"));
+            netns.ip("link set vx up");
+        }
+        // The neighbours are known before anything is counted.
+        a.ping(B, 3);
+        Self { a, b, _net: net }
+    }
+
+    /// `sluice steer` on the receiver's wire; what it said last.
+    fn steer(&self, words: &str) -> Value {
+        let line = format!("{} steer wire --json {words}", program().display());
+        let said = self.b.run(&line);
+        let last = said.lines().last().unwrap_or_else(|| panic!("it says nothing: {line}"));
+        serde_json::from_str(last).unwrap()
+    }
+
+    /// Does something while all flows send; how they fared.
+    fn under_traffic<T: Send>(
+        &self,
+        pace: Duration,
+        work: impl FnOnce() -> T + Send,
+    ) -> (T, Fared) {
+        let stop = AtomicBool::new(false);
+        let bind = |netns: &Netns, at, flow| netns.udp(at, FIRST_PORT + flow);
+        let from: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.a, A, flow)).collect();
+        let to: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.b, B, flow)).collect();
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| send(&from, pace, &stop));
+            let receivers: Vec<_> = to.iter().map(|socket| scope.spawn(|| count(socket))).collect();
+            let done = work();
+            stop.store(true, Ordering::Relaxed);
+            let sent = sender.join().unwrap();
+            let counted = receivers.into_iter().map(|thread| thread.join().unwrap());
+            let mut fared = Fared { sent: sent * u64::from(FLOWS), ..Fared::default() };
+            for (came, late) in counted {
+                (fared.came, fared.late) = (fared.came + came, fared.late + late);
+            }
+            (done, fared)
+        })
+    }
+}
+
+/// Datagrams: sent, received, and received after one that was sent later.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fared {
+    sent: u64,
+    came: u64,
+    late: u64,
+}
+
+/// Sends numbered datagrams in all flows; how many in each. From one core: on a veth pair packets
+/// of a sender that changes cores overtake each other with no help of ours.
+fn send(from: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> u64 {
+    let mut core = CpuSet::new();
+    core.set(0);
+    sched_setaffinity(None, &core).unwrap();
+    let mut number = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        number += 1;
+        for (flow, socket) in (0..).zip(from) {
+            socket.send_to(&number.to_be_bytes(), (B, FIRST_PORT + flow)).unwrap();
+        }
+        std::thread::sleep(pace);
+    }
+    number
+}
+
+/// Receives until nothing comes any more: how many came, and how many too late.
+fn count(socket: &UdpSocket) -> (u64, u64) {
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let (mut came, mut late, mut last) = (0, 0, 0);
+    let mut bytes = [0; 8];
+    while let Ok(8) = socket.recv(&mut bytes) {
+        let number = u64::from_be_bytes(bytes);
+        came += 1;
+        late += u64::from(number < last);
+        last = last.max(number);
+    }
+    (came, late)
+}
+
+/// Buckets on each core.
+fn buckets(said: &Value) -> Vec<(u64, u64)> {
+    let core = |core: &Value| Some((core["core"].as_u64()?, core["buckets"].as_u64()?));
+    said["cores"].as_array().unwrap().iter().map(|c| core(c).unwrap()).collect()
+}
+
+fn two_cores(test: &str) -> bool {
+    let there = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+    if !there {
+        say(&format!("SKIPPED {test}: it needs two cores"));
+    }
+    there
+}
+
+#[test]
+#[ignore = "needs root"]
+fn flows_go_to_the_chosen_cores_and_stay_in_order() {
+    let name = "flows_go_to_the_chosen_cores_and_stay_in_order";
+    if skip(name, &[]) || !two_cores(name) {
+        return;
+    }
+    let case = Case::new("steer");
+    for (core, pace) in [(0, SLOW_PACE), (1, SLOW_PACE), (0, PACE), (1, PACE)] {
+        let words = format!("--cores {core} --xdp generic --seconds 3");
+        let (said, fared) = case.under_traffic(pace, || case.steer(&words));
+        let on: Vec<_> = buckets(&said).into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(on, [(core, FLOWS.into())], "{said}");
+        let steered = said["steered"].as_u64().unwrap();
+        assert!(steered * 2 > fared.sent, "{steered} steered of {fared:?}");
+        assert_eq!(fared.sent, fared.came, "{fared:?}, {said}");
+        // Where no flow pauses for long enough, each may have a few late on the way in and out.
+        let late_max = if pace == SLOW_PACE { 0 } else { u64::from(FLOWS) * 4 };
+        assert!(fared.late <= late_max, "{fared:?}, {said}");
+        say(&format!("on core {core}: {steered} steered, {fared:?}"));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
+    let name = "a_hundred_times_on_and_off_leaves_the_device_as_it_was";
+    if skip(name, &[]) {
+        return;
+    }
+    let case = Case::new("onoff");
+    let mask = || case.b.run("cat /sys/class/net/wire/queues/rx-0/rps_cpus");
+    let look = || (case.b.ip("-d link show dev wire"), mask());
+    case.b.run("sh -c echo${IFS}1>/sys/class/net/wire/queues/rx-0/rps_cpus");
+    let before = look();
+    let ((), fared) = case.under_traffic(PACE, || {
+        for round in 0..100 {
+            let how = if round % 10 == 9 { "rps" } else { "generic" };
+            case.steer(&format!("--xdp {how} --seconds 0"));
+        }
+    });
+    assert_eq!(look(), before);
+    assert!(!before.0.contains("xdp"));
+    let lost = fared.sent - fared.came;
+    assert!(lost * 100 < fared.sent, "{lost} lost: {fared:?}");
+    say(&format!("a hundred times on and off: {lost} of {} lost, {} late", fared.sent, fared.late));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_cannot_be_steered_is_said() {
+    if skip("what_cannot_be_steered_is_said", &[]) {
+        return;
+    }
+    let case = Case::new("wrong");
+    for (words, said) in [
+        ("wira", "there is none of that name"),
+        ("../x", "a device's name has"),
+        ("wire --cores 900", "core 900 is not online"),
+        ("wire --cores 3-1", "from the lower to the higher"),
+        ("wire --mode best", "one of rss"),
+    ] {
+        let output = case.b.attempt(&format!("{} steer {words} --seconds 0", program().display()));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(said), "{words}: {error}");
+    }
+}

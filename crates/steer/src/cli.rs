@@ -1,0 +1,72 @@
+//! `sluice steer`, as it is typed.
+
+use std::time::Duration;
+
+use clap::Args;
+use sluice_placement::Mode;
+
+use crate::device::Way;
+use crate::list;
+use crate::run;
+
+/// What `sluice steer` is told.
+#[derive(Args, Clone, Debug)]
+pub struct Arguments {
+    /// The device on which VXLAN packets come in
+    pub device: String,
+    /// The rule: rss, rss++, predetermined, on-the-fly or adaptive
+    #[arg(long, default_value = "adaptive", value_parser = mode)]
+    pub mode: Mode,
+    /// Cores that may do the work, as 0-3,8; default: all
+    #[arg(long, value_name = "LIST", value_parser = cores)]
+    pub cores: Option<Cores>,
+    /// Cores that run virtual machines; default: those to which vCPU threads are pinned
+    #[arg(long, value_name = "LIST", value_parser = cores)]
+    pub vcpus: Option<Cores>,
+    /// VXLAN networks of high priority: each flow of theirs has a core to itself while one is free
+    #[arg(long, value_name = "VNI", value_delimiter = ',')]
+    pub high: Vec<u32>,
+    /// Into how many buckets flows hash: 16 to 4096
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=4096))]
+    pub buckets: u32,
+    /// UDP port of VXLAN
+    #[arg(long, default_value_t = 4789)]
+    pub port: u16,
+    /// Milliseconds between decisions
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub period_ms: u32,
+    /// After how long a bucket that never pauses moves all the same; 0: never
+    #[arg(long, default_value_t = 1000)]
+    pub patience_ms: u32,
+    /// How the program is run
+    #[arg(long, value_enum, default_value = "auto")]
+    pub xdp: Way,
+    /// End after so many seconds; default: at Ctrl-C
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<u32>,
+    /// A line of JSON each second instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A list of cores, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores(pub Vec<u16>);
+
+fn cores(text: &str) -> Result<Cores, String> {
+    list::parse(text).map(Cores).map_err(|error| format!("{error:#}"))
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    Mode::named(text)
+        .ok_or_else(|| "one of rss, rss++, predetermined, on-the-fly, adaptive".to_owned())
+}
+
+/// Steers until it is told to stop.
+///
+/// # Errors
+/// What cannot be done, with the remedy.
+pub fn steer(arguments: &Arguments) -> anyhow::Result<()> {
+    let end = arguments.seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    run::run(arguments, end)
+}

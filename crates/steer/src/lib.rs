@@ -1,0 +1,22 @@
+//! Places the Linux kernel's tunnel work on cores: `sluice steer DEV`.
+//!
+//! For hosts whose kernel carries VXLAN itself. The kernel processes a packet on the core to which
+//! the card's hash leads, whoever runs there. Here every packet goes to the core that
+//! [`sluice_placement`] chose for its inner flow: by an XDP program and a CPU map (`bpf/`), or,
+//! where a device takes none, roughly, by the mask of receive packet steering (RPS).
+//!
+//! Nothing outlives the program: the XDP program belongs to a descriptor of it, and the mask is
+//! put back.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod device;
+mod list;
+mod pinning;
+mod report;
+mod rps;
+mod run;
+mod stat;
+mod xdp;
+
+pub use cli::{Arguments, steer};

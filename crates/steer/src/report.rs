@@ -1,0 +1,169 @@
+//! What `sluice steer` says: a table or a line of JSON each second, and what moved and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use comfy_table::Table;
+use serde::Serialize;
+use sluice_placement::{CoreIndex, Move, Placement, Share};
+
+use crate::cli::Arguments;
+use crate::stat::Did;
+use crate::xdp::Counts;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// How many moves of a second are told of one by one.
+const MOVES_TOLD: usize = 8;
+
+/// A core in a report; loads in hundredths of a core.
+#[derive(Clone, Debug, Serialize)]
+struct CoreState {
+    core: u16,
+    runs_vcpu: bool,
+    user_percent: f64,
+    softirq_percent: f64,
+    kernel_percent: f64,
+    /// The estimate of what is placed here.
+    placed_percent: f64,
+    buckets: u32,
+}
+
+/// What one report says.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct State {
+    cores: Vec<CoreState>,
+    #[serde(flatten)]
+    counts: Option<Counts>,
+    packet_ns: Option<u64>,
+}
+
+fn percent(share: Share) -> f64 {
+    f64::from(share.0) / 10_000.0
+}
+
+impl State {
+    pub(crate) fn of_cores(
+        numbers: &[u16],
+        did: &BTreeMap<u16, Did>,
+        vcpus: &BTreeSet<u16>,
+    ) -> Self {
+        let of_core = |core: &u16| {
+            let did = did.get(core).copied().unwrap_or_default();
+            CoreState {
+                core: *core,
+                runs_vcpu: vcpus.contains(core),
+                user_percent: percent(did.user),
+                softirq_percent: percent(did.softirq),
+                kernel_percent: percent(did.kernel),
+                placed_percent: 0.0,
+                buckets: 0,
+            }
+        };
+        Self { cores: numbers.iter().map(of_core).collect(), counts: None, packet_ns: None }
+    }
+
+    /// With what is placed where.
+    pub(crate) fn placed(&mut self, placement: &Placement, counts: Counts, packet_ns: u64) {
+        for (at, core) in (0..).zip(&mut self.cores) {
+            core.placed_percent = percent(placement.load_of(CoreIndex(at)).0);
+        }
+        for (_, entry) in placement.entries() {
+            self.cores[entry.core.index()].buckets += 1;
+        }
+        (self.counts, self.packet_ns) = (Some(counts), Some(packet_ns));
+    }
+}
+
+/// Tells once a second.
+#[derive(Debug)]
+pub(crate) struct Report {
+    json: bool,
+    next: Instant,
+    moves: Vec<String>,
+    moved: usize,
+    last: State,
+}
+
+impl Report {
+    pub(crate) fn new(arguments: &Arguments, by: &str) -> Self {
+        if !arguments.json {
+            let mode = arguments.mode.name();
+            println!("{}: {mode} by {by}; Ctrl-C ends it", arguments.device);
+        }
+        let next = Instant::now() + EVERY;
+        Self { json: arguments.json, next, moves: Vec::new(), moved: 0, last: State::default() }
+    }
+
+    pub(crate) fn moves(&mut self, moves: &[Move], numbers: &[u16]) {
+        self.moved += moves.len();
+        let room = MOVES_TOLD.saturating_sub(self.moves.len());
+        self.moves.extend(moves.iter().take(room).map(|change| {
+            let core = numbers[change.core.index()];
+            format!("bucket {} to core {core}: {}", change.entry.0, change.why)
+        }));
+    }
+
+    pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<()> {
+        self.last = state.clone();
+        if Instant::now() < self.next {
+            return Ok(());
+        }
+        self.next += EVERY;
+        self.print()
+    }
+
+    /// The last words: what there was in the end.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        self.print()
+    }
+
+    fn print(&mut self) -> anyhow::Result<()> {
+        let (moves, moved) = (std::mem::take(&mut self.moves), std::mem::take(&mut self.moved));
+        if self.json {
+            #[derive(Serialize)]
+            struct Line<'a> {
+                #[serde(flatten)]
+                state: &'a State,
+                decisions: usize,
+                reasons: &'a [String],
+            }
+            let line = Line { state: &self.last, decisions: moved, reasons: &moves };
+            println!("{}", serde_json::to_string(&line)?);
+            return Ok(());
+        }
+        let mut table = Table::new();
+        table.set_header([
+            "core",
+            "vCPU",
+            "user %",
+            "softirq %",
+            "kernel %",
+            "placed %",
+            "buckets",
+        ]);
+        for core in &self.last.cores {
+            table.add_row([
+                core.core.to_string(),
+                if core.runs_vcpu { "yes" } else { "" }.to_owned(),
+                format!("{:.0}", core.user_percent),
+                format!("{:.0}", core.softirq_percent),
+                format!("{:.0}", core.kernel_percent),
+                format!("{:.0}", core.placed_percent),
+                core.buckets.to_string(),
+            ]);
+        }
+        println!("{table}");
+        if let (Some(counts), Some(cost)) = (&self.last.counts, self.last.packet_ns) {
+            println!(
+                "steered {}, not placed yet {}, not VXLAN {}; {cost} ns a packet; \
+                 buckets moved {}, without a pause {}",
+                counts.steered, counts.unplaced, counts.other, counts.moved, counts.forced
+            );
+        }
+        moves.iter().for_each(|text| println!("  {text}"));
+        if moved > moves.len() {
+            println!("  and {} more", moved - moves.len());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! The XDP program on a device, with its maps.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use aya::Ebpf;
+use aya::maps::{Array, CpuMap, HashMap, MapData, PerCpuArray};
+use aya::programs::{Xdp, XdpMode};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A bucket without a core (`NOBODY` there).
+const NOBODY: u32 = u32::MAX;
+/// A bucket that was silent for so long needs no pause to be found.
+const QUIET_NS: u64 = 10_000_000;
+/// Packets that wait for a core.
+const QUEUE: u32 = 2048;
+
+#[cfg(has_program)]
+const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+
+/// What the program is told (`struct settings`).
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) settle_ns: u64,
+    pub(crate) hurry_ns: u64,
+    pub(crate) patience_ns: u64,
+    pub(crate) buckets: u32,
+    pub(crate) high: u32,
+    pub(crate) port: u16,
+    pub(crate) high_networks: Vec<u32>,
+}
+
+/// Packets and bytes of a bucket since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Packets since the start (`struct counts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Counts {
+    pub(crate) other: u64,
+    pub(crate) unplaced: u64,
+    pub(crate) steered: u64,
+    pub(crate) moved: u64,
+    pub(crate) forced: u64,
+}
+
+/// The program, on a device as long as this lives.
+pub(crate) struct Program {
+    // The link is closed with it, also if the process is killed.
+    _ebpf: Ebpf,
+    wanted: Array<MapData, u32>,
+    state: Array<MapData, [u64; 3]>,
+    taken: Array<MapData, u32>,
+    seen: PerCpuArray<MapData, [u64; 2]>,
+    totals: PerCpuArray<MapData, [u64; 5]>,
+    buckets: u32,
+}
+
+#[cfg(not(has_program))]
+const BUILD_IT: &str = "install clang and libbpf-dev and build it again, or use --xdp rps";
+
+#[cfg(not(has_program))]
+fn load(_: u32) -> anyhow::Result<Ebpf> {
+    anyhow::bail!("built without clang, and so without an XDP program: {BUILD_IT}")
+}
+
+/// The programs and their maps, with room for so many cores: no more than the kernel was built for.
+#[cfg(has_program)]
+fn load(cores: u32) -> anyhow::Result<Ebpf> {
+    aya::EbpfLoader::new()
+        .map_max_entries("cores", cores)
+        .load(OBJECT)
+        .context("the kernel does not take the XDP program (it needs root and Linux 5.15)")
+}
+
+impl Program {
+    pub(crate) fn attach(
+        device: &str,
+        native: bool,
+        cores: &[u16],
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        let most = cores.iter().max().context("no cores")?;
+        let mut ebpf = load(u32::from(*most) + 1)?;
+        let counter: &mut Xdp =
+            ebpf.program_mut("steer_count").context("the object lacks a program")?.try_into()?;
+        counter.load().context("the kernel refuses the program behind the CPU map")?;
+        let counter = counter.fd()?.try_clone()?;
+        let mut take = |name| ebpf.take_map(name).with_context(|| format!("no map {name}"));
+        let mut of_cores = CpuMap::try_from(take("cores")?)?;
+        for &core in cores {
+            of_cores
+                .set(core.into(), QUEUE, Some(&counter), 0)
+                .with_context(|| format!("core {core} takes no queue: is it online?"))?;
+        }
+        let mut config: Array<_, [u64; 5]> = Array::try_from(take("config")?)?;
+        config.set(0, words(settings), 0)?;
+        let mut high: HashMap<_, u32, u32> = HashMap::try_from(take("high_networks")?)?;
+        for network in &settings.high_networks {
+            high.insert(network, 1, 0)?;
+        }
+        let wanted = Array::try_from(take("wanted")?)?;
+        let state = Array::try_from(take("state")?)?;
+        let taken = Array::try_from(take("taken")?)?;
+        let seen = PerCpuArray::try_from(take("seen")?)?;
+        let totals = PerCpuArray::try_from(take("totals")?)?;
+        let program: &mut Xdp =
+            ebpf.program_mut("steer").context("the object lacks a program")?.try_into()?;
+        program.load().context("the kernel refuses the XDP program")?;
+        let mode = if native { XdpMode::Driver } else { XdpMode::Skb };
+        program.attach(device, mode).with_context(|| {
+            let how = if native { "driver" } else { "kernel" };
+            format!("device {device} takes no XDP program run by the {how}; is there one already?")
+        })?;
+        Ok(Self { _ebpf: ebpf, wanted, state, taken, seen, totals, buckets: settings.buckets })
+    }
+
+    /// A bucket is to go to this core.
+    pub(crate) fn want(&mut self, bucket: u32, core: u16) -> anyhow::Result<()> {
+        Ok(self.wanted.set(bucket, u32::from(core) + 1, 0)?)
+    }
+
+    /// Leaves all packets to the stack again, so that none overtakes those that still wait for a
+    /// core when the program goes. Flows that do not pause are not waited for longer than `most`.
+    pub(crate) fn release(&mut self, most: Duration) -> anyhow::Result<()> {
+        for bucket in 0..self.buckets {
+            self.wanted.set(bucket, 0, 0)?;
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < most && !self.is_released(begin.elapsed())? {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whether no bucket's packets go to a core any more, or none has come for that long and none
+    /// is under way.
+    fn is_released(&self, quiet: Duration) -> anyhow::Result<bool> {
+        let now = monotonic_ns();
+        for bucket in 0..self.buckets {
+            let [places, last, _] = self.state.get(&bucket, 0)?;
+            // In memory the core comes first, then how many were put into a queue.
+            let bytes = places.to_ne_bytes();
+            let half = |at: usize| bytes[at..at + 4].try_into().map(u32::from_ne_bytes);
+            let (core, put) = (half(0)?, half(4)?);
+            let is_quiet = now.saturating_sub(last) > QUIET_NS
+                && quiet.as_nanos() > u128::from(QUIET_NS)
+                && put == self.taken.get(&bucket, 0)?;
+            if last != 0 && core != NOBODY && !is_quiet {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What every bucket did, since the start.
+    pub(crate) fn work(&self) -> anyhow::Result<Vec<Work>> {
+        let of_bucket = |bucket: u32| {
+            let sum = self.seen.get(&bucket, 0)?.iter().fold([0; 2], |sum: [u64; 2], core| {
+                [sum[0].wrapping_add(core[0]), sum[1].wrapping_add(core[1])]
+            });
+            Ok(Work { packets: sum[0], bytes: sum[1] })
+        };
+        (0..self.buckets).map(of_bucket).collect()
+    }
+
+    pub(crate) fn counts(&self) -> anyhow::Result<Counts> {
+        let all = self.totals.get(&0, 0)?;
+        let sum = |at: usize| all.iter().map(|core| core[at]).sum();
+        Ok(Counts {
+            other: sum(0),
+            unplaced: sum(1),
+            steered: sum(2),
+            moved: sum(3),
+            forced: sum(4),
+        })
+    }
+}
+
+/// The clock that the program reads.
+fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let number = |part: i64| u64::try_from(part).unwrap_or(0);
+    number(time.tv_sec) * 1_000_000_000 + number(time.tv_nsec)
+}
+
+/// As the program reads them: three numbers of 64 bits, two of 32, and one of 16 in network order.
+fn words(settings: &Settings) -> [u64; 5] {
+    let pair = |low: [u8; 4], high: [u8; 4]| {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&low);
+        bytes[4..].copy_from_slice(&high);
+        u64::from_ne_bytes(bytes)
+    };
+    let port = settings.port.to_be_bytes();
+    [
+        settings.settle_ns,
+        settings.hurry_ns,
+        settings.patience_ns,
+        pair(settings.buckets.to_ne_bytes(), settings.high.to_ne_bytes()),
+        pair([port[0], port[1], 0, 0], [0; 4]),
+    ]
+}
