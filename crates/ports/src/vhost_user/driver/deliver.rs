@@ -1,0 +1,85 @@
+//! What the port does with a frame that the switch offers.
+
+use sluice_base::PriorityMask;
+use sluice_switch::{Egress, Sink, Taken};
+
+use super::{VhostUserPort, receive};
+use crate::finish::finish;
+use crate::frame::{FrameBuf, frame_size, is_unfinished};
+use crate::vhost_user::outgoing::Placed;
+use crate::vhost_user::ring::Fault;
+
+impl VhostUserPort {
+    /// Offers an unfinished frame: as it is, if the guest finishes it.
+    #[cold]
+    fn offer_unfinished(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let is_untouched = frame.first == 0 && frame.header.is_empty() && frame.strip == 0;
+        let pair = self.routes.of(frame.priority);
+        let usable = is_untouched && self.is_usable(receive(pair));
+        if let Some(ring) = self.outgoing[pair].as_mut().filter(|_| usable)
+            && let Some(left) = frame.buf.and_then(FrameBuf::offload)
+            && ring.takes(left)
+        {
+            match ring.write_unfinished(frame, left) {
+                // Its segments may fit.
+                Ok(Placed::TooLarge) if left.is_super() => {}
+                placed => return self.settle(pair, frame, placed),
+            }
+        }
+        finish(self, |own| &mut own.finisher, frame, Self::offer)
+    }
+
+    /// What became of a frame, as the switch wants to know it.
+    #[inline]
+    fn settle(
+        &mut self,
+        pair: usize,
+        frame: &Egress<'_, FrameBuf>,
+        placed: Result<Placed, Fault>,
+    ) -> Taken {
+        match placed {
+            Ok(Placed::Written) => {
+                self.full.remove(pair);
+                Taken::All
+            }
+            Ok(Placed::NoRoom) => {
+                self.full.insert(pair);
+                self.armed.remove(pair);
+                Taken::No
+            }
+            Ok(Placed::TooLarge) => {
+                self.lost.count(libc::EMSGSIZE, frame_size(frame));
+                Taken::All
+            }
+            Err(fault) => {
+                self.fail(receive(pair), fault);
+                self.lost.count(libc::EFAULT, frame_size(frame));
+                Taken::All
+            }
+        }
+    }
+}
+
+impl Sink<FrameBuf> for VhostUserPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if is_unfinished(frame) {
+            return self.offer_unfinished(frame);
+        }
+        let pair = self.routes.of(frame.priority);
+        let usable = self.is_usable(receive(pair));
+        let Some(ring) = self.outgoing[pair].as_mut().filter(|_| usable) else {
+            if !self.open {
+                return Taken::No;
+            }
+            // As on a wire that is not plugged in. Who comes later has not asked for it.
+            self.lost.count(libc::ENETDOWN, frame_size(frame));
+            return Taken::All;
+        };
+        let placed = ring.write(frame);
+        self.settle(pair, frame, placed)
+    }
+
+    fn refuses(&self) -> PriorityMask {
+        self.routes.priorities(self.full)
+    }
+}
