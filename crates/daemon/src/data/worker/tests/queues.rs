@@ -137,7 +137,7 @@ fn a_queue_that_is_held_back_holds_no_other_of_its_guest() {
 
 #[test]
 fn a_receiver_gets_what_it_has_no_queue_for_by_its_first() {
-    let mut host = host(&[2, 1]);
+    let mut host = host(&[2, 1, 2]);
     host.pass((0, 1), (1, 0), 300);
     host.pass((0, 0), (1, 0), 300);
     host.pass((1, 0), (0, 0), 300);
@@ -146,11 +146,13 @@ fn a_receiver_gets_what_it_has_no_queue_for_by_its_first() {
         host.guests[0].enable(2, false).unwrap();
         host.guests[0].enable(3, false).unwrap();
         host.pass((1, 0), (0, 0), 20);
+        host.pass((2, 1), (0, 0), 20);
         assert!(host.send((0, 1), 1, 0), "its ring is there all the same");
         host.guests[0].enable(2, true).unwrap();
         host.guests[0].enable(3, true).unwrap();
         assert_eq!(host.receive(1, 0), 0, "what was in it goes when it may");
         host.pass((0, 1), (1, 0), 20);
+        host.pass((2, 1), (0, 1), 20);
     }
     host.end();
 }
