@@ -40,7 +40,7 @@ struct Node {
     socket: PathBuf,
     log: PathBuf,
     ports: usize,
-    /// The ports that containers are behind.
+    /// The ports that containers and virtual machines are behind.
     containers: Vec<String>,
     /// Whether it is a member of the fabric.
     is_member: bool,
@@ -68,11 +68,14 @@ impl Daemons {
             let socket = folder.join("show.sock");
             let _ = std::fs::remove_file(&socket);
             let log = plan.run_dir().join(format!("{name}.log"));
-            let process = launch(state, &name, &netns, program, &path, &log)?;
+            let mut command = Command::new(program);
+            command.args(["daemon", "--config"]).arg(&path);
+            let process = launch(state, &name, &netns, &command, &log)?;
             let ports = config.ports.len() + usize::from(config.underlay.is_some());
             let is_member = config.fabric.is_some();
-            let taps = config.ports.into_iter().filter(|port| port.kind == PortKind::Tap);
-            let containers = taps.map(|port| port.name).collect();
+            let machines = [PortKind::Tap, PortKind::VhostUser];
+            let own = config.ports.into_iter().filter(|port| machines.contains(&port.kind));
+            let containers = own.map(|port| port.name).collect();
             daemons.nodes.push(Node { name, socket, log, ports, containers, is_member, process });
         }
         for node in &daemons.nodes {
@@ -180,13 +183,18 @@ impl Node {
         }
     }
 
-    /// The end of its log, for a message.
     fn last_words(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().rev().take(5).collect();
-        let lines: Vec<&str> = lines.into_iter().rev().collect();
-        format!("{} ends with: {}", self.log.display(), lines.join(" | "))
+        last_words(&self.log)
     }
+}
+
+/// The end of a log, for a message.
+pub(crate) fn last_words(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().rev().take(5).collect();
+    let lines: Vec<&str> = lines.into_iter().rev().collect();
+    format!("{} ends with: {}", log.display(), lines.join(" | "))
 }
 
 /// Makes certificates for the hosts.
@@ -208,29 +216,28 @@ fn certify(plan: &Plan, program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn launch(
+/// Starts a program in a namespace, on record; it says what it has to say to a log.
+pub(crate) fn launch(
     state: &mut State,
     name: &str,
     netns: &str,
-    program: &Path,
-    config: &Path,
+    command: &Command,
     log: &Path,
 ) -> anyhow::Result<Process> {
     let output = File::options().create(true).append(true).open(log)?;
     let mut child = Command::new("/bin/sh")
         .args(["-c", GATE, netns])
-        .arg(program)
-        .args(["daemon", "--config"])
-        .arg(config)
+        .arg(command.get_program())
+        .args(command.get_args())
         .stdin(Stdio::piped())
         .stdout(output.try_clone()?)
         .stderr(output)
         .process_group(0)
         .spawn()
-        .with_context(|| format!("starting the daemon of {name}"))?;
+        .with_context(|| format!("starting the process of {name}"))?;
     let process = record(state, name, &child)?;
     if let Some(mut gate) = child.stdin.take() {
-        gate.write_all(b"go\n").with_context(|| format!("letting the daemon of {name} go"))?;
+        gate.write_all(b"go\n").with_context(|| format!("letting the process of {name} go"))?;
     }
     Ok(process)
 }

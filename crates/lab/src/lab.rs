@@ -87,10 +87,12 @@ impl Lab {
                 netns::ip(&plan::router_commands(plan))
             })?;
         }
-        for container in &plan.containers {
+        for container in plan.containers.iter().filter(|container| !container.is_vm) {
             crate::interrupt::check()?;
             netns::enter(&container.netns, || {
-                tcp_settings(self.scenario.tcp.profile)?;
+                for (name, value) in tcp_settings(self.scenario.tcp.profile) {
+                    netns::setting(name, value)?;
+                }
                 if plan.fabric == Fabric::LinuxBridge {
                     netns::offloads_off("eth0")?;
                 }
@@ -161,14 +163,14 @@ fn clear_logs(folder: &Path) {
     }
 }
 
-fn tcp_settings(profile: Profile) -> anyhow::Result<()> {
-    netns::setting("net.ipv4.tcp_no_metrics_save", "1")?;
-    netns::setting("net.ipv4.tcp_slow_start_after_idle", "0")?;
+/// What the kernel is told of its TCP.
+pub(crate) fn tcp_settings(profile: Profile) -> Vec<(&'static str, &'static str)> {
+    let mut settings =
+        vec![("net.ipv4.tcp_no_metrics_save", "1"), ("net.ipv4.tcp_slow_start_after_idle", "0")];
     if profile == Profile::Linux2013 {
-        netns::setting("net.ipv4.tcp_early_retrans", "0")?;
-        netns::setting("net.ipv4.tcp_recovery", "0")?;
+        settings.extend([("net.ipv4.tcp_early_retrans", "0"), ("net.ipv4.tcp_recovery", "0")]);
     }
-    Ok(())
+    settings
 }
 
 /// The rate and the queue that a container's vNIC has on a bridge.

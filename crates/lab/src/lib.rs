@@ -10,12 +10,14 @@
 //!
 //! A lab needs root and the programs `ip`, `tc` and `ethtool`. The program that runs a lab is also
 //! the daemon of its hosts, the aggregator and the workers: it starts itself again in the
-//! namespaces.
+//! namespaces, and in virtual machines if a scenario has some.
 #![forbid(unsafe_code)]
 
+mod checks;
 pub mod cli;
 mod counters;
 mod daemons;
+mod guests;
 mod interrupt;
 mod lab;
 mod losses;
@@ -36,6 +38,7 @@ mod stats;
 mod table;
 mod view;
 mod walk;
+mod workload;
 
 pub use run::{Options, Outcome, Overrides, report, run, status, up};
 pub use scenario::{Check, Fabric, Lab, Pa, Profile, Scenario, Tcp};

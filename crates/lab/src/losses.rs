@@ -147,7 +147,7 @@ pub(crate) fn high_water(
 ) -> Vec<HighWater> {
     let mut marks: Vec<HighWater> = Vec::new();
     for node in snapshots {
-        let containers = node.ports.iter().filter(|row| row.kind == "tap").count();
+        let containers = node.ports.iter().filter(|row| is_machine(row)).count();
         let containers = u32::try_from(containers).unwrap_or(u32::MAX);
         for row in &node.ports {
             for mark in marks_of(&node.node, row, settings, (containers, policy)) {
@@ -165,6 +165,11 @@ pub(crate) fn high_water(
     marks
 }
 
+/// Whether a container or a virtual machine is behind a port.
+fn is_machine(row: &PortRow) -> bool {
+    ["tap", "vhost-user"].contains(&row.kind.as_str())
+}
+
 fn marks_of(
     node: &str,
     row: &PortRow,
@@ -176,7 +181,7 @@ fn marks_of(
     let holds_back = if physical { policy.physical_lossless() } else { policy.virtual_lossless() };
     let (name, input, output) = if physical {
         ("switch", cable, cable)
-    } else if row.kind == "tap" {
+    } else if is_machine(row) {
         let output = settings.vport_out(containers);
         ("container", (settings.vport_in_frames, None), (output, None))
     } else {

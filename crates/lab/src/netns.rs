@@ -25,11 +25,15 @@ pub(crate) fn requirements() -> anyhow::Result<()> {
         "a lab needs root: it makes network namespaces and devices"
     );
     for tool in TOOLS {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&path).any(|folder| folder.join(tool).is_file());
-        ensure!(found, "a lab needs the program `{tool}` (packages iproute2 and ethtool)");
+        ensure!(has_tool(tool), "a lab needs the program `{tool}` (packages iproute2 and ethtool)");
     }
     Ok(())
+}
+
+/// Whether there is a program of that name.
+pub(crate) fn has_tool(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// The file that stands for a namespace.

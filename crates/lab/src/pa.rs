@@ -10,6 +10,10 @@
 //!
 //! A worker answers a request at once with as many bytes as it asks for, the first eight of which
 //! repeat the number of the query. A query ends with the last byte of the last answer.
+//!
+//! In a virtual machine one process is both, and more: it takes the jobs of the aggregator, and is
+//! told to set the machine up, to answer requests, and to read the kernel's counters. It is talked
+//! to over a serial port, never over the network that is measured.
 
 pub(crate) mod aggregator;
 pub(crate) mod echo;
@@ -20,6 +24,8 @@ pub(crate) mod worker;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::counters::Counters;
 
 /// The port that workers listen on.
 pub(crate) const PORT: u16 = 5201;
@@ -52,6 +58,22 @@ pub(crate) enum Job {
         /// How many.
         count: u32,
     },
+    /// Set this machine up.
+    Prepare {
+        /// Commands of `ip`.
+        commands: Vec<String>,
+        /// Settings of the kernel, as `net.ipv4.ip_forward`, with their values.
+        settings: Vec<(String, String)>,
+    },
+    /// Answer requests, as a worker.
+    Serve {
+        /// Where it listens.
+        address: Ipv4Addr,
+        /// The congestion control of connections that come from now on.
+        congestion: String,
+    },
+    /// Read the kernel's counters.
+    Count,
 }
 
 /// Queries of one size.
@@ -102,6 +124,15 @@ pub(crate) enum Report {
     Ping {
         /// One for each.
         rtt_ns: Vec<u64>,
+    },
+    /// What was to be done is done.
+    Done,
+    /// The counters, as [`crate::counters::read`] has them.
+    Counted {
+        /// What TCP repaired.
+        repairs: Counters,
+        /// What was lost.
+        losses: Counters,
     },
     /// A job could not be done.
     Failed {

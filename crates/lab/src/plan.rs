@@ -7,8 +7,12 @@
 //! ```
 //!
 //! With several subnets each has a switch of its own, and the router `slab-L-r0` has a leg in
-//! every one. Addresses: containers `10.99.HOST.(CONTAINER+1)/16`, VTEPs
-//! `10.98.SUBNET.(HOST+1)/24`, router `10.98.SUBNET.254`.
+//! every one. Addresses: containers, and virtual machines behind them, `10.99.HOST.(NUMBER+1)/16`,
+//! VTEPs `10.98.SUBNET.(HOST+1)/24`, router `10.98.SUBNET.254`.
+//!
+//! A virtual machine `h0v1` is a container in all of this but three things: its port is a
+//! vhost-user socket, it has no namespace of its own (QEMU runs in its host's, and uses nothing of
+//! it), and its addresses are set inside of it.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -19,7 +23,7 @@ use sluice_api::config::{
 };
 use sluice_base::Mac;
 
-use crate::scenario::{Fabric, Scenario};
+use crate::scenario::{Fabric, Lab, Scenario};
 use crate::settings::Settings;
 
 /// Where labs keep their state, sockets and logs.
@@ -72,11 +76,13 @@ pub(crate) struct HostNode {
     pub(crate) mac: Mac,
 }
 
-/// A container.
+/// A container, or a virtual machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     pub(crate) name: String,
+    /// The namespace that it is, or, of a virtual machine, that of its host.
     pub(crate) netns: String,
+    pub(crate) is_vm: bool,
     pub(crate) host: usize,
     /// The network that it is in.
     pub(crate) vnet: String,
@@ -126,14 +132,13 @@ impl Plan {
             let more = u8::from(lab.aggregator && h == 0);
             for c in 0..lab.containers_per_host + more {
                 let name = format!("h{h}c{c}");
-                containers.push(Container {
-                    netns: netns(&name),
-                    name,
-                    host: usize::from(h),
-                    vnet: vnet_name(usize::from(c % lab.vnets)),
-                    ip: Ipv4Addr::new(10, 99, h, c + 1),
-                    mac: Mac([0x02, 0x99, 0, 0, h, c + 1]),
-                });
+                containers.push(machine(lab, (h, c), netns(&name), name));
+            }
+            for v in 0..lab.vms_per_host {
+                let number = lab.containers_per_host + more + v;
+                let host = netns(&format!("h{h}"));
+                let vm = machine(lab, (h, number), host, format!("h{h}v{v}"));
+                containers.push(Container { is_vm: true, ..vm });
             }
         }
         let mut plan = Self {
@@ -187,7 +192,7 @@ impl Plan {
     pub(crate) fn namespaces(&self) -> Vec<String> {
         let switches = self.switches.iter().map(|s| s.netns.clone());
         let hosts = self.hosts.iter().map(|h| h.netns.clone());
-        let containers = self.containers.iter().map(|c| c.netns.clone());
+        let containers = self.containers.iter().filter(|c| !c.is_vm).map(|c| c.netns.clone());
         switches.chain(self.router.clone()).chain(hosts).chain(containers).collect()
     }
 
@@ -295,7 +300,7 @@ impl Plan {
             buffers: settings.buffers(count),
             classes: Vec::new(),
             vnets: self.vnets().collect(),
-            ports: local.iter().map(|c| self.tap_port(c, settings)).collect(),
+            ports: local.iter().map(|c| self.port(c, settings)).collect(),
             peers: self
                 .hosts
                 .iter()
@@ -324,14 +329,29 @@ impl Plan {
         })
     }
 
-    fn tap_port(&self, container: &Container, settings: &Settings) -> Port {
-        Port {
-            netns: Some(format!("/run/netns/{}", container.netns)),
-            mac: (!self.learned).then(|| container.mac.to_string()),
+    fn port(&self, machine: &Container, settings: &Settings) -> Port {
+        let kind = if machine.is_vm { PortKind::VhostUser } else { PortKind::Tap };
+        let plain = Port {
+            mac: (!self.learned).then(|| machine.mac.to_string()),
             service_mbps: settings.service_mbps,
-            ring_frames: Some(RING_FRAMES),
-            ..Port::new(&container.name, PortKind::Tap, &container.vnet, "eth0")
+            ..Port::new(&machine.name, kind, &machine.vnet, "")
+        };
+        if machine.is_vm {
+            let socket = self.file(machine, "sock").to_string_lossy().into_owned();
+            return Port { socket: Some(socket), ..plain };
         }
+        Port {
+            device: "eth0".to_owned(),
+            netns: Some(format!("/run/netns/{}", machine.netns)),
+            ring_frames: Some(RING_FRAMES),
+            ..plain
+        }
+    }
+
+    /// A file of a virtual machine: `sock`, its card; `control`, how it is talked to; `log`, what
+    /// it prints.
+    pub(crate) fn file(&self, vm: &Container, kind: &str) -> PathBuf {
+        self.run_dir().join(format!("{}.{kind}", vm.name))
     }
 
     fn switch_config(&self, node: &SwitchNode, policy: Policy, settings: &Settings) -> HostConfig {
@@ -367,6 +387,19 @@ impl Plan {
                 })
                 .collect(),
         }
+    }
+}
+
+/// A container's addresses and network.
+fn machine(lab: &Lab, (host, number): (u8, u8), netns: String, name: String) -> Container {
+    Container {
+        netns,
+        is_vm: false,
+        name,
+        host: usize::from(host),
+        vnet: vnet_name(usize::from(number % lab.vnets)),
+        ip: Ipv4Addr::new(10, 99, host, number + 1),
+        mac: Mac([0x02, 0x99, 0, 0, host, number + 1]),
     }
 }
 
@@ -460,7 +493,7 @@ pub(crate) fn router_commands(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The `ip` commands that set up a container.
+/// The `ip` commands that set up a container, or a virtual machine from inside.
 pub(crate) fn container_commands(
     plan: &Plan,
     scenario: &Scenario,
@@ -468,11 +501,15 @@ pub(crate) fn container_commands(
 ) -> Vec<String> {
     let Container { ip, mac, .. } = container;
     let mut lines = vec!["link set dev lo up".to_owned()];
-    if plan.fabric == Fabric::Sluice {
-        lines.push("tuntap add dev eth0 mode tap".to_owned());
+    if container.is_vm {
+        lines.push(format!("link set dev eth0 mtu {}", plan.mtu));
+    } else {
+        if plan.fabric == Fabric::Sluice {
+            lines.push("tuntap add dev eth0 mode tap".to_owned());
+        }
+        let device = format!("link set dev eth0 address {mac} mtu {}", plan.mtu);
+        lines.push(format!("{device} txqueuelen {RING_FRAMES}"));
     }
-    lines
-        .push(format!("link set dev eth0 address {mac} mtu {} txqueuelen {RING_FRAMES}", plan.mtu));
     lines.push(format!("addr add {ip}/16 dev eth0"));
     lines.push("link set dev eth0 up".to_owned());
     if scenario.lab.static_neighbours {

@@ -26,6 +26,7 @@ const SEED: u64 = 1;
 pub(crate) struct Cell {
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
+    pub(crate) congestion: String,
     pub(crate) size: u32,
     pub(crate) fct_ns: Vec<u64>,
     pub(crate) broken: Option<String>,
@@ -66,6 +67,15 @@ pub(crate) fn variant(scenario: &Scenario, settings: &Settings) -> String {
     match &scenario.pa {
         Some(pa) if !pa.switch_kb.is_empty() => format!("{name} switch_kb={}", settings.switch_kb),
         _ => name.to_owned(),
+    }
+}
+
+/// The variant of a cell, with its congestion control if a run has several.
+fn variant_of(scenario: &Scenario, cell: &Cell) -> String {
+    let variant = variant(scenario, &cell.settings);
+    match &scenario.pa {
+        Some(pa) if !pa.congestions.is_empty() => format!("{variant} tcp={}", cell.congestion),
+        _ => variant,
     }
 }
 
@@ -155,12 +165,12 @@ pub(crate) fn nanoseconds(values: &[u64]) -> Vec<f64> {
     values.iter().map(|&value| value as f64).collect()
 }
 
-fn cell_name<'a>(scenario: &'a Scenario, cell: &Cell) -> CellName<'a> {
+fn cell_name<'a>(scenario: &'a Scenario, cell: &'a Cell) -> CellName<'a> {
     CellName {
         subject: subject(scenario),
-        variant: variant(scenario, &cell.settings),
+        variant: variant_of(scenario, cell),
         policy: cell.policy,
-        tcp: &scenario.tcp.congestion,
+        tcp: &cell.congestion,
         profile: scenario.tcp.profile.name(),
         rto_min_ms: json!(scenario.tcp.profile.rto_min_ms()),
         background: false,
@@ -168,7 +178,7 @@ fn cell_name<'a>(scenario: &'a Scenario, cell: &Cell) -> CellName<'a> {
     }
 }
 
-/// The gain over `LL` of the same variant. What has no other policy than `LL` (`-total`) is what
+/// The gain over `LL` of the same variant and the same TCP. What has no other policy than `LL` (`-total`) is what
 /// `ZZ` of the plain variant is compared with, once more.
 fn gain_row(scenario: &Scenario, base: &Cell, cells: &[Cell]) -> Vec<Row> {
     if base.policy != Policy::LL {
@@ -182,6 +192,7 @@ fn gain_row(scenario: &Scenario, base: &Cell, cells: &[Cell]) -> Vec<Row> {
         } else {
             cell.settings == base.settings
         };
+        let same = same && cell.congestion == base.congestion;
         cell.policy != Policy::LL && cell.size == base.size && same
     };
     let name = cell_name(scenario, base);
@@ -195,7 +206,7 @@ fn gain_row(scenario: &Scenario, base: &Cell, cells: &[Cell]) -> Vec<Row> {
 
 fn detail_rows(scenario: &Scenario, cell: &Cell) -> Vec<Row> {
     let name = |row: Row| {
-        row.with("variant", variant(scenario, &cell.settings))
+        row.with("variant", variant_of(scenario, cell))
             .with("policy", cell.policy.name())
             .with("size_packets", cell.size)
     };
@@ -237,7 +248,7 @@ fn mark_row(scenario: &Scenario, group: &Marks, mark: &HighWater) -> Row {
 pub(crate) fn broken_promises(findings: &Findings) -> Vec<String> {
     let mut broken = Vec::new();
     for cell in &findings.cells {
-        let name = format!("{} {} packets", cell.policy.name(), cell.size);
+        let name = format!("{} {} {} packets", cell.policy.name(), cell.congestion, cell.size);
         if let Some(why) = &cell.broken {
             broken.push(format!("{name}: {why}"));
         }

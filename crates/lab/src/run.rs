@@ -7,18 +7,18 @@ use anyhow::{Context, bail, ensure};
 use sluice_api::config::Policy;
 use sluice_api::results::{Results, Row};
 
+use crate::checks::check_one;
 use crate::counters;
 use crate::daemons::Daemons;
 use crate::lab::{Lab, own_program};
 use crate::losses::{self, Losses};
-use crate::pa::processes::{Aggregator, Role, workers};
 use crate::pa::{self, Job, Report};
-use crate::plan::{Container, Plan};
+use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::results::{self, Cell, Checked, Findings, Marks};
-use crate::scenario::{Check, Fabric, Pa, Scenario};
+use crate::scenario::{Fabric, Pa, Scenario};
 use crate::settings::{Settings, Variant};
-use crate::walk::{self, Listener};
+use crate::workload::Workload;
 use crate::{interrupt, netns, table};
 
 /// The aggregator reports after every query; one takes at most 30 s.
@@ -176,8 +176,14 @@ fn describe(scenario: &Scenario, plan: &Plan, groups: &[Group]) -> anyhow::Resul
         plan.containers.len(),
         plan.switches.len(),
         scenario.tcp.profile.name(),
-        scenario.tcp.congestion,
+        scenario.pa.as_ref().map_or_else(
+            || scenario.tcp.congestion.clone(),
+            |pa| pa.congestions(&scenario.tcp).join(", "),
+        ),
     );
+    for vm in plan.containers.iter().filter(|machine| machine.is_vm) {
+        text += &format!("  virtual machine {} {}\n", vm.name, vm.ip);
+    }
     for namespace in plan.namespaces() {
         text += &format!("  namespace {namespace}\n");
     }
@@ -239,36 +245,27 @@ struct Run {
     program: PathBuf,
 }
 
-/// The processes of the workload.
-struct Workload {
-    workers: Vec<Role>,
-    aggregator: Aggregator,
-}
-
 impl Run {
     fn everything(&mut self, lab: &mut Lab, groups: &[Group]) -> anyhow::Result<()> {
-        let congestion = lab.scenario.tcp.congestion.clone();
-        let containers: Vec<_> = lab.plan.containers.iter().collect();
-        let workers = workers(&containers, &mut lab.state, &self.program, &congestion)?;
+        let mut workload = Workload::start(lab, &self.program)?;
         if !lab.scenario.checks.is_empty() {
-            self.checks(lab)?;
+            self.checks(lab, &mut workload)?;
         }
         let Some(pa) = lab.scenario.pa.clone() else { return Ok(()) };
-        let first = &lab.plan.containers[0];
-        let aggregator = Aggregator::start(first, &mut lab.state, &self.program)?;
-        let mut workload = Workload { workers, aggregator };
+        workload.start_aggregator(lab)?;
         for group in groups {
             self.group(lab, &mut workload, &pa, group)?;
         }
         Ok(())
     }
 
-    fn checks(&mut self, lab: &mut Lab) -> anyhow::Result<()> {
+    fn checks(&mut self, lab: &mut Lab, workload: &mut Workload) -> anyhow::Result<()> {
         let settings = Settings::new(lab.scenario.lab.variant, &lab.scenario.settings, None);
         let daemons = lab.start(lab.scenario.lab.policy, &settings, &self.program)?;
+        self.boot(lab, workload)?;
         for check in lab.scenario.checks.clone() {
             self.progress.say(&check.describe());
-            let checked = self.check(lab, &daemons, &check)?;
+            let checked = check_one(lab, workload, &daemons, &check)?;
             self.findings.checks.push(checked);
         }
         let drained = daemons.drain()?;
@@ -279,89 +276,16 @@ impl Run {
                 self.findings.checks.push(Checked { row, failed });
             }
         }
+        workload.switch_off(lab)?;
         daemons.stop(&mut lab.state)
     }
 
-    fn check(&self, lab: &mut Lab, daemons: &Daemons, check: &Check) -> anyhow::Result<Checked> {
-        match check {
-            Check::Ping { from, to, count, unheard_at } => {
-                self.ping(lab, (from, to), *count, unheard_at.as_deref())
-            }
-            Check::Transfer { from, to, megabytes } => self.transfer(lab, (from, to), *megabytes),
-            Check::Tables { says, hosts } => {
-                let mut differences = Vec::new();
-                for (host, wanted) in hosts {
-                    let socket = daemons.socket(host).context("a host")?;
-                    let found = walk::differences(&lab.plan, socket, wanted)?;
-                    differences.extend(found.into_iter().map(|what| format!("{host} {what}")));
-                }
-                let count = u32::try_from(differences.len()).unwrap_or(u32::MAX);
-                let row = Row::new("lab.tables", "sluice", "count", vec![f64::from(count)])
-                    .with("says", says.as_str());
-                let failed = (count > 0).then(|| format!("{says}: {}", differences.join("; ")));
-                Ok(Checked { row, failed })
-            }
+    fn boot(&self, lab: &mut Lab, workload: &mut Workload) -> anyhow::Result<()> {
+        let count = lab.plan.containers.iter().filter(|machine| machine.is_vm).count();
+        if count > 0 {
+            self.progress.say(&format!("booting {count} virtual machines"));
         }
-    }
-
-    fn ping(
-        &self,
-        lab: &mut Lab,
-        (from, to): (&str, &str),
-        count: u32,
-        unheard_at: Option<&str>,
-    ) -> anyhow::Result<Checked> {
-        let find = |name: &str| lab.plan.container(name).context("a container").cloned();
-        let (source, target) = (find(from)?, find(to)?);
-        let listener = unheard_at.map(|at| Listener::at(&find(at)?)).transpose()?;
-        let report = self.ask(lab, &source, &Job::Ping { to: target.ip, count })?;
-        let Report::Ping { rtt_ns } = report else { bail!("the aggregator answers {report:?}") };
-        let heard = listener.map_or(0, |listener| listener.requests_of(&source));
-        let lost = count as usize - rtt_ns.len().min(count as usize);
-        let row = Row::new("lab.ping", "sluice", "ns", results::nanoseconds(&rtt_ns))
-            .with("from", from)
-            .with("to", to)
-            .with("policy", lab.scenario.lab.policy.name())
-            .with("sent", count);
-        let failed = match (lost, heard) {
-            (0, 0) => None,
-            (0, heard) => {
-                let at = unheard_at.unwrap_or_default();
-                Some(format!("{at} heard {heard} ARP requests of {from}"))
-            }
-            (lost, _) => Some(format!("ping {from} to {to}: {lost} lost")),
-        };
-        Ok(Checked { row, failed })
-    }
-
-    fn transfer(
-        &self,
-        lab: &mut Lab,
-        (from, to): (&str, &str),
-        megabytes: u32,
-    ) -> anyhow::Result<Checked> {
-        let find = |name: &str| lab.plan.container(name).context("a container").cloned();
-        let (source, target) = (find(from)?, find(to)?);
-        let congestion = lab.scenario.tcp.congestion.clone();
-        let bytes = u64::from(megabytes) * 1_000_000;
-        // Bytes are fetched by the container that receives them.
-        let report = self.ask(lab, &target, &Job::Fetch { from: source.ip, bytes, congestion })?;
-        let Report::Fetch { ns } = report else { bail!("the aggregator answers {report:?}") };
-        let rate = f64::from(megabytes) * 8e6 / Duration::from_nanos(ns).as_secs_f64();
-        let row = Row::new("tcp_stream", "sluice", "bit/s", vec![rate])
-            .with("port_kind", "tap")
-            .with("mtu", lab.plan.mtu)
-            .with("offload", false)
-            .with("from", from)
-            .with("to", to)
-            .with("policy", lab.scenario.lab.policy.name());
-        Ok(Checked { row, failed: None })
-    }
-
-    /// One job of one container.
-    fn ask(&self, lab: &mut Lab, asks: &Container, job: &Job) -> anyhow::Result<Report> {
-        let mut aggregator = Aggregator::start(asks, &mut lab.state, &self.program)?;
-        aggregator.run(job, Duration::from_secs(600), &mut |_| {})
+        workload.boot(lab)
     }
 
     /// All sizes under one policy.
@@ -373,13 +297,18 @@ impl Run {
         group: &Group,
     ) -> anyhow::Result<()> {
         let daemons = lab.start(group.policy, &group.settings, &self.program)?;
-        for &size in &pa.sizes {
-            let cell = self.cell(lab, &daemons, workload, pa, (group, size))?;
-            self.findings.cells.push(cell);
+        self.boot(lab, workload)?;
+        for congestion in pa.congestions(&lab.scenario.tcp) {
+            workload.use_congestion(lab, &congestion)?;
+            for &size in &pa.sizes {
+                let cell = self.cell(lab, &daemons, workload, pa, (group, &congestion, size))?;
+                self.findings.cells.push(cell);
+            }
         }
         let marks = losses::high_water(&daemons.snapshot()?, &group.settings, group.policy);
         let Group { policy, settings } = group.clone();
         self.findings.marks.push(Marks { policy, settings, marks });
+        workload.switch_off(lab)?;
         daemons.stop(&mut lab.state)
     }
 
@@ -389,12 +318,8 @@ impl Run {
         daemons: &Daemons,
         workload: &mut Workload,
         pa: &Pa,
-        (group, size): (&Group, u32),
+        (group, congestion, size): (&Group, &str, u32),
     ) -> anyhow::Result<Cell> {
-        let own = workload.aggregator.pid();
-        let pids: Vec<u32> = workload.workers.iter().map(Role::pid).chain([own]).collect();
-        // Container 0 has two of the processes; its counters are read once.
-        let pids = &pids[1..];
         let job = Job::Cell(pa::Cell {
             workers: lab.plan.workers().iter().map(|worker| worker.ip).collect(),
             answer_bytes: u64::from(size) * pa::segment_bytes(lab.plan.mtu),
@@ -403,26 +328,25 @@ impl Run {
             queries_min: pa.queries_min,
             seconds: pa.seconds_per_cell,
             gap_us: pa.gap_us,
-            congestion: lab.scenario.tcp.congestion.clone(),
+            congestion: congestion.to_owned(),
         });
         let name = format!(
-            "{} {} {:>3} packets",
+            "{} {} {congestion} {size:>3} packets",
             group.policy.name(),
             group.settings.variant.name(),
-            size
         );
         let bar = self.progress.cell(&name, pa.queries);
         let before = daemons.snapshot()?;
         let bridge_before = bridge_drops(lab)?;
-        let (tcp_before, lost_before) = counters::read(pids);
+        let (tcp_before, lost_before) = workload.counters()?;
         let began = Instant::now();
-        let report = workload.aggregator.run(&job, SILENCE, &mut |queries| bar.at(queries))?;
+        let report = workload.query(lab, &job, SILENCE, &mut |queries| bar.at(queries))?;
         let Report::Cell { fct_ns, broken } = report else {
             bail!("the aggregator answers {report:?}")
         };
         let seconds = began.elapsed().as_secs_f64();
         let drained = daemons.drain()?;
-        let (tcp_after, lost_after) = counters::read(pids);
+        let (tcp_after, lost_after) = workload.counters()?;
         let mut losses = self.losses(lab, daemons, &before, bridge_before)?;
         for (name, value) in counters::difference(&lost_before, &lost_after) {
             losses.kernel.insert(format!("containers {name}"), value);
@@ -431,6 +355,7 @@ impl Run {
         Ok(Cell {
             policy: group.policy,
             settings: group.settings.clone(),
+            congestion: congestion.to_owned(),
             size,
             fct_ns,
             broken,
@@ -475,6 +400,11 @@ fn bridge_drops(lab: &Lab) -> anyhow::Result<u64> {
 /// It cannot be built; then nothing of it is left.
 pub fn up(name: &str, policy: Option<Policy>) -> anyhow::Result<String> {
     let scenario = Scenario::load(name)?;
+    ensure!(
+        scenario.lab.vms_per_host == 0,
+        "virtual machines end with the program that booted them, so this lab cannot be left \
+         standing: use `sluice lab run`"
+    );
     interrupt::catch()?;
     let mut lab = Lab::build(&scenario)?;
     let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);

@@ -14,7 +14,7 @@ use sluice_api::config::Policy;
 use crate::settings::{Override, Variant};
 
 /// The scenarios that ship with the program: name and text.
-pub(crate) const SHIPPED: [(&str, &str); 11] = [
+pub(crate) const SHIPPED: [(&str, &str); 12] = [
     ("demo", include_str!("../../../scenarios/demo.toml")),
     ("smoke", include_str!("../../../scenarios/smoke.toml")),
     ("two-subnets", include_str!("../../../scenarios/two-subnets.toml")),
@@ -25,6 +25,7 @@ pub(crate) const SHIPPED: [(&str, &str); 11] = [
     ("pa-5ms", include_str!("../../../scenarios/pa-5ms.toml")),
     ("pa-buffers", include_str!("../../../scenarios/pa-buffers.toml")),
     ("pa-total", include_str!("../../../scenarios/pa-total.toml")),
+    ("pa-vms", include_str!("../../../scenarios/pa-vms.toml")),
     ("linux-bridge", include_str!("../../../scenarios/linux-bridge.toml")),
 ];
 
@@ -60,7 +61,11 @@ pub struct Lab {
     /// How many hosts.
     pub hosts: u8,
     /// How many containers each host has.
+    #[serde(default)]
     pub containers_per_host: u8,
+    /// How many virtual machines each host has beside them.
+    #[serde(default)]
+    pub vms_per_host: u8,
     /// Whether host 0 has one container more, the aggregator.
     #[serde(default)]
     pub aggregator: bool,
@@ -108,7 +113,7 @@ pub enum Fabric {
 pub struct Tcp {
     /// Loss recovery and timers.
     pub profile: Profile,
-    /// The congestion control, set per socket.
+    /// The congestion control, set per socket. [`Pa::congestions`] goes before it.
     pub congestion: String,
 }
 
@@ -165,6 +170,9 @@ pub struct Pa {
     /// Variants; empty: the lab's. Of `vm-bound-total` only `LL` runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
+    /// Congestion controls, each of which runs all sizes; empty: [`Tcp::congestion`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub congestions: Vec<String>,
     /// Buffer of the physical switch per port in KB (a sweep); empty: the variant's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switch_kb: Vec<u64>,
@@ -184,6 +192,14 @@ pub struct Pa {
 }
 
 impl Pa {
+    /// The congestion controls, in the order in which they run.
+    pub(crate) fn congestions(&self, tcp: &Tcp) -> Vec<String> {
+        match self.congestions[..] {
+            [] => vec![tcp.congestion.clone()],
+            _ => self.congestions.clone(),
+        }
+    }
+
     /// Other values for one run.
     pub(crate) fn change(
         &mut self,
@@ -321,7 +337,11 @@ impl Scenario {
             "lab.name: 1 to 15 of a-z, 0-9 and '-'"
         );
         ensure!((1..=200).contains(&lab.hosts), "lab.hosts: 1 to 200");
-        ensure!((1..=200).contains(&lab.containers_per_host), "lab.containers_per_host: 1 to 200");
+        let machines = u16::from(lab.containers_per_host) + u16::from(lab.vms_per_host);
+        ensure!(
+            (1..=200).contains(&machines),
+            "lab.containers_per_host and lab.vms_per_host: 1 to 200 together"
+        );
         ensure!(
             (1..=lab.hosts).contains(&lab.subnets) && lab.subnets <= 8,
             "lab.subnets: 1 to 8, and no more than hosts"
@@ -332,10 +352,11 @@ impl Scenario {
         }
         if lab.fabric == Fabric::LinuxBridge {
             ensure!(lab.subnets == 1, "a bridge joins one subnet");
+            ensure!(lab.vms_per_host == 0, "a bridge joins containers: lab.vms_per_host must be 0");
         }
         ensure!(
-            (1..=lab.containers_per_host).contains(&lab.vnets),
-            "lab.vnets: 1 at least, and no more than containers of a host"
+            lab.vnets >= 1 && u16::from(lab.vnets) <= machines,
+            "lab.vnets: 1 at least, and no more than machines of a host"
         );
         for check in &self.checks {
             let containers = check.containers();
@@ -344,6 +365,9 @@ impl Scenario {
             }
             if let [from, to, ..] = containers[..] {
                 ensure!(from != to, "check: {from} cannot talk to itself");
+            }
+            if let Check::Ping { unheard_at: Some(at), .. } = check {
+                ensure!(!at.contains('v'), "check: only a container can listen, {at} is none");
             }
             if let Check::Tables { hosts, .. } = check {
                 let names: Vec<String> = (0..lab.hosts).map(|host| format!("h{host}")).collect();
@@ -363,8 +387,12 @@ impl Scenario {
             pa.seconds_per_cell > 0.0 && pa.seconds_per_cell <= 3600.0,
             "pa.seconds_per_cell: above 0, at most 3600"
         );
-        let containers = u32::from(self.lab.hosts) * u32::from(self.lab.containers_per_host);
-        ensure!(containers + u32::from(self.lab.aggregator) >= 2, "pa: one worker at least");
+        let each = u32::from(self.lab.containers_per_host) + u32::from(self.lab.vms_per_host);
+        let machines = u32::from(self.lab.hosts) * each + u32::from(self.lab.aggregator);
+        ensure!(machines >= 2, "pa: one worker at least");
+        for (at, name) in pa.congestions.iter().enumerate() {
+            ensure!(!pa.congestions[..at].contains(name), "pa.congestions: {name} stands twice");
+        }
         if self.lab.fabric == Fabric::LinuxBridge {
             ensure!(pa.policies == [Policy::LL], "a bridge is LL: it drops when a queue is full");
         }
@@ -372,14 +400,18 @@ impl Scenario {
     }
 
     fn has_container(&self, name: &str) -> bool {
-        let Some((host, container)) = name.strip_prefix('h').and_then(|n| n.split_once('c')) else {
-            return false;
-        };
-        let (Ok(host), Ok(container)) = (host.parse::<u8>(), container.parse::<u8>()) else {
+        let Some(rest) = name.strip_prefix('h') else { return false };
+        let Some(at) = rest.find(['c', 'v']) else { return false };
+        let (Ok(host), Ok(number)) = (rest[..at].parse::<u8>(), rest[at + 1..].parse::<u8>())
+        else {
             return false;
         };
         let more = u8::from(self.lab.aggregator && host == 0);
-        host < self.lab.hosts && container < self.lab.containers_per_host + more
+        let count = match rest.as_bytes()[at] {
+            b'v' => self.lab.vms_per_host,
+            _ => self.lab.containers_per_host + more,
+        };
+        host < self.lab.hosts && number < count
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn render(results: &Results) -> String {
     for row in view::rows(results, "lab.kernel") {
         text += &format!(
             "kernel counter, {} {} packets: {} = {}\n",
-            view::text(row, "policy"),
+            view::Series::of(row).label(false),
             view::text(row, "size_packets"),
             view::text(row, "counter"),
             row.median
@@ -111,11 +111,7 @@ fn cells_table(results: &Results, cells: &[view::Fct]) -> Table {
 
 /// The gains of a cell over every `LL` that it is compared with, a line each.
 fn gains_of(cell: &view::Fct, gains: &[view::Gain]) -> String {
-    let own = gains.iter().filter(|g| {
-        g.size == cell.size
-            && g.series.policy == cell.series.policy
-            && g.series.switch_kb == cell.series.switch_kb
-    });
+    let own = gains.iter().filter(|g| g.size == cell.size && cell.series.gains(&g.series));
     let gains: Vec<String> = own
         .map(|gain| match gain.series.variant == cell.series.variant {
             true => gain_text(gain),

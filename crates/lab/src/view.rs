@@ -35,20 +35,26 @@ pub(crate) struct Gain {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Series {
     pub(crate) policy: String,
-    /// The variant without the buffer of a sweep.
+    /// The variant without the buffer of a sweep, and without the congestion control.
     pub(crate) variant: String,
     /// The buffer of a sweep in KB.
     pub(crate) switch_kb: Option<u64>,
+    /// The congestion control, of a run with several.
+    pub(crate) tcp: Option<String>,
 }
 
 impl Series {
-    fn of(row: &Row) -> Self {
+    pub(crate) fn of(row: &Row) -> Self {
         let text = text(row, "variant");
+        let (text, tcp) = match text.split_once(" tcp=") {
+            Some((text, tcp)) => (text.to_owned(), Some(tcp.to_owned())),
+            None => (text, None),
+        };
         let (variant, swept) = match text.split_once(" switch_kb=") {
             Some((variant, kb)) => (variant.to_owned(), kb.parse().ok()),
             None => (text, None),
         };
-        Self { policy: self::text(row, "policy"), variant, switch_kb: swept }
+        Self { policy: self::text(row, "policy"), variant, switch_kb: swept, tcp }
     }
 
     /// For people; the variant only if it is not the usual one.
@@ -60,7 +66,15 @@ impl Series {
         if let Some(kb) = self.switch_kb {
             label += &format!(" {kb} KB");
         }
+        if let Some(tcp) = &self.tcp {
+            label += &format!(" {tcp}");
+        }
         label
+    }
+
+    /// Whether a gain of that series is one of this series, over whatever variant.
+    pub(crate) fn gains(&self, gain: &Self) -> bool {
+        (&gain.policy, gain.switch_kb, &gain.tcp) == (&self.policy, self.switch_kb, &self.tcp)
     }
 }
 

@@ -10,7 +10,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 
+use super::worker::Service;
 use super::{Cell, HEAD_BYTES, Job, PORT, Report, echo, socket};
+use crate::{counters, netns};
 
 /// A query that has not ended after this time breaks its cell.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,10 +25,11 @@ const PROGRESS: Duration = Duration::from_millis(250);
 ///
 /// Its input is not understood or its output is closed.
 pub(crate) fn run() -> anyhow::Result<()> {
+    let mut service = None;
     say(&Report::Ready)?;
     for line in std::io::stdin().lock().lines() {
         let job = serde_json::from_str(&line?).context("a job")?;
-        let report = match work(&job) {
+        let report = match work(&job, &mut service) {
             Ok(report) => report,
             Err(error) => Report::Failed { error: format!("{error:#}") },
         };
@@ -44,7 +47,7 @@ fn say(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn work(job: &Job) -> anyhow::Result<Report> {
+fn work(job: &Job, service: &mut Option<Service>) -> anyhow::Result<Report> {
     match job {
         Job::Cell(cell) => run_cell(cell),
         Job::Fetch { from, bytes, congestion } => {
@@ -53,6 +56,24 @@ fn work(job: &Job) -> anyhow::Result<Report> {
             Ok(Report::Fetch { ns })
         }
         Job::Ping { to, count } => Ok(Report::Ping { rtt_ns: echo::ping(*to, *count)? }),
+        Job::Prepare { commands, settings } => {
+            netns::ip(commands)?;
+            for (name, value) in settings {
+                netns::setting(name, value)?;
+            }
+            Ok(Report::Done)
+        }
+        Job::Serve { address, congestion } => {
+            match service {
+                Some(service) => service.change(congestion),
+                None => *service = Some(Service::start(*address, PORT, congestion)?),
+            }
+            Ok(Report::Done)
+        }
+        Job::Count => {
+            let (repairs, losses) = counters::read(&[std::process::id()]);
+            Ok(Report::Counted { repairs, losses })
+        }
     }
 }
 

@@ -1,9 +1,11 @@
-//! The workers and the aggregator as processes in their namespaces.
+//! The workers and the aggregator as processes in their namespaces, or in virtual machines.
 //!
-//! Each holds the other end of a pipe to this program and ends when that is closed, so that none
-//! outlives a program that was killed.
+//! Each holds the other end of a pipe, or of a machine's serial port, to this program and ends when
+//! that is closed, so that none outlives a program that was killed.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -24,8 +26,16 @@ const READY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Role {
     name: String,
-    child: Child,
+    body: Body,
     lines: Receiver<String>,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// A child of this process.
+    Child(Child),
+    /// In a virtual machine, at the other end of its serial port.
+    Far(UnixStream),
 }
 
 impl Role {
@@ -41,16 +51,24 @@ impl Role {
                 .spawn()
                 .with_context(|| format!("starting {name}"))
         })?;
-        let output = child.stdout.take().context("a pipe")?;
-        let (sender, lines) = sync_channel(64);
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
+        let lines = lines_of(child.stdout.take().context("a pipe")?);
+        Ok(Self { name, body: Body::Child(child), lines })
+    }
+
+    /// One that runs in a virtual machine.
+    fn far(name: String, stream: UnixStream) -> anyhow::Result<Self> {
+        let lines = lines_of(stream.try_clone().context("a second handle of a socket")?);
+        Ok(Self { name, body: Body::Far(stream), lines })
+    }
+
+    fn write(&mut self, line: &str) -> anyhow::Result<()> {
+        match &mut self.body {
+            Body::Child(child) => {
+                child.stdin.as_mut().context("its input")?.write_all(line.as_bytes())?;
             }
-        });
-        Ok(Self { name, child, lines })
+            Body::Far(stream) => stream.write_all(line.as_bytes())?,
+        }
+        Ok(())
     }
 
     /// The next line that it says.
@@ -69,24 +87,47 @@ impl Role {
         }
     }
 
-    /// Its number.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+    /// Its number; none of a process in a virtual machine.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match &self.body {
+            Body::Child(child) => Some(child.id()),
+            Body::Far(_) => None,
+        }
     }
+}
+
+/// The lines that are read, by a thread of their own.
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = sync_channel(64);
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
 }
 
 impl Drop for Role {
     fn drop(&mut self) {
-        drop(self.child.stdin.take());
+        let child = match &mut self.body {
+            Body::Child(child) => child,
+            Body::Far(stream) => {
+                let _ = stream.shutdown(Shutdown::Both);
+                return;
+            }
+        };
+        drop(child.stdin.take());
         let deadline = Instant::now() + Duration::from_millis(500);
         while Instant::now() < deadline {
-            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+            if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
@@ -114,7 +155,7 @@ pub(crate) fn workers(
 }
 
 fn record(state: &mut State, roles: &[Role]) -> anyhow::Result<()> {
-    let pid = |role: &Role| i32::try_from(role.child.id()).ok();
+    let pid = |role: &Role| i32::try_from(role.pid()?).ok();
     let known = roles.iter().filter_map(|role| Process::find(&role.name, pid(role)?));
     state.processes.extend(known);
     state.save()
@@ -136,15 +177,21 @@ impl Aggregator {
         let role = Role::start(container, program, &["__aggregator".to_owned()])?;
         record(state, std::slice::from_ref(&role))?;
         let aggregator = Self { role };
-        match aggregator.report(READY)? {
-            Report::Ready => Ok(aggregator),
-            other => bail!("the aggregator begins with {other:?}"),
-        }
+        aggregator.ready(READY)?;
+        Ok(aggregator)
     }
 
-    /// Its number.
-    pub(crate) fn pid(&self) -> u32 {
-        self.role.pid()
+    /// One in a virtual machine that boots: what is at the other end of its serial port.
+    pub(crate) fn far(name: &str, port: UnixStream) -> anyhow::Result<Self> {
+        Ok(Self { role: Role::far(name.to_owned(), port)? })
+    }
+
+    /// Waits until it takes jobs.
+    pub(crate) fn ready(&self, patience: Duration) -> anyhow::Result<()> {
+        match self.report(patience)? {
+            Report::Ready => Ok(()),
+            other => bail!("{} begins with {other:?}", self.role.name),
+        }
     }
 
     /// Does a job. `progress` hears how many queries are done.
@@ -155,8 +202,8 @@ impl Aggregator {
         progress: &mut dyn FnMut(u32),
     ) -> anyhow::Result<Report> {
         let line = serde_json::to_string(job)? + "\n";
-        let input = self.role.child.stdin.as_mut().context("the aggregator's input")?;
-        input.write_all(line.as_bytes()).context("giving the aggregator a job")?;
+        let name = self.role.name.clone();
+        self.role.write(&line).with_context(|| format!("giving {name} a job"))?;
         loop {
             match self.report(patience)? {
                 Report::Progress { queries } => progress(queries),
@@ -168,6 +215,6 @@ impl Aggregator {
 
     fn report(&self, patience: Duration) -> anyhow::Result<Report> {
         let line = self.role.line(patience)?;
-        serde_json::from_str(&line).with_context(|| format!("the aggregator says {line}"))
+        serde_json::from_str(&line).with_context(|| format!("{} says {line}", self.role.name))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::{HEAD_BYTES, REQUEST_BYTES, socket};
@@ -15,25 +16,46 @@ const CHUNK: usize = 1 << 20;
 ///
 /// It cannot listen on its address.
 pub(crate) fn run(address: Ipv4Addr, port: u16, congestion: &str) -> anyhow::Result<()> {
-    let listener = socket::listener(address, port, congestion)?;
-    let congestion = congestion.to_owned();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let congestion = congestion.clone();
-            thread::spawn(move || {
-                if socket::prepare(&stream, &congestion).is_ok() {
-                    // A connection that breaks is the aggregator's to report.
-                    let _ = serve(stream);
-                }
-            });
-        }
-    });
+    let _service = Service::start(address, port, congestion)?;
     println!("ready");
     // The program that started us holds the other end: when it is gone, so are we.
     let mut sink = [0; 64];
     let mut input = std::io::stdin();
     while input.read(&mut sink)? > 0 {}
     Ok(())
+}
+
+/// What answers, in threads of its own, until the process ends.
+#[derive(Debug)]
+pub(super) struct Service {
+    congestion: Arc<Mutex<String>>,
+}
+
+impl Service {
+    /// Listens.
+    pub(super) fn start(address: Ipv4Addr, port: u16, congestion: &str) -> anyhow::Result<Self> {
+        let listener = socket::listener(address, port, congestion)?;
+        let congestion = Arc::new(Mutex::new(congestion.to_owned()));
+        let service = Self { congestion: Arc::clone(&congestion) };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let name = congestion.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                thread::spawn(move || {
+                    if socket::prepare(&stream, &name).is_ok() {
+                        // A connection that breaks is the aggregator's to report.
+                        let _ = serve(stream);
+                    }
+                });
+            }
+        });
+        Ok(service)
+    }
+
+    /// The congestion control of connections that come from now on.
+    pub(super) fn change(&self, congestion: &str) {
+        let mut name = self.congestion.lock().unwrap_or_else(PoisonError::into_inner);
+        congestion.clone_into(&mut name);
+    }
 }
 
 fn serve(mut stream: TcpStream) -> std::io::Result<()> {

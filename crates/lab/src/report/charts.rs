@@ -76,11 +76,13 @@ fn section(title: &str, caption: &str, svg: &str, legend: &str) -> String {
     )
 }
 
-/// Which lines there are: policy, variant, and the size if the horizontal axis is another.
-type Key = (String, String, Option<u64>);
+/// Which lines there are: policy, variant, congestion control if there are several, and the size if
+/// the horizontal axis is another.
+type Key = (String, String, Option<String>, Option<u64>);
 
 fn key(content: &Content<'_>, series: &Series, size: u64) -> Key {
-    (series.policy.clone(), series.variant.clone(), content.sweep.then_some(size))
+    let Series { policy, variant, tcp, .. } = series.clone();
+    (policy, variant, tcp, content.sweep.then_some(size))
 }
 
 fn place(content: &Content<'_>, series: &Series, size: u64) -> f64 {
@@ -88,10 +90,11 @@ fn place(content: &Content<'_>, series: &Series, size: u64) -> f64 {
     u32::try_from(whole).map_or(f64::MAX, f64::from)
 }
 
-fn marker(policy: &str) -> Marker {
-    match policy {
-        "LL" => Marker::Square,
-        "LZ" => Marker::Triangle,
+/// By the policy, or, where there are several, by the congestion control.
+fn marker(policy: &str, tcp: Option<&str>) -> Marker {
+    match tcp.unwrap_or(policy) {
+        "LL" | "reno" => Marker::Square,
+        "LZ" | "vegas" => Marker::Triangle,
         "ZL" => Marker::Diamond,
         _ => Marker::Disc,
     }
@@ -107,9 +110,10 @@ fn lines(content: &Content<'_>, points: Vec<(Key, Point)>) -> Vec<Line> {
     for (key, point) in points {
         lines.entry(key).or_default().push(point);
     }
-    let draw = |((policy, variant, _), mut points): (Key, Vec<Point>)| {
+    let draw = |((policy, variant, tcp, _), mut points): (Key, Vec<Point>)| {
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { dashed: dashed(content, &variant), marker: marker(&policy), class: policy, points }
+        let marker = marker(&policy, tcp.as_deref());
+        Line { dashed: dashed(content, &variant), marker, class: policy, points }
     };
     lines.into_iter().map(draw).collect()
 }
@@ -196,7 +200,8 @@ fn drops(content: &Content<'_>, x_label: &str) -> String {
             (frames > 0).then(|| ((*class).to_owned(), each, title))
         });
         let star = if dashed(content, &cell.series.variant) { "*" } else { "" };
-        let name = format!("{}{star}", cell.series.policy);
+        let tcp = cell.series.tcp.iter().map(|tcp| format!(" {tcp}")).collect::<String>();
+        let name = format!("{}{tcp}{star}", cell.series.policy);
         groups.entry(place).or_default().push(Bar { name, parts: parts.collect() });
     }
     let groups =
@@ -222,7 +227,7 @@ fn legend<'a>(
         let plain = Series { switch_kb: None, ..series.clone() };
         let class = &plain.policy;
         let label = match gains && content.several_variants {
-            true => format!("{class} over LL of {}", plain.variant),
+            true => format!("{} over LL of {}", plain.label(false), plain.variant),
             false => plain.label(content.several_variants),
         };
         let (dash, star) =
@@ -230,7 +235,7 @@ fn legend<'a>(
         legend += &format!(
             "<span><svg viewBox=\"0 0 28 14\"><line class=\"line {class}{dash}\" x1=\"0\" \
              x2=\"28\" y1=\"7\" y2=\"7\"/>{}</svg>{}{star}</span>",
-            marker(class).draw(14.0, 7.0, class, class),
+            marker(class, plain.tcp.as_deref()).draw(14.0, 7.0, class, class),
             escape(&label)
         );
     }

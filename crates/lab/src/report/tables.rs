@@ -62,8 +62,8 @@ pub(super) fn policy(content: &Content<'_>, cell: &Fct) -> String {
 /// The cells by size; true: the first of its size.
 pub(super) fn by_size<'a>(content: &'a Content<'_>) -> Vec<(bool, &'a Fct)> {
     let mut cells: Vec<&Fct> = content.cells.iter().collect();
-    cells.sort_by_key(|cell| (cell.size, cell.series.switch_kb));
-    let group = |cell: &Fct| (cell.size, cell.series.switch_kb);
+    let group = |cell: &Fct| (cell.size, cell.series.switch_kb, cell.series.tcp.clone());
+    cells.sort_by_key(|cell| group(cell));
     let first = |index: usize| index > 0 && group(cells[index - 1]) != group(cells[index]);
     (0..cells.len()).map(|index| (first(index), cells[index])).collect()
 }
@@ -78,11 +78,7 @@ fn cells(content: &Content<'_>) -> String {
         let gains: Vec<String> = content
             .gains
             .iter()
-            .filter(|gain| {
-                gain.size == cell.size
-                    && gain.series.policy == cell.series.policy
-                    && gain.series.switch_kb == cell.series.switch_kb
-            })
+            .filter(|gain| gain.size == cell.size && cell.series.gains(&gain.series))
             .map(|gain| match gain.series.variant == cell.series.variant {
                 true => gain_text(gain),
                 false => format!("{} over LL of {}", gain_text(gain), gain.series.variant),
@@ -239,7 +235,11 @@ fn pauses(content: &Content<'_>) -> String {
 fn kernel(content: &Content<'_>) -> String {
     let line = |row: &Row| {
         let columns = vec![
-            format!("<span class=\"key {0}\"></span>{0}", escape(&text(row, "policy"))),
+            format!(
+                "<span class=\"key {}\"></span>{}",
+                escape(&text(row, "policy")),
+                escape(&view::Series::of(row).label(false))
+            ),
             text(row, "size_packets"),
             escape(&text(row, "counter")),
             number(row.median),

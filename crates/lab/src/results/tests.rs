@@ -39,6 +39,7 @@ fn findings(scenario: &Scenario) -> Findings {
             findings.cells.push(Cell {
                 policy: group.policy,
                 settings: group.settings.clone(),
+                congestion: scenario.tcp.congestion.clone(),
                 size,
                 fct_ns,
                 broken: None,

@@ -107,6 +107,11 @@ fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<Pa> 
         "lab.fabric: the simulator has no bridge of a kernel: use \"sluice\""
     );
     ensure!(
+        scenario.pa.as_ref().is_none_or(|pa| pa.congestions.is_empty()),
+        "pa.congestions: the simulator runs a scenario of the lab with one congestion control: \
+         take it out and set tcp.congestion"
+    );
+    ensure!(
         lab.subnets == 1,
         "lab.subnets: the simulator joins hosts of the lab by one switch: use 1"
     );

@@ -1,0 +1,185 @@
+//! The virtual machines of a lab: QEMU, the kernel of Debian's package, and this very program.
+//!
+//! ```text
+//!  sluice lab run ── socket ── virtio-serial ── /dev/vport1p1 ── sluice lab __aggregator
+//!  sluice daemon ── vhost-user ── virtio-net ── eth0
+//! ```
+//!
+//! What is booted is made by `scripts/guest.sh`. The program is put behind its file system when a
+//! lab starts, so that both ends of the serial port are of the same build; nothing of the workload
+//! that is not measured goes over the measured network. A machine boots when the daemons of a
+//! policy run, and goes before they end. It powers itself off when its serial port is closed, so
+//! that none outlives a program that was killed.
+
+mod image;
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::counters::Counters;
+use crate::daemons::{last_words, launch};
+use crate::lab::{Lab, tcp_settings};
+use crate::pa::processes::Aggregator;
+use crate::pa::{Job, Report};
+use crate::plan::{self, Container, Plan};
+use crate::state::{self, Process, State};
+use crate::{interrupt, netns};
+use image::Image;
+
+/// Booting takes seconds, and tens of them where others compile.
+const BOOT: Duration = Duration::from_secs(120);
+/// How long QEMU may take until its sockets are there.
+const START: Duration = Duration::from_secs(20);
+/// How long a machine may take for what is not a measurement.
+const ANSWER: Duration = Duration::from_secs(30);
+/// Memory of a machine. Its file system is in there, twice while it boots.
+const MEMORY: &str = "256M";
+const QEMU: &str = "qemu-system-x86_64";
+
+/// The running virtual machines.
+#[derive(Debug, Default)]
+pub(crate) struct Guests {
+    guests: Vec<Guest>,
+}
+
+#[derive(Debug)]
+struct Guest {
+    name: String,
+    agent: Aggregator,
+    process: Process,
+    log: PathBuf,
+}
+
+impl Guests {
+    /// Boots every virtual machine of a lab whose daemons run, and sets it up.
+    pub(crate) fn boot(lab: &mut Lab, program: &Path) -> anyhow::Result<Self> {
+        let vms: Vec<Container> =
+            lab.plan.containers.iter().filter(|machine| machine.is_vm).cloned().collect();
+        let mut guests = Self::default();
+        if vms.is_empty() {
+            return Ok(guests);
+        }
+        let found = netns::has_tool(QEMU);
+        anyhow::ensure!(found, "virtual machines need {QEMU} (package qemu-system-x86)");
+        let image = Image::pack(program, &lab.plan.run_dir())?;
+        for vm in &vms {
+            guests.guests.push(start(&lab.plan, &mut lab.state, vm, &image)?);
+        }
+        for (guest, vm) in guests.guests.iter_mut().zip(&vms) {
+            let patience = || format!("{} does not boot; {}", guest.name, last_words(&guest.log));
+            guest.agent.ready(BOOT).with_context(patience)?;
+            let settings = tcp_settings(lab.scenario.tcp.profile);
+            let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            guest.job(&Job::Prepare {
+                commands: plan::container_commands(&lab.plan, &lab.scenario, vm),
+                settings: settings.into_iter().map(owned).collect(),
+            })?;
+        }
+        Ok(guests)
+    }
+
+    /// Lets every machine answer requests, with this congestion control from now on.
+    pub(crate) fn serve(&mut self, plan: &Plan, congestion: &str) -> anyhow::Result<()> {
+        for guest in &mut self.guests {
+            let address = plan.container(&guest.name).context("a machine")?.ip;
+            guest.job(&Job::Serve { address, congestion: congestion.to_owned() })?;
+        }
+        Ok(())
+    }
+
+    /// Who takes the jobs of a machine; none if it is no virtual machine.
+    pub(crate) fn agent(&mut self, name: &str) -> Option<&mut Aggregator> {
+        self.guests.iter_mut().find(|guest| guest.name == name).map(|guest| &mut guest.agent)
+    }
+
+    /// Adds the counters of all machines' kernels: repairs, losses.
+    pub(crate) fn count(&mut self, sums: &mut (Counters, Counters)) -> anyhow::Result<()> {
+        for guest in &mut self.guests {
+            let Report::Counted { repairs, losses } = guest.job(&Job::Count)? else {
+                bail!("{} does not count", guest.name)
+            };
+            for (sum, own) in [(&mut sums.0, repairs), (&mut sums.1, losses)] {
+                for (name, value) in own {
+                    *sum.entry(name).or_default() += value;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Switches all machines off.
+    pub(crate) fn stop(self, state: &mut State) -> anyhow::Result<()> {
+        let processes: Vec<Process> = self.guests.iter().map(|g| g.process.clone()).collect();
+        drop(self.guests);
+        state::end(&processes, &[]);
+        state.processes.retain(|known| !processes.contains(known) || known.alive());
+        state.save()
+    }
+}
+
+impl Guest {
+    fn job(&mut self, job: &Job) -> anyhow::Result<Report> {
+        let what = || format!("{}; {}", self.name, last_words(&self.log));
+        self.agent.run(job, ANSWER, &mut |_| {}).with_context(what)
+    }
+}
+
+fn start(plan: &Plan, state: &mut State, vm: &Container, image: &Image) -> anyhow::Result<Guest> {
+    let (control, log) = (plan.file(vm, "control"), plan.file(vm, "log"));
+    let _ = std::fs::remove_file(&control);
+    let mut command = Command::new(QEMU);
+    command.args(arguments(plan, vm, image));
+    let process = launch(state, &vm.name, &vm.netns, &command, &log)?;
+    let deadline = Instant::now() + START;
+    // QEMU lets nothing run before its serial port has somebody at the other end.
+    let port = loop {
+        match UnixStream::connect(&control) {
+            Ok(port) => break port,
+            Err(error) if Instant::now() > deadline || !process.alive() => {
+                bail!("QEMU of {} does not start: {error}; {}", vm.name, last_words(&log))
+            }
+            Err(_) => interrupt::sleep(Duration::from_millis(10))?,
+        }
+    };
+    let agent = Aggregator::far(&vm.name, port)?;
+    Ok(Guest { name: vm.name.clone(), agent, process, log })
+}
+
+/// What QEMU is told. It interprets the machine, which goes everywhere and is slow.
+fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let (socket, control) = (path(&plan.file(vm, "sock")), path(&plan.file(vm, "control")));
+    let memory = format!("memory-backend-memfd,id=mem,size={MEMORY},share=on");
+    let card = format!("socket,id=card,path={socket},reconnect=1");
+    let port = format!("socket,id=port,path={control},server=on,wait=on");
+    // Without KVM, QEMU 7.2 crashes on the interrupts that it would choose.
+    let device = format!("virtio-net-pci,netdev=net,vectors=0,romfile=,mac={}", vm.mac);
+    let append = format!("console=ttyS0 quiet ipv6.disable=1 mtu={}", plan.mtu);
+    let (kernel, initrd) = (path(&image.kernel), path(&image.initrd));
+    let words = [
+        ["-machine", "q35,accel=tcg"],
+        ["-m", MEMORY],
+        ["-object", &memory],
+        ["-numa", "node,memdev=mem"],
+        ["-display", "none"],
+        ["-serial", "stdio"],
+        ["-kernel", &kernel],
+        ["-initrd", &initrd],
+        ["-append", &append],
+        ["-chardev", &card],
+        ["-netdev", "vhost-user,id=net,chardev=card"],
+        ["-device", &device],
+        ["-device", "virtio-serial-pci"],
+        ["-chardev", &port],
+        ["-device", "virtserialport,chardev=port,name=sluice"],
+    ];
+    let single = ["-nodefaults", "-no-user-config", "-no-reboot"].into_iter();
+    single.chain(words.into_iter().flatten()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests;
