@@ -107,6 +107,28 @@ fn a_bridge_has_no_daemon_and_no_host() {
 }
 
 #[test]
+fn a_virtual_machine_has_a_socket_and_no_namespace() {
+    let text = include_str!("../../../../scenarios/pa-vms.toml");
+    let text = text.replace("hosts = 2", "hosts = 2\ncontainers_per_host = 1\naggregator = true");
+    let scenario = Scenario::parse(&text).unwrap();
+    let plan = Plan::new(&scenario);
+    let names: Vec<&str> = plan.containers.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["h0c0", "h0c1", "h0v0", "h0v1", "h1c0", "h1v0", "h1v1"]);
+    assert_eq!(plan.namespaces().len(), 1 + 2 + 3, "a switch, two hosts, three containers");
+    let ips: std::collections::BTreeSet<_> = plan.containers.iter().map(|c| c.ip).collect();
+    assert_eq!(ips.len(), plan.containers.len());
+    let config = plan.host_config(1, Policy::ZZ, &settings());
+    let kinds: Vec<PortKind> = config.ports.iter().map(|port| port.kind).collect();
+    assert_eq!(kinds, [PortKind::Tap, PortKind::VhostUser, PortKind::VhostUser]);
+    let vm = &config.ports[1];
+    assert_eq!(vm.socket.as_deref(), Some("/run/sluice-lab/pa-vms/h1v0.sock"));
+    assert!(vm.device.is_empty() && vm.netns.is_none() && vm.ring_frames.is_none());
+    let lines = container_commands(&plan, &scenario, plan.container("h1v0").unwrap());
+    assert!(!lines.iter().any(|line| line.contains("tuntap") || line.contains(" address ")));
+    assert!(lines.iter().any(|line| line == "addr add 10.99.1.2/16 dev eth0"));
+}
+
+#[test]
 fn a_short_time_out_is_a_property_of_the_route() {
     let (scenario, plan) = plan("pa-5ms");
     let lines = container_commands(&plan, &scenario, &plan.containers[3]);

@@ -42,11 +42,22 @@ fn a_sweep_is_drawn_over_the_buffer() {
     assert!(!page.contains("size of an answer, full segments</text>"));
 }
 
+#[test]
+fn every_tcp_has_a_line_of_its_own() {
+    let page = html(&synthetic("pa-vms"));
+    for policy in ["LL", "ZZ"] {
+        for tcp in ["reno", "cubic", "vegas"] {
+            assert!(page.contains(&format!("</svg>{policy} {tcp}</span>")), "{policy} {tcp}");
+        }
+    }
+    assert_eq!(page.matches("class=\"key ZZ\"></span>ZZ vegas").count(), 4 + 4, "two tables");
+}
+
 /// `cargo test -p sluice-lab -- --ignored pages` and open them.
 #[test]
 #[ignore = "writes pages to look at, with made-up figures"]
 fn pages_to_look_at() {
-    for name in ["demo", "pa-buffers", "pa-total"] {
+    for name in ["demo", "pa-buffers", "pa-total", "pa-vms"] {
         let path = std::env::temp_dir().join(format!("sluice-report-{name}.html"));
         std::fs::write(&path, html(&synthetic(name))).unwrap();
         println!("{}", path.display());

@@ -36,10 +36,10 @@ fn findings(scenario: &Scenario) -> Findings {
                 losses.drops.insert("nic h0 input_full".to_owned(), 17);
             }
             let tcp = [("RetransSegs".to_owned(), slow * 20), ("TCPTimeouts".to_owned(), slow)];
-            findings.cells.push(Cell {
+            let cell = Cell {
                 policy: group.policy,
                 settings: group.settings.clone(),
-                congestion: scenario.tcp.congestion.clone(),
+                congestion: String::new(),
                 size,
                 fct_ns,
                 broken: None,
@@ -47,7 +47,11 @@ fn findings(scenario: &Scenario) -> Findings {
                 drained: true,
                 losses,
                 tcp: tcp.into_iter().filter(|(_, value)| *value > 0).collect(),
-            });
+            };
+            let congestions = pa.congestions(&scenario.tcp).into_iter();
+            findings
+                .cells
+                .extend(congestions.map(|name| Cell { congestion: name, ..cell.clone() }));
         }
         let mark = |place: &str, frames| HighWater {
             place: place.to_owned(),
@@ -129,6 +133,19 @@ fn a_sweep_stands_in_the_variant() {
     assert_eq!(row.context["variant"], "vm-bound switch_kb=12");
     let gains = results.rows.iter().filter(|row| row.measure == "pa.gain").count();
     assert_eq!(gains, 12, "ZL and ZZ at six buffers");
+}
+
+#[test]
+fn each_tcp_is_compared_with_itself() {
+    let results = synthetic("pa-vms");
+    let named = |measure: &str| -> Vec<String> {
+        let rows = results.rows.iter().filter(|row| row.measure == measure);
+        let of_one = rows.filter(|row| row.context["size_packets"] == 8);
+        of_one.map(|row| format!("{} {}", row.context["variant"], row.context["tcp"])).collect()
+    };
+    let names = ["reno", "cubic", "vegas"].map(|tcp| format!("\"vm-bound tcp={tcp}\" \"{tcp}\""));
+    assert_eq!(named("pa.gain"), names);
+    assert_eq!(named("pa.fct"), [&names[..], &names[..]].concat());
 }
 
 #[test]

@@ -50,6 +50,26 @@ fn what_cannot_be_built_is_refused() {
 }
 
 #[test]
+fn virtual_machines_are_where_a_scenario_says() {
+    let good = include_str!("../../../../scenarios/pa-vms.toml");
+    let scenario = Scenario::parse(good).unwrap();
+    assert!(scenario.has_container("h1v1"));
+    for other in ["h1v2", "h2v0", "h0c0", "hv0", "h0v", "v0"] {
+        assert!(!scenario.has_container(other), "{other}");
+    }
+    for (from, to) in [
+        ("vms_per_host = 2", "vms_per_host = 0"),
+        ("vms_per_host = 2", "vms_per_host = 2\nvnets = 3"),
+        ("vms_per_host = 2", "vms_per_host = 2\nfabric = \"linux-bridge\""),
+        ("\"vegas\"]", "\"vegas\", \"reno\"]"),
+        ("count = 5", "count = 5\nunheard_at = \"h0v1\""),
+    ] {
+        assert!(good.contains(from));
+        assert!(Scenario::parse(&good.replacen(from, to, 1)).is_err(), "accepted {to}");
+    }
+}
+
+#[test]
 fn the_aggregator_is_a_container_more_on_host_0() {
     let scenario = Scenario::load("demo").unwrap();
     assert!(scenario.has_container("h0c8"));
