@@ -3,15 +3,26 @@
 # file system of busybox, iperf3 and the modules that a virtio card needs.
 #
 #   scripts/guest.sh            target/guest/vmlinuz, target/guest/initrd.gz
+#   scripts/guest.sh full       target/guest-full/…: the kernel for all machines, which has e1000
 #
 # It does nothing if they are there and this script made them. The machine speaks at its serial
 # port: a shell. A lab adds files of its own behind the archive, `/lab` among them, which is started.
 #
-# From the kernel's command line it takes `ip4=ADDRESS/PREFIX` and `mtu=BYTES` for its card.
+# From the kernel's command line it takes `ip4=ADDRESS/PREFIX` and `mtu=BYTES` for its card, and
+# `plain` if nothing is to be set for losslessness.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-out=${CARGO_TARGET_DIR:-target}/guest
+# The newest kernel for machines in a cloud is small, and knows no card but virtio.
+case ${1:-} in
+'') folder=guest meta=linux-image-cloud-amd64 ;;
+full) folder=guest-full meta=linux-image-amd64 ;;
+*)
+    echo "usage: scripts/guest.sh [full]" >&2
+    exit 2
+    ;;
+esac
+out=${CARGO_TARGET_DIR:-target}/$folder
 recipe=$(cat scripts/guest.sh scripts/guest-lossless.sh | sha256sum)
 if [ -s "$out/vmlinuz" ] && [ -s "$out/initrd.gz" ] && [ "$recipe" = "$(cat "$out/recipe" 2>/dev/null)" ]; then
     exit 0
@@ -20,8 +31,7 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The newest kernel for machines in a cloud: small, with virtio.
-package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null |
+package=$(apt-cache depends $meta 2>/dev/null |
     sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
 if [ -z "$package" ]; then
     echo "no package has the kernel of a virtual machine: is this a Debian with a package list?" >&2
@@ -46,7 +56,7 @@ done
 # In the order in which they need each other.
 modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
     virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net
-    char/virtio_console ipv4/tcp_vegas'
+    char/virtio_console ipv4/tcp_vegas e1000/e1000'
 for module in $modules; do
     name=${module##*/}
     find "$work/kernel/lib/modules" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;
@@ -67,6 +77,7 @@ for word in $(cat /proc/cmdline); do
     case $word in
     ip4=*) ip4=${word#ip4=} ;;
     mtu=*) mtu=${word#mtu=} ;;
+    plain) plain=yes ;;
     esac
 done
 ip link set lo up
@@ -74,7 +85,7 @@ ip link set eth0 mtu "${mtu:-1450}"
 [ -z "${ip4:-}" ] || ip addr add "$ip4" dev eth0
 ip link set eth0 up
 # By their paths: the shell has a `tc` and an `ip` of its own.
-TC=/opt/tc IP=/opt/ip /opt/guest-lossless.sh eth0
+[ -n "${plain:-}" ] || TC=/opt/tc IP=/opt/ip /opt/guest-lossless.sh eth0
 [ ! -x /lab ] || setsid /lab &
 stty -echo
 echo "READY"

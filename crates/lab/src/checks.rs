@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use sluice_api::results::Row;
 
 use crate::daemons::Daemons;
+use crate::flood::{self, Flood};
 use crate::lab::Lab;
 use crate::pa::{Job, Report};
 use crate::results::{self, Checked};
@@ -13,14 +14,18 @@ use crate::scenario::Check;
 use crate::walk::{self, Listener};
 use crate::workload::Workload;
 
-/// Does one check.
+/// Does one check; some find more than one thing.
 pub(crate) fn check_one(
     lab: &mut Lab,
     workload: &mut Workload,
     daemons: &Daemons,
     check: &Check,
-) -> anyhow::Result<Checked> {
-    match check {
+) -> anyhow::Result<Vec<Checked>> {
+    let one = match check {
+        Check::Flood { from, to, seconds, runs } => {
+            let flood = Flood { from, to, seconds: *seconds, runs: *runs };
+            return flood::run(lab, workload, daemons, &flood);
+        }
         Check::Ping { from, to, count, unheard_at } => {
             ping(lab, workload, (from, to), *count, unheard_at.as_deref())
         }
@@ -38,7 +43,8 @@ pub(crate) fn check_one(
             let failed = (count > 0).then(|| format!("{says}: {}", differences.join("; ")));
             Ok(Checked { row, failed })
         }
-    }
+    };
+    Ok(vec![one?])
 }
 
 fn ping(

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use sluice_api::config::Policy;
 
@@ -36,6 +37,15 @@ pub enum LabCommand {
     Report {
         /// The folder
         folder: PathBuf,
+    },
+    /// Put runs of a flood beside each other: a table, and points.html in a folder
+    Points {
+        /// The folders of the runs
+        #[arg(required = true)]
+        folders: Vec<PathBuf>,
+        /// Where points.html goes
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
     },
     /// A worker in a container
     #[command(name = "__worker", hide = true)]
@@ -137,6 +147,12 @@ pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Report { folder } => {
             crate::report(&folder)?;
             println!("{}", folder.join("report.html").display());
+        }
+        LabCommand::Points { folders, out } => {
+            let (table, page) = crate::report::points::draw(&folders)?;
+            let path = out.join("points.html");
+            std::fs::write(&path, page).with_context(|| format!("writing {}", path.display()))?;
+            print!("{table}{}\n", path.display());
         }
         LabCommand::Worker { address, port, congestion } => {
             crate::worker_main(address, port, &congestion)?;

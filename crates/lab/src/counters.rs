@@ -78,6 +78,13 @@ fn device_losses(text: &str) -> Vec<(String, u64)> {
         .collect()
 }
 
+/// Frames that a device has received and sent.
+pub(crate) fn device(text: &str, name: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    Some((fields.get(1)?.parse().ok()?, fields.get(9)?.parse().ok()?))
+}
+
 /// What was added to each counter.
 pub(crate) fn difference(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, value): (&String, &u64)| {

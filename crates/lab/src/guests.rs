@@ -26,6 +26,7 @@ use crate::lab::{Lab, tcp_settings};
 use crate::pa::processes::Aggregator;
 use crate::pa::{Job, Report};
 use crate::plan::{self, Container, Plan};
+use crate::scenario::{Fabric, GuestKind, Vnic};
 use crate::state::{self, Process, State};
 use crate::{interrupt, netns};
 use image::Image;
@@ -65,7 +66,7 @@ impl Guests {
         }
         let found = netns::has_tool(QEMU);
         anyhow::ensure!(found, "virtual machines need {QEMU} (package qemu-system-x86)");
-        let image = Image::pack(program, &lab.plan.run_dir())?;
+        let image = Image::pack(program, lab.plan.vnic, &lab.plan.run_dir())?;
         for vm in &vms {
             guests.guests.push(start(&lab.plan, &mut lab.state, vm, &image)?);
         }
@@ -155,10 +156,20 @@ fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
     let (socket, control) = (path(&plan.file(vm, "sock")), path(&plan.file(vm, "control")));
     let memory = format!("memory-backend-memfd,id=mem,size={MEMORY},share=on");
     let card = format!("socket,id=card,path={socket},reconnect=1");
+    let tap = format!("tap,id=net,ifname={},script=no,downscript=no", vm.name);
+    let net = match plan.fabric {
+        Fabric::Sluice => vec!["-chardev", &card, "-netdev", "vhost-user,id=net,chardev=card"],
+        Fabric::LinuxBridge | Fabric::Ovs => vec!["-netdev", &tap],
+    };
     let port = format!("socket,id=port,path={control},server=on,wait=on");
     // Without KVM, QEMU 7.2 crashes on the interrupts that it would choose.
-    let device = format!("virtio-net-pci,netdev=net,vectors=0,romfile=,mac={}", vm.mac);
-    let append = format!("console=ttyS0 quiet ipv6.disable=1 mtu={}", plan.mtu);
+    let card = match plan.vnic {
+        Vnic::Virtio => "virtio-net-pci,vectors=0",
+        Vnic::E1000 => "e1000",
+    };
+    let device = format!("{card},netdev=net,romfile=,mac={}", vm.mac);
+    let plain = if plan.guests == GuestKind::Plain { " plain" } else { "" };
+    let append = format!("console=ttyS0 quiet ipv6.disable=1 mtu={}{plain}", plan.mtu);
     let (kernel, initrd) = (path(&image.kernel), path(&image.initrd));
     let words = [
         ["-machine", "q35,accel=tcg"],
@@ -170,15 +181,14 @@ fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
         ["-kernel", &kernel],
         ["-initrd", &initrd],
         ["-append", &append],
-        ["-chardev", &card],
-        ["-netdev", "vhost-user,id=net,chardev=card"],
         ["-device", &device],
         ["-device", "virtio-serial-pci"],
         ["-chardev", &port],
         ["-device", "virtserialport,chardev=port,name=sluice"],
     ];
     let single = ["-nodefaults", "-no-user-config", "-no-reboot"].into_iter();
-    single.chain(words.into_iter().flatten()).map(str::to_owned).collect()
+    // The card's back end goes before the card.
+    single.chain(net).chain(words.into_iter().flatten()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

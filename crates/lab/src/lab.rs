@@ -72,6 +72,9 @@ impl Lab {
                 netns::ip(&plan::switch_commands(plan, switch))
             })?;
         }
+        if plan.fabric == Fabric::Ovs {
+            crate::ovs::start(plan, &mut self.state)?;
+        }
         for host in &plan.hosts {
             netns::enter(&host.netns, || {
                 netns::offloads_off("up0")?;

@@ -17,12 +17,14 @@ mod checks;
 pub mod cli;
 mod counters;
 mod daemons;
+mod flood;
 mod guests;
 mod interrupt;
 mod lab;
 mod losses;
 mod machine;
 mod netns;
+mod ovs;
 mod pa;
 mod plan;
 mod progress;
@@ -41,7 +43,7 @@ mod walk;
 mod workload;
 
 pub use run::{Options, Outcome, Overrides, report, run, status, up};
-pub use scenario::{Check, Fabric, Lab, Pa, Profile, Scenario, Tcp};
+pub use scenario::{Check, Fabric, GuestKind, Lab, Pa, Profile, Scenario, Tcp, Vnic};
 pub use settings::{Override, Settings, Variant};
 pub use state::{Process, State};
 

@@ -17,6 +17,7 @@
 
 pub(crate) mod aggregator;
 pub(crate) mod echo;
+mod flood;
 pub(crate) mod processes;
 pub(crate) mod socket;
 pub(crate) mod worker;
@@ -74,6 +75,21 @@ pub(crate) enum Job {
     },
     /// Read the kernel's counters.
     Count,
+    /// Read those of the card.
+    Card,
+    /// Send datagrams as fast as it goes.
+    Flood {
+        /// Where to.
+        to: Ipv4Addr,
+        /// The payload of each.
+        bytes: u16,
+        /// How long.
+        milliseconds: u32,
+    },
+    /// Count datagrams that come.
+    Sink,
+    /// Say how many came since the last time, when no more come.
+    Sunk,
 }
 
 /// Queries of one size.
@@ -133,6 +149,23 @@ pub(crate) enum Report {
         repairs: Counters,
         /// What was lost.
         losses: Counters,
+    },
+    /// Frames that the card has received and sent.
+    Card {
+        /// Received.
+        received: u64,
+        /// Sent.
+        sent: u64,
+    },
+    /// Datagrams that the kernel has taken.
+    Flooded {
+        /// How many.
+        sent: u64,
+    },
+    /// Datagrams that the program has received.
+    Sunk {
+        /// How many.
+        received: u64,
     },
     /// A job could not be done.
     Failed {

@@ -23,7 +23,7 @@ use sluice_api::config::{
 };
 use sluice_base::Mac;
 
-use crate::scenario::{Fabric, Lab, Scenario};
+use crate::scenario::{Fabric, GuestKind, Lab, Scenario, Vnic};
 use crate::settings::Settings;
 
 /// Where labs keep their state, sockets and logs.
@@ -62,6 +62,10 @@ pub(crate) struct Plan {
     pub(crate) router: Option<String>,
     /// How many networks the containers are in.
     vnets: usize,
+    /// The card of virtual machines.
+    pub(crate) vnic: Vnic,
+    /// How virtual machines are set up.
+    pub(crate) guests: GuestKind,
     /// Whether hosts learn their containers.
     pub(crate) learned: bool,
 }
@@ -150,11 +154,16 @@ impl Plan {
             switches: Vec::new(),
             router: (lab.subnets > 1).then(|| netns("r0")),
             vnets: usize::from(lab.vnets),
+            vnic: lab.vnic,
+            guests: lab.guests,
             learned: lab.learned,
         };
         plan.switches = (0..lab.subnets).map(|subnet| plan.switch(subnet)).collect();
-        if plan.fabric == Fabric::LinuxBridge {
+        if plan.fabric != Fabric::Sluice {
             plan.hosts.clear();
+            for vm in plan.containers.iter_mut().filter(|machine| machine.is_vm) {
+                vm.netns = plan.switches[0].netns.clone();
+            }
         }
         plan
     }
@@ -178,12 +187,15 @@ impl Plan {
                     far_mac: router_mac(subnet),
                 }));
             }
-            Fabric::LinuxBridge => cables.extend(self.containers.iter().map(|c| Cable {
-                device: c.name.clone(),
-                far_netns: c.netns.clone(),
-                far_device: "eth0".to_owned(),
-                far_mac: c.mac,
-            })),
+            Fabric::LinuxBridge | Fabric::Ovs => {
+                let containers = self.containers.iter().filter(|machine| !machine.is_vm);
+                cables.extend(containers.map(|c| Cable {
+                    device: c.name.clone(),
+                    far_netns: c.netns.clone(),
+                    far_device: "eth0".to_owned(),
+                    far_mac: c.mac,
+                }));
+            }
         }
         SwitchNode { netns: format!("slab-{}-{name}", self.lab), name, subnet, cables }
     }
@@ -243,7 +255,7 @@ impl Plan {
         policy: Policy,
         settings: &Settings,
     ) -> Vec<(String, String, HostConfig)> {
-        if self.fabric == Fabric::LinuxBridge {
+        if self.fabric != Fabric::Sluice {
             return Vec::new();
         }
         let switches = self
@@ -456,6 +468,14 @@ pub(crate) fn switch_commands(plan: &Plan, switch: &SwitchNode) -> Vec<String> {
         let master = if bridge { " master br0" } else { "" };
         lines.push(format!("link set dev {} mtu {mtu}{master}", cable.device));
         lines.push(format!("link set dev {} up", cable.device));
+    }
+    if plan.fabric != Fabric::Sluice {
+        let master = if bridge { " master br0" } else { "" };
+        for vm in plan.containers.iter().filter(|machine| machine.is_vm) {
+            lines.push(format!("tuntap add dev {} mode tap vnet_hdr", vm.name));
+            lines.push(format!("link set dev {} mtu {}{master}", vm.name, plan.mtu));
+            lines.push(format!("link set dev {} up", vm.name));
+        }
     }
     lines
 }

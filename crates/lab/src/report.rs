@@ -4,6 +4,7 @@ mod chart;
 mod charts;
 pub(crate) mod comparison;
 mod notes;
+pub(crate) mod points;
 mod simulation;
 pub(crate) mod swept;
 mod tables;

@@ -117,10 +117,11 @@ pub(crate) fn results(scenario: &Scenario, plan: &Plan, findings: &Findings) -> 
     }
 }
 
-const fn subject(scenario: &Scenario) -> &'static str {
+pub(crate) const fn subject(scenario: &Scenario) -> &'static str {
     match scenario.lab.fabric {
         Fabric::Sluice => "sluice",
         Fabric::LinuxBridge => "linux-bridge",
+        Fabric::Ovs => "ovs",
     }
 }
 

@@ -266,7 +266,7 @@ impl Run {
         for check in lab.scenario.checks.clone() {
             self.progress.say(&check.describe());
             let checked = check_one(lab, workload, &daemons, &check)?;
-            self.findings.checks.push(checked);
+            self.findings.checks.extend(checked);
         }
         let drained = daemons.drain()?;
         for node in daemons.snapshot()? {
@@ -389,7 +389,7 @@ impl Run {
 fn bridge_drops(lab: &Lab) -> anyhow::Result<u64> {
     match lab.plan.fabric {
         Fabric::LinuxBridge => losses::bridge_drops(&lab.plan.switches[0]),
-        Fabric::Sluice => Ok(0),
+        Fabric::Sluice | Fabric::Ovs => Ok(0),
     }
 }
 

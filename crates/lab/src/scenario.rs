@@ -93,6 +93,45 @@ pub struct Lab {
     /// Whether nothing is said of the containers beforehand: they are learned from their frames.
     #[serde(default)]
     pub learned: bool,
+    /// The card of virtual machines.
+    #[serde(default)]
+    pub vnic: Vnic,
+    /// How virtual machines are set up.
+    #[serde(default)]
+    pub guests: GuestKind,
+}
+
+/// The card of a virtual machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vnic {
+    /// The paravirtual one.
+    #[default]
+    Virtio,
+    /// An Intel card that QEMU imitates; for switches of the kernel and Open vSwitch.
+    E1000,
+}
+
+impl Vnic {
+    /// The name used in files and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio",
+            Self::E1000 => "e1000",
+        }
+    }
+}
+
+/// How virtual machines are set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestKind {
+    /// With `scripts/guest-lossless.sh`.
+    #[default]
+    Lossless,
+    /// As Debian's kernel is without it.
+    Plain,
 }
 
 /// What joins the containers.
@@ -103,8 +142,10 @@ pub enum Fabric {
     #[default]
     Sluice,
     /// The kernel's bridge in one namespace, with a token bucket (`tbf`) towards each container:
-    /// a peer to compare with, and a way to try the workload alone.
+    /// a peer to compare with, and a way to try the workload alone. Virtual machines are at TAPs.
     LinuxBridge,
+    /// Open vSwitch with its userspace data path in one namespace, for virtual machines at TAPs.
+    Ovs,
 }
 
 /// The TCP of the containers.
@@ -236,6 +277,18 @@ pub enum Check {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unheard_at: Option<String>,
     },
+    /// Datagrams as fast as it goes, from virtual machines to another, counted at six points.
+    Flood {
+        /// Who sends.
+        from: Vec<String>,
+        /// Who receives.
+        to: String,
+        /// How long.
+        seconds: u32,
+        /// How often.
+        #[serde(default = "one_run")]
+        runs: u32,
+    },
     /// Bytes over one TCP connection.
     Transfer {
         /// The container that sends.
@@ -279,6 +332,9 @@ impl Check {
                 let unheard = unheard_at.as_ref().map(|at| format!(", unheard at {at}"));
                 format!("ping {from} to {to}, {count} times{}", unheard.unwrap_or_default())
             }
+            Self::Flood { from, to, seconds, runs } => {
+                format!("flood {} to {to}, {runs} times {seconds} s", from.join(" and "))
+            }
             Self::Transfer { from, to, megabytes } => {
                 format!("transfer {from} to {to}, {megabytes} MB")
             }
@@ -293,6 +349,9 @@ impl Check {
                 [from, to].into_iter().chain(unheard_at).map(String::as_str).collect()
             }
             Self::Transfer { from, to, .. } => vec![from, to],
+            Self::Flood { from, to, .. } => {
+                std::iter::once(to).chain(from).map(String::as_str).collect()
+            }
             Self::Tables { .. } => Vec::new(),
         }
     }
@@ -350,9 +409,15 @@ impl Scenario {
         if let Some(pa) = &self.pa {
             self.check_pa(pa)?;
         }
-        if lab.fabric == Fabric::LinuxBridge {
+        if lab.fabric != Fabric::Sluice {
             ensure!(lab.subnets == 1, "a bridge joins one subnet");
-            ensure!(lab.vms_per_host == 0, "a bridge joins containers: lab.vms_per_host must be 0");
+        }
+        if lab.fabric == Fabric::Ovs {
+            let own = lab.containers_per_host == 0 && !lab.aggregator && self.pa.is_none();
+            ensure!(own, "lab.fabric ovs: virtual machines and checks only");
+        }
+        if lab.vnic == Vnic::E1000 {
+            ensure!(lab.fabric != Fabric::Sluice, "lab.vnic e1000: a vhost-user port needs virtio");
         }
         ensure!(
             lab.vnets >= 1 && u16::from(lab.vnets) <= machines,
@@ -365,6 +430,15 @@ impl Scenario {
             }
             if let [from, to, ..] = containers[..] {
                 ensure!(from != to, "check: {from} cannot talk to itself");
+            }
+            if let Check::Flood { seconds, runs, .. } = check {
+                let vms = containers.iter().all(|name| name.contains('v'));
+                ensure!(
+                    vms && containers.len() >= 2,
+                    "check: a flood goes between virtual machines"
+                );
+                ensure!((1..=60).contains(seconds), "check: a flood of 1 to 60 seconds");
+                ensure!((1..=100).contains(runs), "check: 1 to 100 runs");
             }
             if let Check::Ping { unheard_at: Some(at), .. } = check {
                 ensure!(!at.contains('v'), "check: only a container can listen, {at} is none");
@@ -417,6 +491,10 @@ impl Scenario {
 
 const fn yes() -> bool {
     true
+}
+
+const fn one_run() -> u32 {
+    1
 }
 
 const fn one() -> u8 {

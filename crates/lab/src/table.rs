@@ -33,6 +33,15 @@ pub(crate) fn render(results: &Results) -> String {
         };
         text += &format!("tables: {}: {found}\n", view::text(row, "says"));
     }
+    for row in view::rows(results, "flood.point") {
+        text += &format!(
+            "point {} {:<14} {:>9.0} frames (median of {})\n",
+            view::text(row, "point"),
+            view::text(row, "place"),
+            row.median,
+            row.values.len()
+        );
+    }
     for row in view::rows(results, "tcp_stream") {
         text += &format!(
             "transfer {} to {}: {:.0} Mbit/s\n",

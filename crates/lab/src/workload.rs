@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
+
 use crate::counters::{self, Counters};
 use crate::guests::Guests;
 use crate::lab::Lab;
@@ -81,6 +83,17 @@ impl Workload {
         aggregator.run(job, PATIENCE, &mut |_| {})
     }
 
+    /// Gives a virtual machine a job; [`Self::end`] waits for its end.
+    pub(crate) fn begin(&mut self, asks: &Container, job: &Job) -> anyhow::Result<()> {
+        self.guests.agent(&asks.name).context("no such virtual machine runs")?.begin(job)
+    }
+
+    /// Waits for the end of a virtual machine's job.
+    pub(crate) fn end(&mut self, asks: &Container, patience: Duration) -> anyhow::Result<Report> {
+        let agent = self.guests.agent(&asks.name).context("no such virtual machine runs")?;
+        agent.end(patience, &mut |_| {})
+    }
+
     /// Starts the aggregator of the queries, if it is a container and does not run yet.
     pub(crate) fn start_aggregator(&mut self, lab: &mut Lab) -> anyhow::Result<()> {
         let first = &lab.plan.containers[0];
@@ -100,9 +113,7 @@ impl Workload {
     ) -> anyhow::Result<Report> {
         let own = self.aggregator.as_mut();
         let aggregator = own.or_else(|| self.guests.agent(&lab.plan.containers[0].name));
-        aggregator
-            .ok_or_else(|| anyhow::anyhow!("there is no aggregator"))?
-            .run(job, silence, progress)
+        aggregator.context("there is no aggregator")?.run(job, silence, progress)
     }
 
     /// The counters of all kernels of containers and virtual machines: repairs, losses.

@@ -17,7 +17,7 @@ link_mbps = 100
 service_mbps = 25
 
 [pa]
-congestions = ["vegas", "cubic"]
+congestions = ["reno", "cubic"]
 sizes = [4]
 policies = ["ZZ"]
 queries = 8
@@ -70,7 +70,7 @@ fn containers_and_virtual_machines_are_one_lab() {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}{printed}");
     assert!(printed.contains("ping h0v0 to h1v0: 3 of 3 came back"), "{printed}");
-    for row in ["ZZ vegas", "ZZ cubic"] {
+    for row in ["ZZ reno", "ZZ cubic"] {
         let line = printed.lines().find(|line| line.contains(row)).expect("a row of each TCP");
         assert!(line.contains("closes"), "{line}");
     }

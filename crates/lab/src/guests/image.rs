@@ -10,6 +10,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use crate::scenario::Vnic;
+
 /// A regular file that may be run, and a folder, in `st_mode`.
 const FILE: u32 = 0o100_755;
 const FOLDER: u32 = 0o040_755;
@@ -33,12 +35,18 @@ pub(super) struct Image {
 
 impl Image {
     /// Puts a program behind the file system, into a new file of this folder.
-    pub(super) fn pack(program: &Path, folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn pack(program: &Path, vnic: Vnic, folder: &Path) -> anyhow::Result<Self> {
         let program = program.canonicalize().context("the path of the program")?;
-        let base = find(&program).context(
-            "there is nothing that a virtual machine could boot: run scripts/guest.sh, whose \
-             folder `guest` is looked for beside this program and above",
-        )?;
+        let (name, script) = match vnic {
+            Vnic::Virtio => ("guest", "scripts/guest.sh"),
+            Vnic::E1000 => ("guest-full", "scripts/guest.sh full"),
+        };
+        let base = find(&program, name).with_context(|| {
+            format!(
+                "there is nothing that a virtual machine could boot: run {script}, whose folder \
+                 `{name}` is looked for beside this program and above"
+            )
+        })?;
         let read = |path: &Path| {
             std::fs::read(path).with_context(|| format!("reading {}", path.display()))
         };
@@ -58,10 +66,10 @@ impl Image {
 }
 
 /// The folder of kernel and file system, beside what cargo built.
-fn find(program: &Path) -> Option<PathBuf> {
+fn find(program: &Path, name: &str) -> Option<PathBuf> {
     let whole =
         |folder: &PathBuf| ["vmlinuz", "initrd.gz"].iter().all(|name| folder.join(name).is_file());
-    program.ancestors().map(|folder| folder.join("guest")).find(whole)
+    program.ancestors().map(|folder| folder.join(name)).find(whole)
 }
 
 /// The program without what only a debugger reads, which is most of it; the program itself where

@@ -10,6 +10,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 
+use super::flood::{self, Sink};
 use super::worker::Service;
 use super::{Cell, HEAD_BYTES, Job, PORT, Report, echo, socket};
 use crate::{counters, netns};
@@ -25,11 +26,11 @@ const PROGRESS: Duration = Duration::from_millis(250);
 ///
 /// Its input is not understood or its output is closed.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let mut service = None;
+    let mut services = Services::default();
     say(&Report::Ready)?;
     for line in std::io::stdin().lock().lines() {
         let job = serde_json::from_str(&line?).context("a job")?;
-        let report = match work(&job, &mut service) {
+        let report = match work(&job, &mut services) {
             Ok(report) => report,
             Err(error) => Report::Failed { error: format!("{error:#}") },
         };
@@ -47,7 +48,14 @@ fn say(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn work(job: &Job, service: &mut Option<Service>) -> anyhow::Result<Report> {
+/// What runs beside the jobs.
+#[derive(Default)]
+struct Services {
+    service: Option<Service>,
+    sink: Option<Sink>,
+}
+
+fn work(job: &Job, services: &mut Services) -> anyhow::Result<Report> {
     match job {
         Job::Cell(cell) => run_cell(cell),
         Job::Fetch { from, bytes, congestion } => {
@@ -64,15 +72,34 @@ fn work(job: &Job, service: &mut Option<Service>) -> anyhow::Result<Report> {
             Ok(Report::Done)
         }
         Job::Serve { address, congestion } => {
-            match service {
+            match &services.service {
                 Some(service) => service.change(congestion),
-                None => *service = Some(Service::start(*address, PORT, congestion)?),
+                None => services.service = Some(Service::start(*address, PORT, congestion)?),
             }
             Ok(Report::Done)
         }
         Job::Count => {
             let (repairs, losses) = counters::read(&[std::process::id()]);
             Ok(Report::Counted { repairs, losses })
+        }
+        Job::Card => {
+            let text = std::fs::read_to_string("/proc/net/dev").context("the kernel's devices")?;
+            let (received, sent) = counters::device(&text, "eth0").context("no card eth0")?;
+            Ok(Report::Card { received, sent })
+        }
+        Job::Flood { to, bytes, milliseconds } => {
+            let time = Duration::from_millis(u64::from(*milliseconds));
+            Ok(Report::Flooded { sent: flood::send(*to, *bytes, time)? })
+        }
+        Job::Sink => {
+            if services.sink.is_none() {
+                services.sink = Some(Sink::start()?);
+            }
+            Ok(Report::Done)
+        }
+        Job::Sunk => {
+            let sink = services.sink.as_ref().context("nothing was counted")?;
+            Ok(Report::Sunk { received: sink.take() })
         }
     }
 }

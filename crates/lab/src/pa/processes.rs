@@ -201,9 +201,23 @@ impl Aggregator {
         patience: Duration,
         progress: &mut dyn FnMut(u32),
     ) -> anyhow::Result<Report> {
+        self.begin(job)?;
+        self.end(patience, progress)
+    }
+
+    /// Gives it a job; [`Self::end`] waits for its end.
+    pub(crate) fn begin(&mut self, job: &Job) -> anyhow::Result<()> {
         let line = serde_json::to_string(job)? + "\n";
         let name = self.role.name.clone();
-        self.role.write(&line).with_context(|| format!("giving {name} a job"))?;
+        self.role.write(&line).with_context(|| format!("giving {name} a job"))
+    }
+
+    /// Waits for the end of a job. `progress` hears how many queries are done.
+    pub(crate) fn end(
+        &mut self,
+        patience: Duration,
+        progress: &mut dyn FnMut(u32),
+    ) -> anyhow::Result<Report> {
         loop {
             match self.report(patience)? {
                 Report::Progress { queries } => progress(queries),

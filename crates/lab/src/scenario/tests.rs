@@ -60,7 +60,9 @@ fn virtual_machines_are_where_a_scenario_says() {
     for (from, to) in [
         ("vms_per_host = 2", "vms_per_host = 0"),
         ("vms_per_host = 2", "vms_per_host = 2\nvnets = 3"),
-        ("vms_per_host = 2", "vms_per_host = 2\nfabric = \"linux-bridge\""),
+        ("vms_per_host = 2", "vms_per_host = 2\nfabric = \"ovs\""),
+        ("vms_per_host = 2", "vms_per_host = 2\nvnic = \"e1000\""),
+        ("kind = \"ping\"", "kind = \"flood\""),
         ("\"vegas\"]", "\"vegas\", \"reno\"]"),
         ("count = 5", "count = 5\nunheard_at = \"h0v1\""),
     ] {

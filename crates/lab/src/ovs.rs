@@ -1,0 +1,66 @@
+//! Open vSwitch in a namespace of a lab: a peer to compare with. Its userspace data path, which
+//! needs no module of the kernel and takes frames of TAPs by packet sockets.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::daemons::{last_words, launch};
+use crate::interrupt;
+use crate::netns::{self, tool};
+use crate::plan::Plan;
+use crate::state::State;
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+const TOOLS: [&str; 4] = ["ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl"];
+/// How long its database may take until it answers.
+const READY: Duration = Duration::from_secs(15);
+
+/// Starts it with a bridge that joins the TAPs of all virtual machines.
+pub(crate) fn start(plan: &Plan, state: &mut State) -> anyhow::Result<()> {
+    for name in TOOLS {
+        let found = netns::has_tool(name);
+        anyhow::ensure!(found, "this scenario needs {name} (package openvswitch-switch)");
+    }
+    let folder = plan.run_dir().join("ovs");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    tool("ovsdb-tool", &["create", &path("conf.db"), SCHEMA])?;
+    let remote = format!("unix:{}", path("db.sock"));
+    let netns = plan.switches[0].netns.clone();
+    let mut begin = |name: &str, words: &[&str]| {
+        let mut command = Command::new("env");
+        for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
+            command.arg(format!("{variable}={}", folder.display()));
+        }
+        command.arg(name).args(words);
+        launch(state, name, &netns, &command, &plan.run_dir().join(format!("{name}.log")))
+    };
+    let listen = format!("--remote=p{remote}");
+    begin("ovsdb-server", &[&path("conf.db"), &listen, "-vconsole:warn"])?;
+    wait_for(&folder.join("db.sock"), &plan.run_dir().join("ovsdb-server.log"))?;
+    let database = format!("--db={remote}");
+    let control =
+        |words: &[&str]| tool("ovs-vsctl", &[&["--timeout=20", &database], words].concat());
+    control(&["--no-wait", "init"])?;
+    begin("ovs-vswitchd", &[&remote, "-vconsole:warn"])?;
+    control(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
+    for vm in plan.containers.iter().filter(|machine| machine.is_vm) {
+        control(&["add-port", "br0", &vm.name])?;
+    }
+    Ok(())
+}
+
+fn wait_for(socket: &Path, log: &Path) -> anyhow::Result<()> {
+    let deadline = Instant::now() + READY;
+    while !socket.exists() {
+        if Instant::now() > deadline {
+            bail!("Open vSwitch does not start; {}", last_words(log));
+        }
+        interrupt::sleep(Duration::from_millis(10))?;
+    }
+    Ok(())
+}
