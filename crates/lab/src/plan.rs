@@ -470,9 +470,11 @@ pub(crate) fn switch_commands(plan: &Plan, switch: &SwitchNode) -> Vec<String> {
         lines.push(format!("link set dev {} up", cable.device));
     }
     if plan.fabric != Fabric::Sluice {
-        let master = if bridge { " master br0" } else { "" };
+        // Open vSwitch takes frames as they lie there: a checksum that a guest leaves to its card
+        // would stay open. Without this header QEMU's card offers no such thing.
+        let (master, header) = if bridge { (" master br0", " vnet_hdr") } else { ("", "") };
         for vm in plan.containers.iter().filter(|machine| machine.is_vm) {
-            lines.push(format!("tuntap add dev {} mode tap vnet_hdr", vm.name));
+            lines.push(format!("tuntap add dev {} mode tap{header}", vm.name));
             lines.push(format!("link set dev {} mtu {}{master}", vm.name, plan.mtu));
             lines.push(format!("link set dev {} up", vm.name));
         }
