@@ -179,8 +179,8 @@ fn cell_name<'a>(scenario: &'a Scenario, cell: &'a Cell) -> CellName<'a> {
     }
 }
 
-/// The gain over `LL` of the same variant and the same TCP. What has no other policy than `LL` (`-total`) is what
-/// `ZZ` of the plain variant is compared with, once more.
+/// The gain over `LL` of the same variant and the same TCP. What has no other policy than `LL`
+/// (`-total`) is what `ZZ` of the plain variant is compared with, once more.
 fn gain_row(scenario: &Scenario, base: &Cell, cells: &[Cell]) -> Vec<Row> {
     if base.policy != Policy::LL {
         return Vec::new();
