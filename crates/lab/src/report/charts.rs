@@ -188,7 +188,7 @@ fn parts_present(content: &Content<'_>, class: &str) -> bool {
 }
 
 fn drops(content: &Content<'_>, x_label: &str) -> String {
-    let mut groups: BTreeMap<u64, Vec<Bar>> = BTreeMap::new();
+    let mut groups: BTreeMap<(u64, &Option<String>), Vec<Bar>> = BTreeMap::new();
     for cell in &content.cells {
         let place = if content.sweep { cell.series.switch_kb.unwrap_or(0) } else { cell.size };
         let queries = u32::try_from(cell.values.len().max(1)).map_or(1.0, f64::from);
@@ -200,12 +200,17 @@ fn drops(content: &Content<'_>, x_label: &str) -> String {
             (frames > 0).then(|| ((*class).to_owned(), each, title))
         });
         let star = if dashed(content, &cell.series.variant) { "*" } else { "" };
-        let tcp = cell.series.tcp.iter().map(|tcp| format!(" {tcp}")).collect::<String>();
-        let name = format!("{}{tcp}{star}", cell.series.policy);
-        groups.entry(place).or_default().push(Bar { name, parts: parts.collect() });
+        let name = format!("{}{star}", cell.series.policy);
+        groups
+            .entry((place, &cell.series.tcp))
+            .or_default()
+            .push(Bar { name, parts: parts.collect() });
     }
-    let groups =
-        groups.into_iter().map(|(place, bars)| Group { name: place.to_string(), bars }).collect();
+    let named = |((place, tcp), bars): ((u64, &Option<String>), Vec<Bar>)| {
+        let name = tcp.as_ref().map_or_else(|| place.to_string(), |tcp| format!("{place} {tcp}"));
+        Group { name, bars }
+    };
+    let groups = groups.into_iter().map(named).collect();
     Bars { x_label: x_label.to_owned(), y_label: "frames dropped per query".to_owned(), groups }
         .svg()
 }
