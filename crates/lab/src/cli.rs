@@ -152,7 +152,7 @@ pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
             let (table, page) = crate::report::points::draw(&folders)?;
             let path = out.join("points.html");
             std::fs::write(&path, page).with_context(|| format!("writing {}", path.display()))?;
-            print!("{table}{}\n", path.display());
+            println!("{table}{}", path.display());
         }
         LabCommand::Worker { address, port, congestion } => {
             crate::worker_main(address, port, &congestion)?;
