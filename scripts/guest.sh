@@ -56,11 +56,7 @@ done
 # In the order in which they need each other.
 modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
     virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net
-<<<<<<< HEAD
     sched/sch_mqprio char/virtio_console ipv4/tcp_vegas e1000/e1000'
-=======
-    char/virtio_console ipv4/tcp_vegas e1000/e1000'
->>>>>>> labvm
 for module in $modules; do
     name=${module##*/}
     find "$work/kernel/lib/modules" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;

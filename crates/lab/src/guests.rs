@@ -8,12 +8,7 @@
 //! What is booted is made by `scripts/guest.sh`. The program is put behind its file system when a
 //! lab starts, so that both ends of the serial port are of the same build; nothing of the workload
 //! that is not measured goes over the measured network. A machine boots when the daemons of a
-<<<<<<< HEAD
-//! policy run, and goes before they end. It powers itself off when its serial port is closed, so
-//! that none outlives a program that was killed.
-=======
 //! policy run, and goes before they end. None outlives a program that was killed.
->>>>>>> labvm
 
 mod image;
 
@@ -136,14 +131,9 @@ impl Guest {
 fn start(plan: &Plan, state: &mut State, vm: &Container, image: &Image) -> anyhow::Result<Guest> {
     let (control, log) = (plan.file(vm, "control"), plan.file(vm, "log"));
     let _ = std::fs::remove_file(&control);
-<<<<<<< HEAD
-    let mut command = Command::new(QEMU);
-    command.args(arguments(plan, vm, image));
-=======
     // It ends with the program that runs the lab, however that ends.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", QEMU]).args(arguments(plan, vm, image));
->>>>>>> labvm
     let process = launch(state, &vm.name, &vm.netns, &command, &log)?;
     let deadline = Instant::now() + START;
     // QEMU lets nothing run before its serial port has somebody at the other end.
