@@ -80,6 +80,8 @@ impl Host {
             if self.send(by, to, sent) {
                 (sent, since) = (sent + 1, Instant::now());
             }
+            // More than all rings and places together.
+            assert!(sent < 5_000, "guest {} is held", by.0);
         }
         sent
     }
