@@ -1,5 +1,5 @@
-//! Benchmarks. Each part writes `target/bench/PART.json` and prints a table with the minimum, the
-//! median and the maximum of its rounds.
+//! Benchmarks. Each part writes `target/bench/PART.json` and a drawing beside it, and prints a
+//! table with the minimum, the median and the maximum of its rounds.
 
 mod dataplane;
 mod fabric;

@@ -1,4 +1,6 @@
-//! Printing and keeping results.
+//! Printing, drawing and keeping results.
+
+mod chart;
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +9,7 @@ use anyhow::Context;
 use comfy_table::Table;
 use sluice_api::results::{Results, Row};
 
-/// Prints the rows and writes `target/bench/NAME.json`.
+/// Prints the rows and writes `target/bench/NAME.json` and `NAME.svg`.
 pub(crate) fn finish(name: &str, mut rows: Vec<Row>) -> anyhow::Result<()> {
     // What was not measured in any round is no row.
     rows.retain(|row| !row.values.is_empty());
@@ -42,6 +44,11 @@ pub(crate) fn finish(name: &str, mut rows: Vec<Row>) -> anyhow::Result<()> {
     fs::write(&path, serde_json::to_string_pretty(&results)? + "\n")
         .with_context(|| format!("cannot write {}", path.display()))?;
     println!("{} rows in {}", results.rows.len(), path.display());
+    if let Some(drawing) = chart::draw(name, &results.rows) {
+        let path = path.with_extension("svg");
+        fs::write(&path, drawing).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("drawn in {}", path.display());
+    }
     Ok(())
 }
 

@@ -154,7 +154,7 @@ pub enum Fabric {
 pub struct Tcp {
     /// Loss recovery and timers.
     pub profile: Profile,
-    /// The congestion control, set per socket. [`Pa::congestions`] goes before it.
+    /// The congestion control, set per socket. `congestions` goes before it.
     pub congestion: String,
 }
 
