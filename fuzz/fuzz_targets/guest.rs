@@ -66,6 +66,8 @@ impl Rig {
             role: Role::Server,
             mtu: 1500,
             in_order: false,
+            queues: Vec::new(),
+            offload: true,
         };
         let port = VhostUserPort::open(&config).unwrap();
         let pool = PoolConfig { slots: 64, slot_size: 2_112, populate: false };
@@ -94,7 +96,7 @@ impl Rig {
         let is_gone =
             |port: &VhostUserPort| port.problem().is_some_and(|p| p.contains("front end"));
         while !is_gone(&self.port) || self.port.is_up() == Some(true) {
-            if self.port.attend() == Wanted::Handles {
+            if self.port.attend() == Wanted::Handles(0) {
                 assert!(!out.is_empty(), "handles are wanted that nobody has");
                 self.give_back(out.drain(..));
             }
@@ -126,9 +128,13 @@ impl Rig {
     fn offer(&mut self, source: &mut Source<'_>, buf: Option<&FrameBuf>) {
         let header = [7; 60];
         let header = &header[..usize::from(source.byte() % 61)];
-        let strip =
-            u16::from(source.byte()).min(buf.map_or(0, |buf| u16::try_from(buf.size()).unwrap()));
-        let egress = Egress { header, buf, strip, size: 0, priority: Priority::ZERO, tunnel: None };
+        let whole = buf.map_or(0, Buf::size);
+        let strip = u16::try_from(u32::from(source.byte()).min(whole)).unwrap();
+        // A super-frame has the outer header once for each segment.
+        let segments = u32::from(buf.map_or(1, Buf::segments));
+        let size = whole - u32::from(strip) + segments * u32::try_from(header.len()).unwrap();
+        let priority = Priority::ZERO;
+        let egress = Egress { header, buf, strip, size, first: 0, priority, tunnel: None };
         let _ = self.port.offer(&egress);
     }
 }
@@ -152,7 +158,7 @@ fn ring<'a>(guest: &'a mut Guest, transmit: bool) -> &'a mut Ring {
 /// What the guest does.
 fn misbehave(source: &mut Source<'_>, guest: &mut Guest) {
     let transmit = source.byte() % 4 > 0;
-    match source.byte() % 6 {
+    match source.byte() % 7 {
         0 | 1 => {
             let addr = address(source, guest);
             let (len, flags) = (source.u32(), u16::from(source.byte() % 8));
@@ -174,6 +180,7 @@ fn misbehave(source: &mut Source<'_>, guest: &mut Guest) {
             ring(guest, transmit).put_avail_flags(flags);
             ring(guest, transmit).put_used_event(event);
         }
+        5 => unfinished(source, guest),
         _ => {
             // Rings included.
             let size = guest.memory().len();
@@ -182,6 +189,33 @@ fn misbehave(source: &mut Source<'_>, guest: &mut Guest) {
             guest.memory().bytes(at, 64).write(0, &bytes);
         }
     }
+}
+
+/// Writes a frame whose checksum, and perhaps segmentation, is left to the switch, somewhere in the
+/// guest's memory: mostly one that makes sense, with some fields that do not.
+fn unfinished(source: &mut Source<'_>, guest: &Guest) {
+    const KINDS: [u8; 5] = [0, 1, 4, 5, 0x81];
+    let mut bytes = [0; 12 + 14 + 20 + 20];
+    // virtio_net_hdr: flags, kind, length of the headers, of a segment, checksum from, and where.
+    bytes[0] = source.byte() % 4;
+    bytes[1] = KINDS[usize::from(source.byte()) % KINDS.len()];
+    let fields = [54, 1 + u16::from(source.byte()), 34, 16];
+    for (at, field) in fields.into_iter().enumerate() {
+        let field = if source.byte() % 8 == 0 { source.u16() } else { field };
+        bytes[2 + 2 * at..][..2].copy_from_slice(&field.to_le_bytes());
+    }
+    let frame = &mut bytes[12..];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&source.u16().to_be_bytes());
+    frame[23] = if source.byte() % 4 == 0 { 17 } else { 6 };
+    frame[46] = 0x50;
+    if source.byte() % 4 == 0 {
+        let at = usize::from(source.byte()) % frame.len();
+        frame[at] = source.byte();
+    }
+    let at = source.u32() as usize % (guest.memory().len() - bytes.len());
+    guest.memory().bytes(at, bytes.len()).write(0, &bytes);
 }
 
 thread_local! {
@@ -193,7 +227,9 @@ fuzz_target!(|data: &[u8]| {
     RIG.with_borrow_mut(|rig| {
         let rig = rig.get_or_insert_with(Rig::new);
         let left_out = [0, feature::MRG_RXBUF, feature::EVENT_IDX, feature::INDIRECT_DESC];
-        rig.attach(feature::ALL & !left_out[usize::from(source.byte() % 4)]);
+        let choice = source.byte();
+        let offload = if choice & 4 == 0 { feature::LEAVES | feature::TAKES } else { 0 };
+        rig.attach((feature::ALL | offload) & !left_out[usize::from(choice % 4)]);
         let mut out = Vec::new();
         for _ in 0..STEPS_MAX {
             if source.0.is_empty() {
