@@ -49,6 +49,8 @@ struct Rig {
     port: VhostUserPort,
     pool: Pool,
     guest: Guest,
+    /// Whether the guest leaves anything to the switch.
+    leaves: bool,
     socket: PathBuf,
 }
 
@@ -72,11 +74,13 @@ impl Rig {
         let port = VhostUserPort::open(&config).unwrap();
         let pool = PoolConfig { slots: 64, slot_size: 2_112, populate: false };
         let config = GuestConfig { ring_size: RING_SIZE, ..GuestConfig::default() };
-        Self { port, pool: Pool::new(pool).unwrap(), guest: Guest::new(config).unwrap(), socket }
+        let (pool, guest) = (Pool::new(pool).unwrap(), Guest::new(config).unwrap());
+        Self { port, pool, guest, leaves: false, socket }
     }
 
     /// Connects a guest with these features, its rings empty.
     fn attach(&mut self, features: u64) {
+        self.leaves = features & feature::LEAVES != 0;
         let config = GuestConfig { features, ring_size: RING_SIZE, ..GuestConfig::default() };
         self.guest = Guest::new(config).unwrap();
         let (port, guest, socket) = (&mut self.port, &mut self.guest, &self.socket);
@@ -129,7 +133,9 @@ impl Rig {
         let header = [7; 60];
         let header = &header[..usize::from(source.byte() % 61)];
         let whole = buf.map_or(0, Buf::size);
-        let strip = u16::try_from(u32::from(source.byte()).min(whole)).unwrap();
+        // What came out of a tunnel, and only that is stripped, is never unfinished.
+        let strip = if self.leaves { 0 } else { u32::from(source.byte()).min(whole) };
+        let strip = u16::try_from(strip).unwrap();
         // A super-frame has the outer header once for each segment.
         let segments = u32::from(buf.map_or(1, Buf::segments));
         let size = whole - u32::from(strip) + segments * u32::try_from(header.len()).unwrap();

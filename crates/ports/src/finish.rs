@@ -54,10 +54,11 @@ impl Finisher {
         frame: &Egress<'_, FrameBuf>,
         left: &Offload,
     ) -> Egress<'a, FrameBuf> {
+        debug_assert!(frame.strip == 0, "what came out of a tunnel is finished");
         let size = frame_size(frame);
         let into = &mut self.frame[..size];
         gather(frame, 0, into);
-        left.finish(&mut into[frame.header.len() - usize::from(frame.strip)..]);
+        left.finish(&mut into[frame.header.len()..]);
         whole(&self.frame[..size], frame)
     }
 
