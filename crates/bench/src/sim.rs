@@ -42,8 +42,8 @@ impl Plan {
     pub(crate) const fn full(rounds: usize) -> Self {
         Self {
             rounds,
-            waves: 50,
-            overlay_waves: 20,
+            waves: 100,
+            overlay_waves: 100,
             perm_millis: 20,
             many_waves: 391,
             waves_4096: 4,
