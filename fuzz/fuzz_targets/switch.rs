@@ -97,6 +97,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
     };
     let rate = RateLimit { rate: BitRate::from_mbps(100), catch_up: Nanos(10_000), overhead: 24 };
     let port = |n: u8| PortConfig {
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         role: PortRole::Access { vnet: VnetId(u16::from(n == 2)) },
         queues: 1,
         input: limit(1 + small, 1_618 + u64::from(sizes) * 16),
