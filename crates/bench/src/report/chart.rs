@@ -11,22 +11,27 @@ use sluice_api::results::Row;
 
 /// Sizes in units of the drawing.
 const WIDTH: f64 = 900.0;
-const LEFT: f64 = 330.0;
+const LEFT: f64 = 12.0;
 const RIGHT: f64 = 70.0;
 const BAR: f64 = 12.0;
-const GAP: f64 = 10.0;
+const GAP: f64 = 8.0;
+/// Above the bars of a group, for what they are.
+const LABEL: f64 = 16.0;
 const HEADING: f64 = 34.0;
 const LEGEND: f64 = 34.0;
 
 /// As many colours as there are subjects in any part; light and dark.
 const STYLE: &str = "
 text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600}.v{fill:#555}
-.a{stroke:#999}.w{stroke:#222;stroke-width:1.5}.d{fill:#222}
+.w{stroke:#222;stroke-width:1.5}.d{fill:#222}
 .s0{fill:#2b6cb0}.s1{fill:#c05621}.s2{fill:#2f855a}
 .s3{fill:#6b46c1}.s4{fill:#b83280}.s5{fill:#718096}
 @media(prefers-color-scheme:dark){text{fill:#eee}.v{fill:#aaa}.w{stroke:#eee}.d{fill:#eee}
 .s0{fill:#63b3ed}.s1{fill:#f6ad55}.s2{fill:#68d391}.s3{fill:#b794f4}.s4{fill:#f687b3}}";
 const COLOURS: usize = 6;
+/// Settings that are counts of what happened: they differ between subjects, whose bars would not
+/// stand together.
+const COUNTS: [&str; 4] = ["lost", "out_of_order", "offered", "bound"];
 
 /// The drawing, or nothing if there is no row.
 pub(super) fn draw(name: &str, rows: &[Row]) -> Option<String> {
@@ -57,11 +62,16 @@ fn subjects(rows: &[Row]) -> Vec<&str> {
     subjects
 }
 
-/// What is measured, and in which setting.
+/// What is measured, and in which setting. Numbers that are no whole or large ones are results
+/// beside the figure, and stand in the table only.
 fn label(row: &Row) -> String {
+    let is_setting = |value: &serde_json::Value| {
+        value.as_f64().is_none_or(|number| number < 1e5 && number.fract() == 0.0)
+    };
     let setting: Vec<String> = row
         .context
         .iter()
+        .filter(|(key, value)| is_setting(value) && !COUNTS.contains(&key.as_str()))
         .map(|(key, value)| match value.as_str() {
             Some(text) => format!("{key} {text}"),
             None => format!("{key} {value}"),
@@ -86,9 +96,9 @@ fn by_unit(rows: &[Row]) -> BTreeMap<&str, Groups<'_>> {
 }
 
 fn legend(body: &mut String, name: &str, subjects: &[&str]) -> f64 {
-    text(body, (10.0, 20.0), "h", name);
+    text(body, (LEFT, 20.0), "h", name);
     for (at, subject) in subjects.iter().enumerate() {
-        let x = LEFT + 110.0 * at as f64;
+        let x = 200.0 + 120.0 * at as f64;
         rectangle(body, (x, 10.0, 12.0, 12.0), at);
         text(body, (x + 18.0, 20.0), "", subject);
     }
@@ -100,12 +110,11 @@ fn panel(body: &mut String, top: f64, unit: &str, groups: &Groups<'_>, subjects:
     let values = groups.iter().flat_map(|group| &group.1).flat_map(|row| &row.values);
     let most = values.fold(0.0_f64, |most, value| most.max(*value));
     let scale = if most > 0.0 { (WIDTH - LEFT - RIGHT) / most } else { 0.0 };
-    text(body, (10.0, top + 20.0), "h", unit);
+    text(body, (LEFT, top + 20.0), "h", unit);
     let mut y = top + HEADING;
-    let begin = y;
     for (label, rows) in groups {
-        let middle = y + BAR * rows.len() as f64 / 2.0 + 4.0;
-        text(body, (10.0, middle), "", label);
+        text(body, (LEFT, y + LABEL - 4.0), "", label);
+        y += LABEL;
         for row in rows {
             let colour = subjects.iter().position(|subject| *subject == row.subject).unwrap_or(0);
             bar(body, y, row, scale, colour);
@@ -113,7 +122,6 @@ fn panel(body: &mut String, top: f64, unit: &str, groups: &Groups<'_>, subjects:
         }
         y += GAP;
     }
-    let _ = write!(body, "<path class=\"a\" d=\"M{LEFT} {begin:.1}V{y:.1}\"/>");
     y + GAP
 }
 
