@@ -20,6 +20,9 @@ use crate::plan::{RUN_ROOT, run_dir};
 
 /// How long a daemon may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How often, and how far apart, namespaces are looked for that came late.
+const LATE_LOOKS: u32 = 10;
+const LATE_LOOK: Duration = Duration::from_millis(20);
 
 /// A process, recognised by its start time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,6 +149,13 @@ impl State {
     pub fn take_down(&self) -> anyhow::Result<()> {
         end(&self.processes, &self.netns);
         netns::delete(&self.netns)?;
+        if self.owner.as_ref().is_some_and(|owner| !owner.alive()) {
+            // Who built it was killed, and its `ip`, which outlives it, may still be at work.
+            for _ in 0..LATE_LOOKS {
+                std::thread::sleep(LATE_LOOK);
+                netns::delete(&self.netns)?;
+            }
+        }
         let left: Vec<&str> =
             self.processes.iter().filter(|p| p.alive()).map(|p| p.name.as_str()).collect();
         if !left.is_empty() {
