@@ -10,8 +10,6 @@ use crate::share::Share;
 pub struct Core {
     /// The number that the kernel gives it.
     pub number: u16,
-    /// The NUMA node that its memory is near to.
-    pub node: u16,
     /// A vCPU of a running virtual machine is pinned to it.
     pub runs_vcpu: bool,
     /// By policy it gets no work.

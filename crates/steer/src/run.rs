@@ -106,7 +106,6 @@ impl<'a> Steering<'a> {
         let vcpus = machines(arguments);
         let core = |number: &u16| Core {
             number: *number,
-            node: 0,
             runs_vcpu: vcpus.contains(number),
             excluded: !usable.contains(number),
         };
@@ -157,12 +156,12 @@ impl<'a> Steering<'a> {
 
     /// With RPS: the cores without machines; all that may, if every one has some.
     fn mask(&mut self) -> anyhow::Result<()> {
-        let By::Rps(rps) = &mut self.by else { return Ok(()) };
-        let may = |core: &u16| self.arguments.cores.as_ref().is_none_or(|c| c.0.contains(core));
+        let may = |core: &u16| !self.is_excluded(*core);
         let usable: Vec<u16> = self.numbers.iter().copied().filter(may).collect();
         let free: Vec<u16> =
             usable.iter().copied().filter(|core| !self.vcpus.contains(core)).collect();
         let knows_pinning = !matches!(self.arguments.mode, Mode::Rss | Mode::RssPlusPlus);
+        let By::Rps(rps) = &mut self.by else { return Ok(()) };
         rps.set(if free.is_empty() || !knows_pinning { &usable } else { &free })
     }
 

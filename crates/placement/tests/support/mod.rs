@@ -31,7 +31,7 @@ pub(crate) fn worlds() -> impl Strategy<Value = Host> {
 
 fn make_core((runs_vcpu, user, softirq): (bool, u32, u32), number: u16) -> (Core, CoreLoad) {
     let user = Share::percent(if runs_vcpu { user } else { user / 6 });
-    let core = Core { number, node: 0, runs_vcpu, excluded: false };
+    let core = Core { number, runs_vcpu, excluded: false };
     (core, CoreLoad { user, softirq: Share::percent(softirq / 6) })
 }
 

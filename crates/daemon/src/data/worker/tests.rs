@@ -18,6 +18,7 @@ use crate::data::Asker;
 use crate::data::snapshot::Body;
 
 mod guests;
+mod planned;
 mod queues;
 mod underlay;
 
@@ -70,11 +71,18 @@ fn run(
     let bays = ports.len() + config.spare.as_ref().map_or(0, |spare| spare.ports.into());
     let slots = u32::try_from(host.switch().capacity() + bays * BATCH).unwrap();
     let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap().with_large(8).unwrap();
+    let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
+    run_worker(probes, |poller, receiver| {
+        Worker::new(host, ports, 0, pool, poller, receiver, pacing).unwrap()
+    })
+}
+
+/// Runs the worker that `make` makes.
+fn run_worker(probes: Vec<Probe>, make: impl FnOnce(Poller, Receiver<Ask>) -> Worker) -> Running {
     let poller = Poller::new().unwrap();
     let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
     let asker = Asker { asks, waker: poller.waker() };
-    let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
-    let mut worker = Worker::new(host, ports, 0, pool, poller, receiver, pacing).unwrap();
+    let mut worker = make(poller, receiver);
     let thread = std::thread::spawn(move || {
         let left = worker.run().unwrap();
         worker.close();

@@ -16,21 +16,34 @@ struct Vms {
     running: Running,
     guests: Vec<Guest>,
     /// Those that listen wait for the worker's port.
-    dir: PathBuf,
+    dir: Folder,
 }
 
-impl Drop for Vms {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
+/// A folder for sockets, which goes with this.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("sluice-vm-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    pub(super) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(super) fn path(&self) -> &std::path::Path {
+        &self.0
     }
 }
 
-pub(super) fn new_dir() -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let dir = std::env::temp_dir().join(format!("sluice-vm-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 fn vms(config: &SwitchConfig, of_guest: impl Fn(usize) -> GuestConfig, role: Role) -> Vms {
@@ -43,9 +56,9 @@ fn vms_in_order(
     role: Role,
     in_order: bool,
 ) -> Vms {
-    let dir = new_dir();
+    let dir = Folder::new();
     let count = config.ports.len();
-    let path = |n: usize| dir.join(n.to_string());
+    let path = |n: usize| dir.join(&n.to_string());
     let listeners: Vec<Listener> = match role {
         Role::Server => Vec::new(),
         Role::Client => (0..count).map(|n| Listener::bind(&path(n)).unwrap()).collect(),

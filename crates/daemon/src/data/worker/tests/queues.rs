@@ -2,34 +2,19 @@
 //! by another.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use sluice_testkit::guest::{Descriptor, Guest, GuestConfig, feature};
 
-use super::guests::new_dir;
+use super::guests::Folder;
+use super::planned::{self, Host};
 use super::*;
-use crate::config::{self, KernelDevices};
-use crate::data::make_worker;
 
-/// Guests with ports of two pairs: priorities 0 to 3, and 4 to 7.
-struct Host {
-    running: Running,
-    guests: Vec<Guest>,
-    dir: PathBuf,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-/// A host of guests with so many pairs of queues.
+/// A host of guests with so many pairs of queues, and ports of two: priorities 0 to 3, and 4 to 7.
 fn host(pairs: &[usize]) -> Host {
-    let dir = new_dir();
+    let dir = Folder::new();
     let mut text = "[host]\nname = \"t\"\n[[vnet]]\nname = \"blue\"\n".to_owned();
     for n in 0..pairs.len() {
-        let socket = dir.join(n.to_string());
+        let socket = dir.join(&n.to_string());
         let (socket, mac) = (socket.display(), mac(n));
         write!(
             text,
@@ -38,52 +23,18 @@ fn host(pairs: &[usize]) -> Host {
         )
         .unwrap();
     }
-    let plan = config::plan("host.toml", &text, &KernelDevices).unwrap();
-    let poller = Poller::new().unwrap();
-    let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
-    let asker = Asker { asks, waker: poller.waker() };
-    let mut worker = make_worker(&plan, poller, receiver, clock::now()).unwrap();
-    let thread = std::thread::spawn(move || {
-        let left = worker.run().unwrap();
-        worker.close();
-        (left, cpu_time())
-    });
-    let guest = |(n, &queue_pairs): (usize, &usize)| {
-        let config = GuestConfig { queue_pairs, ..GuestConfig::default() };
-        Guest::connected(config, &dir.join(n.to_string())).unwrap()
-    };
-    let guests = pairs.iter().enumerate().map(guest).collect();
-    Host { running: Running { probes: Vec::new(), asker, thread }, guests, dir }
+    let guest = |&queue_pairs: &usize| GuestConfig { queue_pairs, ..GuestConfig::default() };
+    planned::host(dir, &text, pairs.iter().map(guest))
 }
 
 impl Host {
-    /// The number of the next frame that comes by a pair.
-    fn receive(&mut self, at: usize, pair: usize) -> u32 {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(frame) = self.guests[at].pair(pair).receiver.receive() {
-                return number(&frame);
-            }
-            assert!(Instant::now() < until, "guest {at} gets a frame by pair {pair}");
-            std::thread::yield_now();
-        }
-    }
-
     fn send(&mut self, (from, pair): (usize, usize), to: usize, number: u32) -> bool {
         self.guests[from].pair(pair).sender.send(&frame(from, to, number))
     }
 
     /// Sends by a pair to one that takes nothing, until that is held. Returns how many.
-    fn fill(&mut self, by: (usize, usize), to: usize) -> u32 {
-        let (mut sent, mut since) = (0, Instant::now());
-        while since.elapsed() < Duration::from_millis(100) {
-            if self.send(by, to, sent) {
-                (sent, since) = (sent + 1, Instant::now());
-            }
-            // More than all rings and places together.
-            assert!(sent < 5_000, "guest {} is held", by.0);
-        }
-        sent
+    fn fill_by(&mut self, by: (usize, usize), to: usize) -> u32 {
+        self.until_held(|host, number| host.send(by, to, number))
     }
 
     /// Sends so many frames by a pair and expects each of them there.
@@ -94,13 +45,17 @@ impl Host {
                 assert!(Instant::now() < until, "guest {} is held in pair {}", by.0, by.1);
                 std::thread::yield_now();
             }
-            assert_eq!(self.receive(at.0, at.1), number, "by {by:?} to {at:?}");
+            assert_eq!(super::number(&self.receive(at.0, at.1)), number, "by {by:?} to {at:?}");
         }
     }
 
     fn expect(&mut self, at: (usize, usize), count: u32) {
         for number in 0..count {
-            assert_eq!(self.receive(at.0, at.1), number, "in order, once, and none lost");
+            assert_eq!(
+                super::number(&self.receive(at.0, at.1)),
+                number,
+                "in order, once, and none lost"
+            );
         }
     }
 
@@ -109,14 +64,9 @@ impl Host {
         ports.into_iter().nth(port).unwrap()
     }
 
-    fn end(mut self) {
-        let Body::Drops(drops) = self.running.ask(Question::Drops) else { panic!("drops") };
-        assert!(drops.is_empty(), "{drops:?}");
-        let Body::Audit(audit) = self.running.ask(Question::Audit) else { panic!("an audit") };
-        assert!(audit.closed, "{audit:?}");
-        assert_eq!(self.guests.iter().find_map(Guest::violation), None);
-        self.guests.clear();
-        self.running.asker.ask(Ask::Drain);
+    fn end_without_drops(self) {
+        assert_eq!(self.drops(), []);
+        self.end();
     }
 }
 
@@ -125,7 +75,7 @@ fn a_queue_that_is_held_back_holds_no_other_of_its_guest() {
     let mut host = host(&[2, 2, 2]);
     // Guest 1 takes nothing from one of its queues; either way round.
     for (held, free) in [(1, 0), (0, 1)] {
-        let sent = host.fill((0, held), 1);
+        let sent = host.fill_by((0, held), 1);
         assert!(sent >= 512, "{sent}: the receiver's ring and the sender's");
         host.pass((0, free), (1, free), 300);
         host.pass((0, free), (2, free), 300);
@@ -134,7 +84,7 @@ fn a_queue_that_is_held_back_holds_no_other_of_its_guest() {
         host.expect((1, held), sent);
         host.pass((0, held), (1, held), 300);
     }
-    host.end();
+    host.end_without_drops();
 }
 
 #[test]
@@ -152,11 +102,11 @@ fn a_receiver_gets_what_it_has_no_queue_for_by_its_first() {
         assert!(host.send((0, 1), 1, 0), "its ring is there all the same");
         host.guests[0].enable(2, true).unwrap();
         host.guests[0].enable(3, true).unwrap();
-        assert_eq!(host.receive(1, 0), 0, "what was in it goes when it may");
+        assert_eq!(number(&host.receive(1, 0)), 0, "what was in it goes when it may");
         host.pass((0, 1), (1, 0), 20);
         host.pass((2, 1), (0, 1), 20);
     }
-    host.end();
+    host.end_without_drops();
 }
 
 #[test]
@@ -188,7 +138,7 @@ fn a_ring_that_stops_leaves_the_others() {
     host.pass((0, 1), (1, 0), 100);
     host.guests[1].start_ring(2).unwrap();
     host.pass((0, 1), (1, 1), 100);
-    host.end();
+    host.end_without_drops();
 }
 
 #[test]
@@ -208,7 +158,7 @@ fn a_queue_that_breaks_the_rules_stops_by_itself() {
     assert!(host.port(0).problem.unwrap().contains("not shared memory"));
     host.pass((0, 0), (1, 0), 300);
     host.pass((1, 0), (0, 0), 300);
-    host.end();
+    host.end_without_drops();
 }
 
 #[test]
@@ -216,7 +166,7 @@ fn queues_are_offered_as_many_as_there_are() {
     let mut host = host(&[2, 1]);
     // The front end of the port may come again, with another machine.
     host.guests[0].hang_up();
-    let path = host.dir.join("0");
+    let path = host.folder.join("0");
     let of = |queue_pairs| GuestConfig { queue_pairs, required: feature::MQ, ..Default::default() };
     // It may be told at its next request, or find that nobody listens any more.
     let refused = Guest::connected(of(3), &path);
@@ -230,5 +180,5 @@ fn queues_are_offered_as_many_as_there_are() {
     drop(refused);
     host.guests[0] = Guest::connected(of(2), &path).unwrap();
     host.pass((0, 1), (1, 0), 100);
-    host.end();
+    host.end_without_drops();
 }

@@ -1,16 +1,15 @@
 //! An underlay of kind `vhost-user`, as the configuration makes it: guest 0 is a machine, guest 1
 //! is what the underlay leads to.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sluice_base::DropReason;
-use sluice_testkit::guest::{Guest, GuestConfig};
+use sluice_testkit::guest::GuestConfig;
 use sluice_testkit::load::frame::{End, VXLAN_BYTES, plain, vxlan};
 
-use super::guests::new_dir;
+use super::guests::Folder;
+use super::planned::{self, Host};
 use super::*;
-use crate::config::{self, KernelDevices};
-use crate::data::make_worker;
 
 const VNI: u32 = 42;
 const OWN: End = End { mac: [2, 0, 0, 0, 9, 1], ip: [192, 0, 2, 1] };
@@ -56,35 +55,12 @@ peer = "h2"
     )
 }
 
-struct Host {
-    running: Running,
-    guests: Vec<Guest>,
-    dir: PathBuf,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
 fn host(policy: &str) -> Host {
-    let dir = new_dir();
-    let plan = config::plan("host.toml", &config(&dir, policy), &KernelDevices).unwrap();
-    let poller = Poller::new().unwrap();
-    let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
-    let asker = Asker { asks, waker: poller.waker() };
-    let mut worker = make_worker(&plan, poller, receiver, clock::now()).unwrap();
-    let thread = std::thread::spawn(move || {
-        let left = worker.run().unwrap();
-        worker.close();
-        (left, cpu_time())
-    });
+    let dir = Folder::new();
+    let text = config(dir.path(), policy);
     // Longer than what the switch holds of it, or a full input would never be seen.
-    let config = GuestConfig { ring_size: 512, ..GuestConfig::default() };
-    let guest = |n: usize| Guest::connected(config.clone(), &dir.join(n.to_string()));
-    let guests = (0..2).map(|n| guest(n).unwrap()).collect();
-    Host { running: Running { probes: Vec::new(), asker, thread }, guests, dir }
+    let guest = GuestConfig { ring_size: 512, ..GuestConfig::default() };
+    planned::host(dir, &text, [guest.clone(), guest])
 }
 
 /// A frame of so many bytes with its number in it.
@@ -96,41 +72,9 @@ fn numbered(from: End, to: End, bytes: usize, number: u32) -> Vec<u8> {
 }
 
 impl Host {
-    fn receive(&mut self, at: usize) -> Vec<u8> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(frame) = self.guests[at].receive() {
-                return frame;
-            }
-            assert!(Instant::now() < until, "guest {at} gets a frame");
-            std::thread::yield_now();
-        }
-    }
-
     /// Sends what `of` makes of numbers until the sender is held. Returns how many.
     fn fill(&mut self, from: usize, of: impl Fn(u32) -> Vec<u8>) -> u32 {
-        let (mut sent, mut since) = (0, Instant::now());
-        while since.elapsed() < Duration::from_millis(100) {
-            if self.guests[from].send(&of(sent)) {
-                (sent, since) = (sent + 1, Instant::now());
-            }
-            // More than all rings and places together.
-            assert!(sent < 5_000, "guest {from} is held");
-        }
-        sent
-    }
-
-    fn end(mut self) {
-        let Body::Audit(audit) = self.running.ask(Question::Audit) else { panic!("an audit") };
-        assert!(audit.closed, "{audit:?}");
-        assert_eq!(self.guests.iter().find_map(Guest::violation), None);
-        self.guests.clear();
-        self.running.asker.ask(Ask::Drain);
-    }
-
-    fn drops(&self) -> Vec<(DropReason, u64)> {
-        let Body::Drops(drops) = self.running.ask(Question::Drops) else { panic!("drops") };
-        drops.iter().map(|row| (row.reason, row.count.frames)).collect()
+        self.until_held(|host, number| host.guests[from].send(&of(number)))
     }
 }
 
@@ -140,14 +84,14 @@ fn frames_of_a_machine_leave_in_vxlan_and_those_of_the_peer_come_out_of_it() {
     for (number, bytes) in [(1, 64), (2, 65), (3, 178), (4, 179), (5, 700), (6, 1450), (7, 1464)] {
         let out = numbered(NEAR, FAR, bytes, number);
         assert!(host.guests[0].send(&out));
-        let outer = host.receive(1);
+        let outer = host.receive(1, 0);
         assert_eq!((&outer[..6], &outer[6..12]), (&PEER.mac[..], &OWN.mac[..]));
         assert_eq!((&outer[26..30], &outer[30..34]), (&OWN.ip[..], &PEER.ip[..]));
         assert_eq!(outer[46..50], (VNI << 8).to_be_bytes());
         assert!(outer[VXLAN_BYTES..] == out, "{bytes} bytes, as they were sent");
         let back = numbered(FAR, NEAR, bytes, number);
         assert!(host.guests[1].send(&vxlan(PEER, OWN, VNI, &back)));
-        assert!(host.receive(0) == back, "{bytes} bytes, as the peer sent them");
+        assert!(host.receive(0, 0) == back, "{bytes} bytes, as the peer sent them");
     }
     assert_eq!(host.drops(), []);
     host.end();
@@ -164,10 +108,10 @@ fn an_underlay_in_memory_holds_frames_back_both_ways() {
     // The rings of both.
     assert!(sent.iter().all(|&sent| sent >= 1_024), "{sent:?}");
     for number in 0..sent[0] {
-        assert!(host.receive(1)[VXLAN_BYTES..] == out(number), "frame {number} of the machine");
+        assert!(host.receive(1, 0)[VXLAN_BYTES..] == out(number), "frame {number} of the machine");
     }
     for number in 0..sent[1] {
-        assert!(host.receive(0) == back(number), "frame {number} of the peer");
+        assert!(host.receive(0, 0) == back(number), "frame {number} of the peer");
     }
     assert_eq!(host.drops(), []);
     host.end();

@@ -1,0 +1,72 @@
+//! Hosts as a configuration makes them, with guests behind their sockets.
+
+use sluice_base::DropReason;
+use sluice_testkit::guest::{Guest, GuestConfig};
+
+use super::guests::Folder;
+use super::*;
+use crate::config::{self, KernelDevices};
+use crate::data::make_worker;
+
+pub(super) struct Host {
+    pub(super) running: Running,
+    pub(super) guests: Vec<Guest>,
+    /// Of the sockets, which have the numbers of their guests; it goes last.
+    pub(super) folder: Folder,
+}
+
+/// Starts what `text` says, and a guest of each of these kinds.
+pub(super) fn host(
+    folder: Folder,
+    text: &str,
+    guests: impl IntoIterator<Item = GuestConfig>,
+) -> Host {
+    let plan = config::plan("host.toml", text, &KernelDevices).unwrap();
+    let running = run_worker(Vec::new(), |poller, receiver| {
+        make_worker(&plan, poller, receiver, clock::now()).unwrap()
+    });
+    let connected =
+        |(n, config): (usize, _)| Guest::connected(config, &folder.join(&n.to_string())).unwrap();
+    let guests = guests.into_iter().enumerate().map(connected).collect();
+    Host { running, guests, folder }
+}
+
+impl Host {
+    /// The next frame that comes by a pair.
+    pub(super) fn receive(&mut self, at: usize, pair: usize) -> Vec<u8> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(frame) = self.guests[at].pair(pair).receiver.receive() {
+                return frame;
+            }
+            assert!(Instant::now() < until, "guest {at} gets a frame by pair {pair}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends frames, by their numbers, until the sender is held. Returns how many.
+    pub(super) fn until_held(&mut self, mut send: impl FnMut(&mut Self, u32) -> bool) -> u32 {
+        let (mut sent, mut since) = (0, Instant::now());
+        while since.elapsed() < Duration::from_millis(100) {
+            if send(self, sent) {
+                (sent, since) = (sent + 1, Instant::now());
+            }
+            // More than all rings and places together.
+            assert!(sent < 5_000, "the sender is held");
+        }
+        sent
+    }
+
+    pub(super) fn drops(&self) -> Vec<(DropReason, u64)> {
+        let Body::Drops(drops) = self.running.ask(Question::Drops) else { panic!("drops") };
+        drops.iter().map(|row| (row.reason, row.count.frames)).collect()
+    }
+
+    pub(super) fn end(mut self) {
+        let Body::Audit(audit) = self.running.ask(Question::Audit) else { panic!("an audit") };
+        assert!(audit.closed, "{audit:?}");
+        assert_eq!(self.guests.iter().find_map(Guest::violation), None);
+        self.guests.clear();
+        self.running.asker.ask(Ask::Drain);
+    }
+}
