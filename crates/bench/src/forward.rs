@@ -10,9 +10,9 @@ use sluice_base::{
 };
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{
-    ChipConfig, ClassConfig, Command, ControlConfig, Destination, Egress, InputFull, Limit,
-    PoolConfig, PortConfig, PortRole, Service, Sources, Switch, SwitchConfig, Tags, Taken, Trust,
-    UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, Command, ControlConfig, CrossingConfig, Destination, Egress,
+    InputFull, Limit, PoolConfig, PortConfig, PortRole, Service, Sources, Switch, SwitchConfig,
+    Tags, Taken, Trust, UnresolvedConfig, VnetConfig,
 };
 
 /// What is benchmarked.
@@ -88,6 +88,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         },
         control: ControlConfig::default(),
         spare: None,
+        crossing: CrossingConfig::default(),
     }
 }
 

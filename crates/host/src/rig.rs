@@ -9,9 +9,9 @@ use sluice_base::{
     Batch, BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, ControlConfig, Egress, InputFull, Limit, PauseConfig, PoolConfig,
-    PortConfig, PortRole, Service, Sources, SwitchConfig, Tags, Taken, Trust, TunnelConfig,
-    UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Egress, InputFull, Limit, PauseConfig,
+    PoolConfig, PortConfig, PortRole, Service, Sources, SwitchConfig, Tags, Taken, Trust,
+    TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 use crate::Host;
@@ -104,6 +104,7 @@ pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
         },
         control: ControlConfig::default(),
         spare: None,
+        crossing: CrossingConfig::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use sluice_base::{DropClass, DropReason, InputId, Priority};
 
+use crate::account::row;
 use crate::inspect::Counter;
 use crate::slots::List;
 use crate::switch::Switch;
@@ -102,6 +103,9 @@ impl<B> Switch<B> {
         for input in &self.inputs {
             count(input.awaiting);
             count(input.deferred);
+        }
+        for slot in self.slots.lent() {
+            resident[row(slot.input, slot.priority)].add(slot.bytes);
         }
         let mut rows = Vec::new();
         for (at, resident) in resident.into_iter().enumerate() {

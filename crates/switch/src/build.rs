@@ -50,7 +50,9 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
     let ports = config.ports.iter().enumerate().map(|(at, port)| {
         let first = first_input;
         first_input += u16::from(port.queues);
-        make_port(port, u32::try_from(at).expect("fewer than 2^16 ports"), first)
+        let mut made = make_port(port, u32::try_from(at).expect("fewer than 2^16 ports"), first);
+        made.elsewhere = config.crossing.is_elsewhere(at);
+        made
     });
     ports.collect()
 }
@@ -66,6 +68,7 @@ pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port 
         role: port.role,
         has_bundles: matches!(port.role, PortRole::Underlay { .. }),
         detached: false,
+        elsewhere: false,
         careful: false,
         tags: port.tags,
         lane,
@@ -86,7 +89,7 @@ pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port 
         frame_size_max: u32::from(port.mtu) + 14,
         outer: match port.role {
             PortRole::Underlay { local, mac } => Some(Outer::new(mac, local)),
-            PortRole::Access { .. } => None,
+            PortRole::Access { .. } | PortRole::Crossing => None,
         },
     }
 }
@@ -96,7 +99,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
         port,
         limit,
         full: full.into(),
-        from_underlay: vnet == NO_VNET && port != NO_PORT,
+        from_underlay: false,
         vnet,
         holding: PriorityMask::NONE,
         held: Held::default(),
@@ -117,11 +120,18 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
     for (at, port) in config.ports.iter().enumerate() {
         let vnet = match port.role {
             PortRole::Access { vnet } => vnet.0,
-            PortRole::Underlay { .. } => NO_VNET,
+            PortRole::Underlay { .. } | PortRole::Crossing => NO_VNET,
         };
         for queue in 0..port.queues {
             let (id, priorities) = (PortId::from_index(at).0, priorities_of(port, queue));
-            inputs.push(input(id, port.input, port.input_full, vnet, priorities));
+            let mut input = input(id, port.input, port.input_full, vnet, priorities);
+            match port.role {
+                PortRole::Access { .. } => {}
+                PortRole::Underlay { .. } => input.from_underlay = true,
+                // Each of its handles goes back with what it was lent under, which a slot knows.
+                PortRole::Crossing => input.ended = Batch::with_limit(0),
+            }
+            inputs.push(input);
         }
     }
     let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
@@ -135,7 +145,7 @@ pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
         PortRole::Access { .. } => {
             port.queue_priorities.get(usize::from(queue)).copied().unwrap_or(PriorityMask::ALL)
         }
-        PortRole::Underlay { .. } => PriorityMask::ALL,
+        PortRole::Underlay { .. } | PortRole::Crossing => PriorityMask::ALL,
     }
 }
 
@@ -143,7 +153,10 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
     let shaper = |port: &PortConfig| Shaper::new(port.lane_rate);
     let mut lanes = Vec::new();
     for (at, port) in config.ports.iter().enumerate() {
-        lanes.push(make_port_lane(PortId::from_index(at), port));
+        let mut lane = make_port_lane(PortId::from_index(at), port);
+        // What is handed over has a slot.
+        lane.plain &= !config.crossing.is_elsewhere(at);
+        lanes.push(lane);
     }
     let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
     for (at, tunnel) in config.tunnels.iter().enumerate() {
@@ -222,7 +235,12 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     for frames in [pool.replicated_frames, pool.from_local.frames, pool.from_underlay.frames] {
         count += u64::from(frames);
     }
-    for port in &config.ports {
+    // A lossy frame that is lent has left the buffer of its output.
+    count += u64::from(config.crossing.loans_max());
+    for (at, port) in config.ports.iter().enumerate() {
+        if config.crossing.is_elsewhere(at) {
+            continue;
+        }
         let priorities = match port.input_full {
             // Each paused priority may fill the buffer, and so may the others together.
             InputFull::Pause(pause) => pause.priorities.0.count_ones() + 1,

@@ -41,6 +41,32 @@ pub struct SwitchConfig {
     /// Bays for ports that come while it runs; `None`: only a bay whose port was detached can be
     /// given to another.
     pub spare: Option<SpareConfig>,
+    /// What it shares with other switches of the same host.
+    pub crossing: CrossingConfig,
+}
+
+/// What a switch shares with others of the same host, each with a thread of its own: all have the
+/// same ports, networks and tunnels under the same numbers, and each port is read and written by
+/// one of them. Frames for the ports of others cross over ([`crate::Switch::hand_over`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CrossingConfig {
+    /// The ports that others read and write. Here they have no rate and no flow control.
+    pub elsewhere: Vec<PortId>,
+    /// How many frames of one priority may be on their way to, or wait in, one of these ports at a
+    /// time.
+    pub lend_max: u16,
+}
+
+impl CrossingConfig {
+    /// How many frames may be lent at the same time.
+    #[must_use]
+    pub fn loans_max(&self) -> u32 {
+        loans_to(self.elsewhere.len(), self.lend_max)
+    }
+
+    pub(crate) fn is_elsewhere(&self, port: usize) -> bool {
+        self.elsewhere.iter().any(|p| p.index() == port)
+    }
 }
 
 impl SwitchConfig {
@@ -51,6 +77,12 @@ impl SwitchConfig {
         whole.ports.extend(iter::repeat_n(spare.like.clone(), spare.ports.into()));
         Cow::Owned(whole)
     }
+}
+
+/// How many frames may be lent to so many ports.
+pub(crate) fn loans_to(ports: usize, lend_max: u16) -> u32 {
+    let classes = u32::try_from(ports * Priority::COUNT).unwrap_or(u32::MAX);
+    classes.saturating_mul(lend_max.into())
 }
 
 /// Bays for ports that come while the switch runs ([`crate::Switch::attach`]).
@@ -179,6 +211,9 @@ pub enum PortRole {
         /// The MAC of the underlay interface.
         mac: Mac,
     },
+    /// Another switch of the host, which hands frames over for the ports of this one. Nothing
+    /// leaves by it.
+    Crossing,
 }
 
 /// What happens when an input is full.
@@ -367,6 +402,11 @@ pub enum ConfigError {
         vnet: VnetId,
         /// The largest MTU it may have.
         mtu_max: u16,
+    },
+    /// A port that is elsewhere has a rate or flow control, or nothing may be lent to it.
+    Elsewhere {
+        /// The port.
+        port: PortId,
     },
     /// A spare bay for an underlay port: only access ports come while the switch runs.
     SpareUnderlay,

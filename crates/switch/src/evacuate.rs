@@ -18,11 +18,22 @@ impl<B: Buf> Switch<B> {
     /// priority is lossy. Afterwards the driver's handles are all in the list of those to
     /// [`Self::reclaim`]. Returns how many frames ended.
     pub fn evacuate(&mut self, input: InputId, mut copy: impl FnMut(B) -> Result<B, B>) -> u32 {
-        let before = self.dropped_as(DropReason::Stopped);
         let at = input.index();
         if !self.inputs[at].awaiting.is_empty() {
             self.replicate(at, &mut copy);
         }
+        self.evacuate_queues(input, |buf, _| copy(buf))
+    }
+
+    /// As [`Self::evacuate`], of what stands in queues; `copy` also gets what is shared
+    /// ([`Slot::shared`](crate::slots::Slot::shared)).
+    pub(crate) fn evacuate_queues(
+        &mut self,
+        input: InputId,
+        mut copy: impl FnMut(B, u32) -> Result<B, B>,
+    ) -> u32 {
+        let before = self.dropped_as(DropReason::Stopped);
+        let at = input.index();
         self.drop_unqueued(at);
         for port in 0..self.ports.len() {
             for priority in Priority::all() {
@@ -60,7 +71,12 @@ impl<B: Buf> Switch<B> {
         Some(self.lane_of_tag(port, tag))
     }
 
-    fn evacuate_leaf(&mut self, leaf: u32, input: u16, copy: &mut impl FnMut(B) -> Result<B, B>) {
+    fn evacuate_leaf(
+        &mut self,
+        leaf: u32,
+        input: u16,
+        copy: &mut impl FnMut(B, u32) -> Result<B, B>,
+    ) {
         let mut at = self.queues.get(leaf).list.head;
         let mut some_left = false;
         while at != NIL {

@@ -37,6 +37,7 @@ mod build;
 mod classify;
 mod common;
 mod config;
+mod cross;
 mod decap;
 mod detach;
 mod evacuate;
@@ -52,6 +53,7 @@ mod reclaim;
 mod replicate;
 mod run;
 mod shaper;
+mod shard;
 mod slots;
 mod sources;
 mod spill;
@@ -65,10 +67,11 @@ mod validate;
 pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};
 pub use config::{
-    Binding, ChipConfig, ClassConfig, ConfigError, ControlConfig, InputFull, Limit, PauseConfig,
-    PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig, SwitchConfig, Tags,
-    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Binding, ChipConfig, ClassConfig, ConfigError, ControlConfig, CrossingConfig, InputFull, Limit,
+    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
+    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
+pub use cross::{Crossing, Loan, Taker};
 pub use decap::DecapFlow;
 pub use inspect::{ChipState, Counter, Marks, PauseState, TunnelCounters};
 pub use mac_table::Used;

@@ -60,8 +60,12 @@ impl<B> Input<B> {
     /// How many slots are its own.
     #[inline]
     pub(crate) fn slots_max(&self) -> u32 {
-        // Made from a `u32` in `build`.
-        u32::try_from(self.ended.limit()).unwrap_or(u32::MAX)
+        // An input whose handles are told apart has all of them in slots.
+        match self.ended.limit() {
+            0 => self.limit.frames,
+            // Made from a `u32` in `build`.
+            limit => u32::try_from(limit).unwrap_or(u32::MAX),
+        }
     }
 }
 
@@ -124,6 +128,8 @@ pub(crate) struct Port {
     /// Whether its queues stand in bundles: it has a lane per tunnel.
     pub(crate) has_bundles: bool,
     pub(crate) detached: bool,
+    /// Whether another switch reads and writes it.
+    pub(crate) elsewhere: bool,
     /// Access ports: whether its frames need more than the fast way, as it looks at their sources
     /// or tags, or may find its input full.
     pub(crate) careful: bool,

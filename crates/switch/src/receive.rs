@@ -17,6 +17,8 @@ use crate::slots::{Home, NIL};
 use crate::surface::LaneKind;
 use crate::switch::Switch;
 
+const BY_CROSSING: &str = "what another switch hands over is taken by `receive_crossed`";
+
 /// The port number of a lane that leads to no port.
 pub(crate) const NO_PORT: u16 = u16::MAX;
 
@@ -58,6 +60,7 @@ impl<B: Buf> Switch<B> {
                     self.receive_outer(now, input.0, port, (local, mac), buf);
                 }
             }
+            PortRole::Crossing => debug_assert!(false, "{BY_CROSSING}"),
         }
     }
 
@@ -83,6 +86,7 @@ impl<B: Buf> Switch<B> {
             PortRole::Underlay { local, mac } => {
                 self.receive_outer(now, input.0, port, (local, mac), buf);
             }
+            PortRole::Crossing => debug_assert!(false, "{BY_CROSSING}"),
         }
     }
 
@@ -342,7 +346,7 @@ impl<B: Buf> Switch<B> {
     }
 
     #[inline]
-    fn refusal(&self, slot: u32, lane: u32) -> Option<DropReason> {
+    pub(crate) fn refusal(&self, slot: u32, lane: u32) -> Option<DropReason> {
         let s = self.slots.get(slot);
         let l = &self.lanes[lane as usize];
         let input = &self.inputs[usize::from(s.input)];
@@ -380,11 +384,19 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn enqueue(&mut self, slot: u32, lane: u32) {
         let s = self.slots.get(slot);
-        let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
+        let (bytes, home) = (s.bytes, s.home);
         self.charge_lane(lane, bytes, home);
         if self.join_common(slot, lane) {
             return;
         }
+        self.enqueue_leaf(slot, lane);
+    }
+
+    /// Puts a frame that is charged to its lane at the end of its (source, lane, priority) queue.
+    #[inline]
+    pub(crate) fn enqueue_leaf(&mut self, slot: u32, lane: u32) {
+        let s = self.slots.get(slot);
+        let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
         let leaf = self.leaf_of(lane, source, priority);
         let node = self.queues.get_mut(leaf);
         node.add(1, bytes.into(), home);

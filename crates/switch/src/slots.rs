@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 
 use sluice_base::{Batch, Full};
 
+/// What [`Slot::lent_to`] is for a frame that is here.
+pub(crate) const NOT_LENT: u16 = u16::MAX;
+
 /// No slot, no node.
 pub(crate) const NIL: u32 = u32::MAX;
 
@@ -34,7 +37,8 @@ pub(crate) struct Slot<B> {
     pub(crate) buf: Option<B>,
     pub(crate) next: u32,
     pub(crate) bytes: u32,
-    /// For [`Home::Copy`] the slot that owns the handle; for that slot the number of its copies.
+    /// For [`Home::Copy`] the slot that owns the handle; for that slot the number of its copies;
+    /// for a frame that another switch lent what that one knows it by.
     pub(crate) shared: u32,
     pub(crate) input: u16,
     pub(crate) source: u16,
@@ -50,6 +54,8 @@ pub(crate) struct Slot<B> {
     /// How many of them a driver took already, and their bytes.
     pub(crate) sent: u16,
     pub(crate) sent_bytes: u32,
+    /// The port of another switch that it is lent to; [`NOT_LENT`].
+    pub(crate) lent_to: u16,
 }
 
 impl<B> Slot<B> {
@@ -115,6 +121,7 @@ impl<B> Slots<B> {
                 segments: 1,
                 sent: 0,
                 sent_bytes: 0,
+                lent_to: NOT_LENT,
             })
             .collect();
         Self { slots, free: if count == 0 { NIL } else { 0 }, free_count: count }
@@ -139,6 +146,11 @@ impl<B> Slots<B> {
     pub(crate) fn leave(&mut self, count: u32) {
         self.free_count += count;
         debug_assert!(self.free_count as usize <= self.slots.len(), "more left than came in");
+    }
+
+    /// Those that are lent to other switches.
+    pub(crate) fn lent(&self) -> impl Iterator<Item = &Slot<B>> {
+        self.slots.iter().filter(|slot| slot.lent_to != NOT_LENT)
     }
 
     pub(crate) const fn len(&self) -> usize {

@@ -105,7 +105,7 @@ impl<B: Buf> Switch<B> {
             let slot = self.slots.get(at);
             let next = slot.next;
             let is_own = slot.home == Home::Ring && usize::from(slot.input) == input;
-            if is_own && !self.move_to_pool(at, leaf, copy) {
+            if is_own && !self.move_to_pool(at, leaf, &mut |buf, _| copy(buf)) {
                 return false;
             }
             // A frame of another input may stay in between; that one's walk must find it.
@@ -119,11 +119,12 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Moves a frame of a queue from its input's memory into the pool. False if that has no room.
+    /// `copy` also gets what the slot shares.
     pub(crate) fn move_to_pool(
         &mut self,
         at: u32,
         leaf: u32,
-        copy: &mut impl FnMut(B) -> Result<B, B>,
+        copy: &mut impl FnMut(B, u32) -> Result<B, B>,
     ) -> bool {
         let slot = self.slots.get(at);
         let (input, bytes) = (usize::from(slot.input), slot.bytes);
@@ -131,7 +132,8 @@ impl<B: Buf> Switch<B> {
             return false;
         }
         let slot = self.slots.get_mut(at);
-        let copied = copy(slot.buf.take().expect("a waiting frame has its handle"));
+        let shared = slot.shared;
+        let copied = copy(slot.buf.take().expect("a waiting frame has its handle"), shared);
         let moved = copied.is_ok();
         slot.buf = Some(copied.unwrap_or_else(|same| same));
         if moved {

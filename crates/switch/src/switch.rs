@@ -98,6 +98,9 @@ pub struct Switch<B> {
     pub(crate) watch: Vec<Watch>,
     /// By port: what may be attached in its place.
     pub(crate) bays: Vec<Bay>,
+    /// By priority and port: how many frames are lent; empty if no port is elsewhere.
+    pub(crate) lent: Vec<u16>,
+    pub(crate) lend_max: u16,
 }
 
 impl<B: Buf> Switch<B> {
@@ -168,6 +171,11 @@ impl<B: Buf> Switch<B> {
             common_max: 0,
             share_min: Share::LEAST,
             bays: make_bays(config, now),
+            lend_max: config.crossing.lend_max,
+            lent: match config.crossing.elsewhere.len() {
+                0 => Vec::new(),
+                _ => vec![0; ports.len() * Priority::COUNT],
+            },
             inputs,
             ports,
             lanes,
@@ -399,7 +407,7 @@ impl<B: Buf> Switch<B> {
         // A tag has 16 bits for a lane.
         let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
         let l = &mut self.lanes[lane as usize];
-        l.plain = open && !l.shaper.is_limited();
+        l.plain = open && !l.shaper.is_limited() && !self.ports[port].elsewhere;
         if mac.is_some() {
             self.lanes[lane as usize].deadline = Nanos::MAX;
             if self.lanes[lane as usize].gate == Gate::Closed {

@@ -46,14 +46,14 @@ pub(crate) enum Served {
 
 /// The frame whose turn it is.
 #[derive(Clone, Copy)]
-struct Turn {
-    port: usize,
-    priority: usize,
+pub(crate) struct Turn {
+    pub(crate) port: usize,
+    pub(crate) priority: usize,
     /// The node in the port's ring: the leaf, or its bundle.
-    node: u32,
-    leaf: u32,
-    lane: u32,
-    slot: u32,
+    pub(crate) node: u32,
+    pub(crate) leaf: u32,
+    pub(crate) lane: u32,
+    pub(crate) slot: u32,
 }
 
 impl<B: Buf> Switch<B> {
@@ -128,7 +128,7 @@ impl<B: Buf> Switch<B> {
     /// The node whose turn it is in a priority that has frames: the first one whose deficit covers
     /// its next frame. One larger than a quantum is saved up for in as many turns.
     #[inline]
-    fn next_node(&mut self, at: usize, priority: usize) -> u32 {
+    pub(crate) fn next_node(&mut self, at: usize, priority: usize) -> u32 {
         let class = self.class_of(at, priority);
         let ring = &mut self.classes[class].ring;
         loop {
@@ -214,7 +214,7 @@ impl<B: Buf> Switch<B> {
 
     /// The priority that is served next; `None` if nothing may go.
     #[inline]
-    fn next_priority(&mut self, at: usize, refused: PriorityMask) -> Option<usize> {
+    pub(crate) fn next_priority(&mut self, at: usize, refused: PriorityMask) -> Option<usize> {
         let port = &mut self.ports[at];
         let paused = if port.restrained { port.pause_in.paused.0 } else { 0 };
         let eligible = port.active & !paused & !refused.0;
@@ -279,9 +279,7 @@ impl<B: Buf> Switch<B> {
         taken: &mut u32,
     ) -> Served {
         let node = self.queues.ring_head(self.classes[self.class_of(port, priority)].ring);
-        let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
-        let queue = self.queues.get(leaf);
-        let turn = Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head };
+        let turn = self.turn_of(port, priority, node);
         if self.lanes[turn.lane as usize].shaper.is_limited() && self.park_timed(now, &turn) {
             return Served::Skipped;
         }
@@ -305,6 +303,14 @@ impl<B: Buf> Switch<B> {
                 Served::Taken
             }
         }
+    }
+
+    /// The frame at the head of a node's queue.
+    #[inline]
+    pub(crate) fn turn_of(&self, port: usize, priority: usize, node: u32) -> Turn {
+        let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
+        let queue = self.queues.get(leaf);
+        Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head }
     }
 
     /// The frame as the driver sees it, or why it cannot go.
@@ -439,7 +445,7 @@ impl<B: Buf> Switch<B> {
 
     /// Takes the frame of this turn out of its queue, and gives the turn on.
     #[inline]
-    fn dequeue(&mut self, turn: &Turn) -> u32 {
+    pub(crate) fn dequeue(&mut self, turn: &Turn) -> u32 {
         let mut list = self.queues.get(turn.leaf).list;
         let slot = self.slots.pop(&mut list).expect("a queue in a ring has a frame");
         let s = self.slots.get(slot);

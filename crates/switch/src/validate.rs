@@ -30,6 +30,7 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
         let bytes_min = ByteCount::ZERO;
         return Err(ConfigError::LimitTooSmall { what: "unresolved", port: None, bytes_min });
     }
+    elsewhere(config)?;
     tunnels(config)?;
     sources::check_bindings(config)?;
     vnets(config)
@@ -93,6 +94,22 @@ fn limit(
     let bytes_min = ByteCount(u64::from(mtu) + 18);
     if limit.frames == 0 || limit.bytes < bytes_min {
         return Err(ConfigError::LimitTooSmall { what, port, bytes_min });
+    }
+    Ok(())
+}
+
+/// A rate or a pause that two switches counted would be counted twice.
+fn elsewhere(config: &SwitchConfig) -> Result<(), ConfigError> {
+    for &port in &config.crossing.elsewhere {
+        let index = port.index();
+        let Some(p) = config.ports.get(index) else {
+            return Err(ConfigError::NoSuch { what: "port", index, by: "a crossing" });
+        };
+        let paces = p.rate.is_some() || p.lane_rate.is_some() || p.obey_pause;
+        let pauses = matches!(p.input_full, InputFull::Pause(_));
+        if paces || pauses || config.crossing.lend_max == 0 || p.role == PortRole::Crossing {
+            return Err(ConfigError::Elsewhere { port });
+        }
     }
     Ok(())
 }

@@ -7,9 +7,9 @@ use sluice_base::{
 };
 use sluice_host::Host;
 use sluice_switch::{
-    ChipConfig, ClassConfig, ConfigError, ControlConfig, Destination, InputFull, Limit,
-    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SwitchConfig, Tags,
-    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, ConfigError, ControlConfig, CrossingConfig, Destination, InputFull,
+    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
+    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 use sluice_wire::{EtherType, ethernet, ipv4};
 
@@ -160,6 +160,7 @@ fn switch_config(
         // Nobody attaches.
         control: ControlConfig { punts: 0, bindings: Vec::new() },
         spare: None,
+        crossing: CrossingConfig::default(),
     }
 }
 

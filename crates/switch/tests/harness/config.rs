@@ -6,9 +6,9 @@ use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, Prng, TunnelId, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, ControlConfig, InputFull, Limit, PauseConfig, PoolConfig, PortConfig,
-    PortRole, RateLimit, Service, Sources, SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig,
-    UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, ControlConfig, CrossingConfig, InputFull, Limit, PauseConfig,
+    PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig, SwitchConfig, Tags,
+    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 /// The address of the VTEP of switch `n`.
@@ -101,6 +101,7 @@ pub fn config(ports: Vec<PortConfig>) -> SwitchConfig {
         },
         control: ControlConfig::default(),
         spare: None,
+        crossing: CrossingConfig::default(),
     }
 }
 

@@ -179,6 +179,7 @@ fn frame(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
         (1, _) => flow_control(world, rng, input),
         (_, PortRole::Access { vnet }) => from_tenant(world, rng, input, vnet.0),
         (_, PortRole::Underlay { .. }) => from_underlay(world, rng, input),
+        (_, PortRole::Crossing) => unreachable!("random configurations have none"),
     }
 }
 

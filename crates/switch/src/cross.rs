@@ -1,0 +1,221 @@
+//! Frames between the switches of one host, each of which has a thread of its own.
+//!
+//! ```text
+//!   the switch that has the input              the switch that has the output
+//!   receive ─> queue ─> hand_over ── Crossing ──> receive_crossed ─> queue ─> transmit
+//!      ^                                                                        │
+//!   reclaim <──────── handed_back <── (handle, Loan) ── reclaim_crossed <───────┘
+//! ```
+//!
+//! All of them have the same ports, networks and tunnels under the same numbers; a port is read and
+//! written by one, and is *elsewhere* for the others. A frame is classified, and waits, where it
+//! came in. Only [`lend_max`](crate::CrossingConfig::lend_max) frames of a priority are ever lent to
+//! a port, so that a full output holds its frames back where they came in, and nothing that crosses
+//! for another output waits behind them: whoever carries frames across has room for all that may be
+//! lent, and never says no.
+//!
+//! **A frame that is lent stays charged** to the memory it lies in: its slot remains, without its
+//! handle, until [`Switch::handed_back`]. So windows, flow control and the pool know nothing of
+//! other switches. **The order of a pair is kept**, since all its frames go the same way. The audit
+//! of the first switch counts a frame as resident until it is back, then as delivered; what became
+//! of it, the second one counts under the input of the crossing.
+
+use sluice_base::{Buf, InputId, PortId, Priority, PriorityMask};
+
+use crate::account::row;
+use crate::receive::Arrival;
+use crate::slots::{Home, NIL, NOT_LENT};
+use crate::surface::{Destination, LaneKind};
+use crate::switch::Switch;
+use crate::tunnel;
+
+/// What the switch that lent a frame knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loan(u32);
+
+/// A frame on its way to the switch that has its output.
+#[derive(Debug)]
+#[must_use = "a frame that is dropped is lost to the driver of its input"]
+pub struct Crossing<B> {
+    buf: B,
+    loan: Loan,
+    to: Destination,
+    source: u16,
+    vnet: u16,
+    strip: u16,
+    priority: Priority,
+    ecn: Option<u8>,
+}
+
+impl<B> Crossing<B> {
+    /// The handle, for who gives it back unseen.
+    pub fn into_parts(self) -> (B, Loan) {
+        (self.buf, self.loan)
+    }
+}
+
+/// Who carries frames to the switch that has the port.
+pub trait Taker<B> {
+    /// A handle of the same bytes in the pool of the switch that lends, of a frame of which several
+    /// ports send a copy. `None` if the pool has no room now.
+    fn copy(&mut self, buf: &B) -> Option<B>;
+
+    /// Takes a frame across. There is room for as many as may be lent.
+    fn take(&mut self, frame: Crossing<B>);
+}
+
+/// The priorities of a port, as its classes are counted.
+fn priority_of(index: usize) -> Priority {
+    Priority::from_low_bits(u8::try_from(index).expect("below eight"))
+}
+
+impl<B: Buf> Switch<B> {
+    /// Hands over what waits for a port that is elsewhere, in the order of the scheduler, as much
+    /// as may be lent. Returns how many frames that is.
+    pub fn hand_over(&mut self, port: PortId, taker: &mut impl Taker<B>) -> u32 {
+        let at = port.index();
+        debug_assert!(self.ports[at].elsewhere, "the port has a driver here");
+        let (mut refused, mut count) = (PriorityMask::NONE, 0);
+        while let Some(priority) = self.next_priority(at, refused) {
+            let class = self.class_of(at, priority);
+            if self.lent[class] < self.lend_max && self.lend_next(at, priority, taker) {
+                self.lent[class] += 1;
+                count += 1;
+            } else {
+                refused.insert(priority_of(priority));
+            }
+        }
+        if self.ports[at].active == 0 {
+            self.busy[at / 64] &= !(1 << (at % 64));
+        }
+        count
+    }
+
+    /// Whether [`Self::hand_over`] has something that may be lent.
+    #[must_use]
+    pub fn has_to_lend(&self, port: PortId) -> bool {
+        let at = port.index();
+        let active = PriorityMask(self.ports[at].active);
+        let may = |p: Priority| self.lent[self.class_of(at, p.index())] < self.lend_max;
+        Priority::all().any(|p| active.contains(p) && may(p))
+    }
+
+    /// Hands over the frame whose turn it is. False if it has to be copied and cannot be now.
+    fn lend_next(&mut self, at: usize, priority: usize, taker: &mut impl Taker<B>) -> bool {
+        let node = self.next_node(at, priority);
+        let turn = self.turn_of(at, priority, node);
+        let slot = self.slots.get(turn.slot);
+        let mut copied = None;
+        if slot.home == Home::Copy {
+            let body = self.slots.get(slot.shared).buf.as_ref();
+            let body = body.expect("copies wait no longer than their body has its handle");
+            let Some(buf) = taker.copy(body) else { return false };
+            copied = Some(buf);
+        }
+        let to = match self.lanes[turn.lane as usize].kind {
+            LaneKind::Tunnel(tunnel) => Destination::Tunnel(tunnel),
+            _ => Destination::Port(PortId::from_index(at)),
+        };
+        let outer = match to {
+            Destination::Tunnel(_) => tunnel::OUTER_SIZE,
+            Destination::Port(_) => 0,
+        };
+        let outer = u32::try_from(outer).expect("50") * u32::from(slot.segments_left());
+        let size = slot.bytes_left() + outer;
+        self.charge_class(at, priority, size);
+        self.queues.get_mut(turn.node).deficit -= i32::try_from(size).unwrap_or(i32::MAX);
+        let index = self.dequeue(&turn);
+        let slot = self.slots.get_mut(index);
+        slot.lent_to = PortId::from_index(at).0;
+        let buf = copied.or_else(|| slot.buf.take());
+        taker.take(Crossing {
+            buf: buf.expect("a frame that is not a copy has its handle"),
+            loan: Loan(index),
+            to,
+            source: slot.source,
+            vnet: slot.vnet,
+            strip: slot.strip,
+            priority: priority_of(priority),
+            ecn: slot.ecn,
+        });
+        true
+    }
+
+    /// A frame that was lent is back: sent, or dropped there. Its handle comes out of
+    /// [`Self::reclaim`], if it is not one that [`Taker::copy`] made: such a one is returned, for
+    /// whoever has the pool.
+    ///
+    /// # Panics
+    /// If nothing was lent under this name.
+    pub fn handed_back(&mut self, buf: B, loan: Loan) -> Option<B> {
+        let slot = self.slots.get_mut(loan.0);
+        let port = core::mem::replace(&mut slot.lent_to, NOT_LENT);
+        assert!(port != NOT_LENT, "a frame came back that was not lent");
+        let (input, bytes, priority, home) = (slot.input, slot.bytes, slot.priority, slot.home);
+        let mut copied = None;
+        if home == Home::Copy {
+            copied = Some(buf);
+        } else {
+            slot.buf = Some(buf);
+        }
+        let class = self.class_of(port.into(), priority.into());
+        self.lent[class] -= 1;
+        self.rows[row(input, priority)].delivered.add(bytes);
+        self.end(loan.0);
+        copied
+    }
+
+    /// How many handles of an input are lent, which its driver may want back.
+    #[must_use]
+    pub fn lent(&self, input: InputId) -> usize {
+        if self.lent.iter().all(|&count| count == 0) {
+            return 0;
+        }
+        let is_own = |home: Home| matches!(home, Home::Ring | Home::Output);
+        self.slots.lent().filter(|slot| slot.input == input.0 && is_own(slot.home)).count()
+    }
+
+    /// Takes a frame that another switch hands over, at the input of the crossing to that one.
+    pub fn receive_crossed(&mut self, input: InputId, frame: Crossing<B>) {
+        let Crossing { buf, loan, to, source, vnet, strip, priority, ecn } = frame;
+        self.slots.enter(1);
+        let arrival = Arrival { source, vnet, strip, priority, ecn };
+        self.rows[row(input.0, priority.get())].received.add(buf.size());
+        let index = self.new_slot(input.0, &arrival, Home::Output, buf);
+        self.slots.get_mut(index).shared = loan.0;
+        let lane = match to {
+            Destination::Port(port) => self.ports[port.index()].lane,
+            Destination::Tunnel(tunnel) => self.tunnels[tunnel.index()].lane,
+        };
+        if self.lossless.contains(priority) {
+            self.slots.get_mut(index).home = Home::Ring;
+            self.charge_input(index);
+        }
+        if let Some(reason) = self.refusal(index, lane) {
+            self.drop_frame(index, reason);
+            return;
+        }
+        let (bytes, home) = (self.slots.get(index).bytes, self.slots.get(index).home);
+        self.charge_lane(lane, bytes, home);
+        // Never the common queue, whose frames have no slot that knows the loan.
+        self.enqueue_leaf(index, lane);
+    }
+
+    /// A handle that may go back across, with what it was lent under.
+    pub fn reclaim_crossed(&mut self, input: InputId) -> Option<(B, Loan)> {
+        let i = &mut self.inputs[input.index()];
+        let index = i.ended_slots;
+        if index == NIL {
+            return None;
+        }
+        let loan = Loan(self.slots.get(index).shared);
+        self.reclaim_one(input).map(|buf| (buf, loan))
+    }
+
+    /// Whoever lent frames needs them back at once: what waits is moved into the pool of this
+    /// switch or ends under `stopped`, as in [`Self::evacuate`]. `copy` gives back the handle that
+    /// it gets, if it copies it. Returns how many frames ended.
+    pub fn recall(&mut self, input: InputId, mut copy: impl FnMut(B, Loan) -> Result<B, B>) -> u32 {
+        self.evacuate_queues(input, |buf, loan| copy(buf, Loan(loan)))
+    }
+}

@@ -1,0 +1,67 @@
+//! One configuration for several switches of a host.
+
+use sluice_base::{ByteCount, PortId, Priority, PriorityMask};
+
+use crate::config::{
+    InputFull, Limit, PortConfig, PortRole, Sources, SwitchConfig, Tags, Trust, loans_to,
+};
+
+impl SwitchConfig {
+    /// The configuration of switch `me` of `count` that share these ports: `owners` says of each
+    /// port which of them reads and writes it. Behind the ports come as many of
+    /// [`PortRole::Crossing`], the one with number `ports + n` to switch `n`; that to itself is not
+    /// used, and makes the numbers the same for all.
+    ///
+    /// # Panics
+    /// If `owners` is not as long as the list of ports.
+    #[must_use]
+    pub fn shard(&self, owners: &[usize], count: usize, me: usize, lend_max: u16) -> Self {
+        assert!(owners.len() == self.ports.len(), "each port has an owner");
+        let mut shard = self.clone();
+        let elsewhere = owners.iter().enumerate().filter(|(_, owner)| **owner != me);
+        shard.crossing.elsewhere = elsewhere.map(|(at, _)| PortId::from_index(at)).collect();
+        shard.crossing.lend_max = lend_max;
+        for port in &shard.crossing.elsewhere {
+            let port = &mut shard.ports[port.index()];
+            // Its owner counts them.
+            (port.rate, port.lane_rate, port.obey_pause) = (None, None, false);
+            if let InputFull::Pause(_) = port.input_full {
+                port.input_full = InputFull::Wait;
+            }
+        }
+        let own = owners.iter().filter(|owner| **owner == me).count();
+        let crossing = crossing(loans_to(own, lend_max));
+        shard.ports.extend(core::iter::repeat_n(crossing, count));
+        let bound = |port: PortId| owners[port.index()] == me;
+        shard.control.bindings.retain(|binding| bound(binding.port));
+        shard
+    }
+
+    /// The port of the crossing to switch `other`, in a configuration of so many shared ports.
+    #[must_use]
+    pub fn crossing_port(ports: usize, other: usize) -> PortId {
+        PortId::from_index(ports + other)
+    }
+}
+
+/// A port of a crossing over which so many frames come at a time.
+fn crossing(frames: u32) -> PortConfig {
+    // What comes was taken by a port with an MTU of its own.
+    let limit = Limit { frames: frames.max(1), bytes: ByteCount(u64::MAX) };
+    PortConfig {
+        role: PortRole::Crossing,
+        queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
+        input: limit,
+        input_full: InputFull::Wait,
+        output: limit,
+        rate: None,
+        lane_rate: None,
+        mtu: u16::MAX,
+        obey_pause: false,
+        trust: Trust::Nothing,
+        default_priority: Priority::ZERO,
+        sources: Sources::Any,
+        tags: Tags::Kept,
+    }
+}

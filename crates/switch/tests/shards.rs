@@ -1,0 +1,488 @@
+//! Several switches that share the ports of a host, with the crossings between them: what one
+//! switch promises, they promise together.
+
+mod harness;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use harness::config::{access, config, limit, next_hop, pick, underlay, with_tunnels};
+use harness::frames::Tenant;
+use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId};
+use sluice_switch::{
+    ClassConfig, Command, Crossing, Destination, Egress, Loan, Service, Switch, SwitchConfig,
+    Taken, Taker,
+};
+
+const LEND_MAX: u16 = 4;
+const ACCESS: usize = 6;
+const UNDERLAY: usize = ACCESS;
+
+/// A handle that knows whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Frame {
+    bytes: Vec<u8>,
+    /// The switch, and its input, or `None` for its pool.
+    home: (usize, Option<InputId>),
+}
+
+impl Buf for Frame {
+    fn head(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len().min(Self::HEAD_SIZE_MAX)]
+    }
+
+    fn size(&self) -> u32 {
+        u32::try_from(self.bytes.len()).unwrap()
+    }
+}
+
+/// What lies between two switches, in one direction.
+#[derive(Default)]
+struct Way {
+    over: VecDeque<Crossing<Frame>>,
+    back: VecDeque<(Frame, Loan)>,
+    most: usize,
+}
+
+struct Carrier<'a> {
+    way: &'a mut Way,
+    pooled: &'a mut usize,
+    from: usize,
+}
+
+impl Taker<Frame> for Carrier<'_> {
+    fn copy(&mut self, buf: &Frame) -> Option<Frame> {
+        *self.pooled += 1;
+        Some(Frame { bytes: buf.bytes.clone(), home: (self.from, None) })
+    }
+
+    fn take(&mut self, frame: Crossing<Frame>) {
+        self.way.over.push_back(frame);
+        self.way.most = self.way.most.max(self.way.over.len());
+    }
+}
+
+fn mac(port: usize) -> Mac {
+    Mac([2, 1, 0, 0, 0, u8::try_from(port).unwrap()])
+}
+
+const BEHIND_TUNNEL: Mac = Mac([2, 7, 0, 0, 0, 1]);
+
+struct Shards {
+    switches: Vec<Switch<Frame>>,
+    owners: Vec<usize>,
+    ways: BTreeMap<(usize, usize), Way>,
+    /// Handles of each (switch, input) that are out, and of each pool.
+    out: BTreeMap<(usize, Option<InputId>), usize>,
+    pooled: Vec<usize>,
+    now: Nanos,
+    sent: u32,
+    /// What each port got, without outer headers: the numbers of frames by (sender, priority).
+    got: BTreeMap<(usize, usize, u8), Vec<u32>>,
+    rng: Prng,
+}
+
+impl Shards {
+    fn new(config: &SwitchConfig, owners: &[usize], count: usize, seed: u64) -> Self {
+        let now = Nanos::from_millis(1);
+        let make = |me| {
+            let config = config.shard(owners, count, me, LEND_MAX);
+            Switch::new(&config, seed, now).unwrap()
+        };
+        let mut shards = Self {
+            switches: (0..count).map(make).collect(),
+            owners: owners.to_vec(),
+            ways: BTreeMap::new(),
+            out: BTreeMap::new(),
+            pooled: vec![0; count],
+            now,
+            sent: 0,
+            got: BTreeMap::new(),
+            rng: Prng::new(seed),
+        };
+        for port in 0..ACCESS {
+            shards.install(mac(port), Destination::Port(PortId::from_index(port)));
+        }
+        if owners.len() > UNDERLAY {
+            shards.install(BEHIND_TUNNEL, Destination::Tunnel(TunnelId(0)));
+        }
+        shards
+    }
+
+    fn install(&mut self, mac: Mac, to: Destination) {
+        for switch in &mut self.switches {
+            let command = Command::Install { vnet: VnetId(0), mac, to };
+            switch.command(self.now, command).unwrap();
+        }
+    }
+
+    fn crossing(&self, me: usize, other: usize) -> InputId {
+        self.switches[me].input(SwitchConfig::crossing_port(self.owners.len(), other), 0)
+    }
+
+    /// Reads one frame at a port, if its window is open.
+    fn read(&mut self, port: usize, dst: Mac, priority: u8, size: u32) -> bool {
+        let me = self.owners[port];
+        let input = self.switches[me].input(PortId::from_index(port), 0);
+        if self.switches[me].window(input).frames == 0 {
+            return false;
+        }
+        let mut bytes = Tenant::new(dst, mac(port), priority << 3, size).bytes();
+        self.sent += 1;
+        bytes[44..48].copy_from_slice(&self.sent.to_be_bytes());
+        bytes[48] = u8::try_from(port).unwrap();
+        bytes[49] = priority;
+        *self.out.entry((me, Some(input))).or_default() += 1;
+        let frame = Frame { bytes, home: (me, Some(input)) };
+        self.switches[me].receive_one(self.now, input, frame);
+        self.spill(me, input);
+        true
+    }
+
+    fn spill(&mut self, me: usize, input: InputId) {
+        let Self { switches, out, pooled, .. } = self;
+        if switches[me].window(input).spill {
+            switches[me].spill(input, |buf| {
+                *out.get_mut(&buf.home).unwrap() -= 1;
+                pooled[me] += 1;
+                Ok(Frame { home: (me, None), ..buf })
+            });
+        }
+    }
+
+    /// Lets a port send up to `most` frames, or hands them over.
+    fn transmit(&mut self, port: usize, most: usize) {
+        let me = self.owners[port];
+        let got = &mut self.got;
+        let mut room = most;
+        let mut sink = |egress: &Egress<'_, Frame>| {
+            let Some(buf) = egress.buf else { return Taken::All };
+            if room == 0 {
+                return Taken::No;
+            }
+            room -= 1;
+            let bytes = &buf.bytes;
+            let number = u32::from_be_bytes(bytes[44..48].try_into().unwrap());
+            let key = (bytes[48].into(), port, bytes[49]);
+            got.entry(key).or_default().push(number);
+            Taken::All
+        };
+        self.switches[me].transmit(self.now, PortId::from_index(port), &mut sink);
+    }
+
+    fn hand_over(&mut self, from: usize, port: usize) {
+        let way = self.ways.entry((from, self.owners[port])).or_default();
+        let mut taker = Carrier { way, pooled: &mut self.pooled[from], from };
+        self.switches[from].hand_over(PortId::from_index(port), &mut taker);
+    }
+
+    /// Carries up to so many frames across, and as many handles back.
+    fn carry(&mut self, from: usize, to: usize, most: usize) {
+        let input = self.crossing(to, from);
+        let way = self.ways.entry((from, to)).or_default();
+        for _ in 0..most {
+            let Some(frame) = way.over.pop_front() else { break };
+            self.switches[to].receive_crossed(input, frame);
+        }
+        while let Some(back) = self.switches[to].reclaim_crossed(input) {
+            way.back.push_back(back);
+        }
+        for _ in 0..most {
+            let Some((buf, loan)) = way.back.pop_front() else { break };
+            if let Some(copied) = self.switches[from].handed_back(buf, loan) {
+                assert_eq!(copied.home, (from, None));
+                self.pooled[from] -= 1;
+            }
+        }
+    }
+
+    /// Takes back what ended, each handle by whom it is of.
+    fn reclaim(&mut self, me: usize) {
+        let inputs: Vec<InputId> = self.own_inputs(me).collect();
+        for input in inputs {
+            while let Some(buf) = self.switches[me].reclaim_one(input) {
+                assert_eq!(buf.home, (me, Some(input)), "a handle came to another's driver");
+                *self.out.get_mut(&buf.home).unwrap() -= 1;
+            }
+        }
+        let pool = self.switches[me].pool_input();
+        while let Some(buf) = self.switches[me].reclaim_one(pool) {
+            assert_eq!(buf.home, (me, None));
+            self.pooled[me] -= 1;
+        }
+    }
+
+    fn own_inputs(&self, me: usize) -> impl Iterator<Item = InputId> + use<'_> {
+        let own = (0..self.owners.len()).filter(move |port| self.owners[*port] == me);
+        own.map(move |port| self.switches[me].input(PortId::from_index(port), 0))
+    }
+
+    fn check(&self) {
+        for switch in &self.switches {
+            assert!(switch.audit().is_closed(), "{:#?}", switch.audit());
+        }
+        let most = usize::from(LEND_MAX) * Priority::COUNT * self.owners.len();
+        assert!(self.ways.values().all(|way| way.most <= most), "more is lent than may be");
+    }
+
+    /// Lets everything out, and sees that all are back where they belong.
+    fn drain(&mut self) {
+        let count = self.switches.len();
+        for _ in 0..2_000 {
+            for from in 0..count {
+                for port in 0..self.owners.len() {
+                    if self.owners[port] != from {
+                        self.hand_over(from, port);
+                    }
+                }
+                for to in (0..count).filter(|to| *to != from) {
+                    self.carry(from, to, usize::MAX);
+                }
+            }
+            for port in 0..self.owners.len() {
+                self.transmit(port, usize::MAX);
+            }
+            for me in 0..count {
+                self.reclaim(me);
+                for input in self.own_inputs(me).collect::<Vec<_>>() {
+                    self.spill(me, input);
+                }
+                self.switches[me].advance(self.now);
+            }
+            self.now = self.now.after(Nanos::from_micros(1));
+        }
+        self.check();
+        assert!(self.out.values().all(|&count| count == 0), "handles are missing: {:?}", self.out);
+        assert!(self.pooled.iter().all(|&count| count == 0), "of pools: {:?}", self.pooled);
+    }
+
+    /// What was dropped, and why.
+    fn drops(&self) -> Vec<(usize, InputId, DropReason, u64)> {
+        let mut drops = Vec::new();
+        for (at, switch) in self.switches.iter().enumerate() {
+            for row in switch.audit().rows {
+                for &reason in DropReason::ALL {
+                    let count = switch.dropped(row.input, row.priority, reason).frames;
+                    if count > 0 {
+                        drops.push((at, row.input, reason, count));
+                    }
+                }
+            }
+        }
+        drops
+    }
+
+    fn dropped(&self) -> u64 {
+        self.drops().iter().map(|drop| drop.3).sum()
+    }
+
+    fn delivered(&self) -> usize {
+        self.got.values().map(Vec::len).sum()
+    }
+}
+
+fn small(lossless: bool) -> SwitchConfig {
+    let mut ports = vec![access(0); ACCESS];
+    for port in &mut ports {
+        port.input = limit(16, 200_000);
+        port.output = limit(8, 200_000);
+    }
+    ports.push(underlay(1));
+    let mut config = with_tunnels(config(ports), u16::try_from(UNDERLAY).unwrap(), &[2]);
+    config.classes = [ClassConfig { service: Service::Weighted(1), lossless }; 8];
+    // A copy beyond its share would be dropped (SPEC F1).
+    (config.pool.copies_per_lane, config.pool.replicated_frames) = (4_096, 4_096);
+    config
+}
+
+/// One random step.
+fn step(shards: &mut Shards) {
+    let count = shards.switches.len();
+    let ports = shards.owners.len();
+    let from: usize = pick(&mut shards.rng, count as u64);
+    let to: usize = pick(&mut shards.rng, count as u64);
+    let port: usize = pick(&mut shards.rng, ports as u64);
+    match shards.rng.below(6) {
+        0 | 1 => {
+            let at: usize = pick(&mut shards.rng, ACCESS as u64);
+            let dst = match shards.rng.below(10) {
+                0 => Mac::BROADCAST,
+                1 | 2 => BEHIND_TUNNEL,
+                _ => mac(pick(&mut shards.rng, ACCESS as u64)),
+            };
+            let (priority, size) =
+                (pick(&mut shards.rng, 3), 60 + pick::<u32>(&mut shards.rng, 900));
+            if dst != mac(at) {
+                shards.read(at, dst, priority, size);
+            }
+        }
+        2 => {
+            let most = pick(&mut shards.rng, 4);
+            shards.transmit(port, most);
+        }
+        3 if shards.owners[port] != from => shards.hand_over(from, port),
+        4 if from != to => {
+            let most = pick(&mut shards.rng, 4);
+            shards.carry(from, to, most);
+        }
+        _ => shards.reclaim(from),
+    }
+}
+
+#[test]
+fn what_crosses_is_neither_lost_nor_overtaken() {
+    for seed in 0..60 {
+        let mut rng = Prng::new(seed);
+        let count = 2 + pick::<usize>(&mut rng, 3);
+        let owners: Vec<usize> = (0..=UNDERLAY).map(|_| pick(&mut rng, count as u64)).collect();
+        let mut shards = Shards::new(&small(true), &owners, count, seed);
+        for _ in 0..1_500 {
+            step(&mut shards);
+        }
+        shards.check();
+        shards.drain();
+        assert_eq!(shards.drops(), [], "seed {seed}");
+        assert!(shards.delivered() >= shards.sent as usize, "seed {seed}");
+        for (key, numbers) in &shards.got {
+            assert!(numbers.is_sorted_by(|a, b| a < b), "seed {seed}: {key:?} {numbers:?}");
+        }
+    }
+}
+
+#[test]
+fn lossy_frames_that_find_their_output_full_are_counted_and_their_handles_come_back() {
+    let mut dropped = 0;
+    for seed in 0..30 {
+        let owners = [0, 0, 1, 1, 0, 1, 1];
+        let mut shards = Shards::new(&small(false), &owners, 2, seed);
+        for _ in 0..3_000 {
+            step(&mut shards);
+        }
+        shards.check();
+        shards.drain();
+        dropped += shards.dropped();
+    }
+    assert!(dropped > 0, "no output was ever full");
+}
+
+#[test]
+fn a_full_output_elsewhere_holds_nobody_who_sends_to_another_one() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    let mut delivered = 0;
+    for _ in 0..400 {
+        // Nobody takes from port 2; there is room in the pool for what waits.
+        if shards.sent < 40 {
+            shards.read(0, mac(2), 0, 60);
+        }
+        delivered += u32::from(shards.read(0, mac(3), 0, 60));
+        for port in 2..6 {
+            shards.hand_over(0, port);
+        }
+        shards.carry(0, 1, 8);
+        shards.transmit(3, 8);
+        shards.carry(0, 1, 8);
+        shards.reclaim(0);
+    }
+    assert_eq!(delivered, 400, "the other output was always read for");
+    assert!(shards.got[&(0, 3, 0)].len() >= 396, "and nearly all is there");
+    assert!(!shards.got.contains_key(&(0, 2, 0)));
+    shards.drain();
+}
+
+#[test]
+fn a_full_output_elsewhere_closes_the_window_where_its_frames_came_in() {
+    let mut config = small(true);
+    config.pool.from_local = limit(0, 0);
+    let mut shards = Shards::new(&config, &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    let mut count = 0;
+    for _ in 0..100 {
+        count += u32::from(shards.read(0, mac(2), 0, 60));
+        shards.hand_over(0, 2);
+        shards.carry(0, 1, 8);
+        shards.reclaim(0);
+    }
+    assert_eq!(count, 16, "what the input may hold, wherever it waits");
+    assert_eq!(shards.switches[0].lent(InputId(0)), usize::from(LEND_MAX));
+    shards.transmit(2, 1);
+    shards.carry(0, 1, 8);
+    shards.reclaim(0);
+    assert!(shards.read(0, mac(2), 0, 60), "one went, one comes in");
+    shards.drain();
+}
+
+#[test]
+fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    for _ in 0..6 {
+        shards.read(0, mac(2), 0, 60);
+        shards.read(0, mac(3), 0, 60);
+    }
+    shards.hand_over(0, 2);
+    shards.hand_over(0, 3);
+    shards.carry(0, 1, 6);
+    assert_eq!(shards.switches[0].lent(InputId(0)), 2 * usize::from(LEND_MAX));
+    // Those on their way have arrived when the recall is heard, as they are carried in order.
+    shards.carry(0, 1, 8);
+    let input = shards.crossing(1, 0);
+    let (way, pooled) = (shards.ways.get_mut(&(0, 1)).unwrap(), &mut shards.pooled[1]);
+    let ended = shards.switches[1].recall(input, |buf, loan| {
+        *pooled += 1;
+        let copy = Frame { home: (1, None), ..buf.clone() };
+        way.back.push_back((buf, loan));
+        Ok(copy)
+    });
+    assert_eq!(ended, 0);
+    shards.carry(0, 1, usize::MAX);
+    assert_eq!(shards.switches[0].lent(InputId(0)), 0);
+    shards.check();
+    shards.drain();
+    assert_eq!(shards.got[&(0, 2, 0)].len() + shards.got[&(0, 3, 0)].len(), 12);
+}
+
+#[test]
+fn a_tunnel_elsewhere_is_one_source_and_its_frames_are_encapsulated_there() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    for _ in 0..5 {
+        shards.read(0, BEHIND_TUNNEL, 2, 100);
+    }
+    shards.hand_over(0, UNDERLAY);
+    shards.carry(0, 1, 8);
+    let mut headers = Vec::new();
+    let mut sink = |egress: &Egress<'_, Frame>| {
+        headers.push((egress.header.len(), egress.size, egress.tunnel));
+        Taken::All
+    };
+    let port = PortId::from_index(UNDERLAY);
+    shards.switches[1].transmit(shards.now, port, &mut sink);
+    assert_eq!(headers, [(50, 150, Some(TunnelId(0))); 4], "as many as may be lent");
+    assert_eq!(shards.switches[0].tunnel_counters(TunnelId(0)).sent.frames, 0);
+    assert_eq!(shards.switches[1].tunnel_counters(TunnelId(0)).sent.frames, 4);
+    shards.drain();
+}
+
+#[test]
+fn a_port_that_goes_away_ends_what_was_lent_to_it() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    for _ in 0..6 {
+        shards.read(0, mac(2), 0, 60);
+    }
+    shards.hand_over(0, 2);
+    shards.carry(0, 1, 2);
+    let now = shards.now;
+    assert_eq!(shards.switches[1].detach(now, PortId(2)).dropped, 2);
+    shards.drain();
+    assert_eq!(shards.dropped(), 6, "what comes later ends, too");
+}
+
+#[test]
+fn a_rate_or_a_pause_of_a_port_that_is_elsewhere_is_refused() {
+    let whole = small(true);
+    let shard = whole.shard(&[0, 0, 1, 1, 1, 1, 1], 2, 0, LEND_MAX);
+    assert!(Switch::<Frame>::new(&shard, 1, Nanos::ZERO).is_ok());
+    let mut paced = shard.clone();
+    paced.ports[UNDERLAY] = whole.ports[UNDERLAY].clone();
+    assert!(Switch::<Frame>::new(&paced, 1, Nanos::ZERO).is_err());
+    let mut nothing = shard;
+    nothing.crossing.lend_max = 0;
+    assert!(Switch::<Frame>::new(&nothing, 1, Nanos::ZERO).is_err());
+    assert_eq!(next_hop(2), whole.tunnels[0].next_hop.unwrap());
+}
