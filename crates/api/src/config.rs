@@ -124,6 +124,12 @@ pub struct Host {
     /// The CPU that the data worker is pinned to; absent: not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpu: Option<u32>,
+    /// How many data workers there are.
+    #[serde(default = "default_workers", skip_serializing_if = "is_one")]
+    pub workers: u16,
+    /// The CPU of each of several workers; empty: none is pinned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worker_cpus: Vec<u32>,
     /// The shortest sleep of a busy worker in microseconds: longer makes larger batches.
     #[serde(default = "default_pace_us")]
     pub pace_us: u32,
@@ -184,6 +190,9 @@ pub struct Underlay {
     /// The layer-3 MTU; default: the device's, or 1500 (vhost-user).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
+    /// The worker that serves it, from 0; absent: the host chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u16>,
     /// The link.
     #[serde(default)]
     pub link: Link,
@@ -380,6 +389,9 @@ pub struct Port {
     /// The device (tap, l2).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
+    /// The worker that serves it, from 0; absent: the host chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u16>,
     /// The socket at which it meets the front end, such as QEMU (vhost-user): a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
@@ -437,6 +449,7 @@ impl Port {
             kind,
             vnet: vnet.to_owned(),
             device: device.to_owned(),
+            worker: None,
             socket: None,
             client: false,
             in_order: false,
@@ -528,6 +541,15 @@ const fn default_spin_us() -> u32 {
 
 const fn default_pace_us() -> u32 {
     100
+}
+
+const fn default_workers() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_one(value: &u16) -> bool {
+    *value == 1
 }
 
 const fn default_chip_macs() -> u32 {

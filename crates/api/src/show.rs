@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of these types.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +23,10 @@ pub enum Question {
     Tunnels,
     /// The MAC table.
     Mac,
-    /// Where the worker's time goes.
+    /// Where the time of the workers goes.
     Worker,
+    /// Which worker serves which port, and why.
+    Placement,
 }
 
 /// An answer.
@@ -61,11 +63,26 @@ pub enum Body {
     Tunnels(Vec<TunnelRow>),
     /// The MAC table.
     Mac(Vec<MacRow>),
-    /// Where the worker's time goes.
-    Worker(WorkerTimes),
+    /// Where the time of the workers goes, the first one first.
+    Worker(Vec<WorkerTimes>),
+    /// Which worker serves which port.
+    Placement(Vec<PlacementRow>),
 }
 
-/// Where the data worker's time went since it began.
+/// A port and the worker that serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacementRow {
+    /// The port.
+    pub port: String,
+    /// Its worker, from 0.
+    pub worker: u16,
+    /// The CPU that the worker is pinned to.
+    pub cpu: Option<u32>,
+    /// Why it is this worker.
+    pub why: String,
+}
+
+/// Where a data worker's time went since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerTimes {
     /// Turns that moved something, in nanoseconds.

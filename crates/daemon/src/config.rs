@@ -17,6 +17,7 @@ mod fabric;
 mod headroom;
 mod plan;
 mod report;
+mod workers;
 
 use std::path::Path;
 
@@ -28,6 +29,7 @@ pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
 pub use report::{Problem, Report};
+pub use workers::{Placed, Why, Workers};
 
 /// What the machine says about a network device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

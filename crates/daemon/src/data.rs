@@ -1,11 +1,12 @@
 //! The data process: the switch, its ports, and whoever asks about them.
 //!
 //! ```text
-//!   main thread     the worker: switch and ports (worker.rs)
+//!   main thread     worker 0: its switch and its ports (worker.rs)
+//!   worker-N        the others, if there are; frames cross between them (crossing.rs)
 //!   server          data.sock: questions of control (server.rs)
 //!   next-hops       netlink: the way to the other hosts (next_hops.rs)
 //!                         │ bounded channel, then an edge on an eventfd
-//!                         └──────────────▶ the worker, between two turns
+//!                         └──────────────▶ the workers, between two turns
 //! ```
 //!
 //! It outlives a killed control process and its terminal, and holds its role's lock for as long as
@@ -13,7 +14,9 @@
 
 mod answer;
 mod attach;
+mod crossing;
 mod look;
+mod merge;
 mod next_hops;
 mod orders;
 mod ports;
@@ -25,17 +28,17 @@ use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::thread::CpuSet;
-use sluice_base::Nanos;
+use sluice_base::{Nanos, PortId};
 use sluice_host::Host;
 use sluice_ports::l2::PARKED_FRAMES_MAX;
-use sluice_ports::{Pool, PoolConfig, Port};
+use sluice_ports::{Pool, PoolConfig};
 
-use self::worker::{Ask, BATCH, Pacing, Worker};
+use self::worker::{Ask, BATCH, Left, Opened, Pacing, Worker};
 use crate::clock;
 use crate::config::{self, Attachment, KernelDevices, Plan, PortPlan};
 use crate::log::{self, say};
@@ -53,7 +56,7 @@ const POPULATED_BYTES_MAX: usize = 64 << 20;
 /// Super-frames that may be in the host pool at a time. They are rare there, and large.
 const SUPER_FRAMES: u32 = 64;
 
-/// How other threads reach the worker.
+/// How other threads reach a worker.
 #[derive(Clone, Debug)]
 struct Asker {
     asks: SyncSender<Ask>,
@@ -72,9 +75,49 @@ impl Asker {
     fn answer<T>(&self, question: impl FnOnce(SyncSender<T>) -> Ask) -> Result<T, String> {
         let (reply, answer) = sync_channel(1);
         self.ask(question(reply));
-        answer.recv_timeout(ANSWER_WAIT).map_err(|_| {
-            format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs())
-        })
+        answer.recv_timeout(ANSWER_WAIT).map_err(|_| silence())
+    }
+}
+
+fn silence() -> String {
+    format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs())
+}
+
+/// How other threads reach all of the workers.
+#[derive(Clone, Debug)]
+struct Askers(Vec<Asker>);
+
+impl Askers {
+    /// The only worker, or the first one: what is asked of it alone is refused where there are
+    /// several.
+    fn first(&self) -> &Asker {
+        &self.0[0]
+    }
+
+    /// Puts the same in front of each.
+    fn ask_all(&self, ask: impl Fn() -> Ask) {
+        for asker in &self.0 {
+            asker.ask(ask());
+        }
+    }
+
+    /// Asks all of them at once, and waits for every answer, the first worker's first.
+    fn answers<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
+        let until = Instant::now() + ANSWER_WAIT;
+        let asked: Vec<Receiver<T>> = self
+            .0
+            .iter()
+            .map(|asker| {
+                let (reply, answer) = sync_channel(1);
+                asker.ask(question(reply));
+                answer
+            })
+            .collect();
+        let wait = |answer: Receiver<T>| {
+            let left = until.saturating_duration_since(Instant::now());
+            answer.recv_timeout(left).map_err(|_| silence())
+        };
+        asked.into_iter().map(wait).collect()
     }
 }
 
@@ -89,43 +132,114 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let role = Role::take(&plan.run_dir, "data")?;
 
     let started = clock::now();
-    let (asks, receiver) = sync_channel(ASKS_MAX);
-    let poller = Poller::new().context("cannot make an epoll instance")?;
-    let asker = Asker { asks, waker: poller.waker() };
-    drain_on_signals(&asker)?;
-    let mut worker = make_worker(&plan, poller, receiver, started)?;
-    let next_hops = next_hops::follow(&plan, asker.clone())?;
+    let (askers, ends) = doors(plan.workers.count)?;
+    drain_on_signals(&askers)?;
+    let mut workers = make_workers(&plan, ends, &askers, started)?;
+    let next_hops = next_hops::follow(&plan, askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;
     let names = answer::Names::new(&plan, started);
-    settle(&plan);
+    let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
     let ports = plan.ports.len();
-    server::serve(listener, plan, names, next_hops, asker)?;
-    say!("forwarding on {ports} ports, process {}", std::process::id());
+    server::serve(listener, plan, names, next_hops, askers)?;
+    let count = workers.len();
+    let by = if count > 1 { format!(" by {count} workers") } else { String::new() };
+    say!("forwarding on {ports} ports{by}, process {}", std::process::id());
 
-    let left = worker.run().context("the worker cannot wait for events")?;
-    worker.close();
+    let left = run_all(&mut workers, &cpus)?;
+    workers.iter_mut().for_each(Worker::close);
     _ = run_dir::remove(&socket);
     say!("drained; {} frames held and {} in drivers ended", left.resident, left.pending);
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a worker waits on: descriptors, and questions.
+type End = (Poller, Receiver<Ask>);
+
+/// The ways to so many workers, and their ends.
+fn doors(count: usize) -> anyhow::Result<(Askers, Vec<End>)> {
+    let mut askers = Vec::with_capacity(count);
+    let mut ends = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (asks, receiver) = sync_channel(ASKS_MAX);
+        let poller = Poller::new().context("cannot make an epoll instance")?;
+        askers.push(Asker { asks, waker: poller.waker() });
+        ends.push((poller, receiver));
+    }
+    Ok((Askers(askers), ends))
+}
+
+/// Runs the first worker here and the others in threads of their own, until all have drained.
+fn run_all(workers: &mut [Worker], cpus: &[Option<u32>]) -> anyhow::Result<Left> {
+    let (first, others) = workers.split_first_mut().context("there is a worker")?;
+    let cannot = "a worker cannot wait for events";
+    std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (at, worker) in others.iter_mut().enumerate() {
+            let (name, cpu) = (format!("worker-{}", at + 1), cpus[at + 1]);
+            let body = move || {
+                settle(cpu);
+                worker.run()
+            };
+            let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, body);
+            running.push(thread.context("cannot start the thread of a worker")?);
+        }
+        settle(cpus[0]);
+        let mut left = first.run().context(cannot)?;
+        for thread in running {
+            let one = thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+            left += one.context(cannot)?;
+        }
+        Ok(left)
+    })
+}
+
+/// The CPU of a worker.
+fn cpu_of(plan: &Plan, worker: usize) -> Option<u32> {
+    let host = &plan.config.host;
+    host.worker_cpus.get(worker).copied().or(host.worker_cpu.filter(|_| worker == 0))
+}
+
+/// All workers of a plan, with their ports open and the ways between them.
+fn make_workers(
+    plan: &Plan,
+    ends: Vec<End>,
+    askers: &Askers,
+    now: Nanos,
+) -> anyhow::Result<Vec<Worker>> {
+    let mut trunks = attach::Trunks::new();
+    let mut ports: Vec<Vec<Opened>> = ends.iter().map(|_| Vec::new()).collect();
+    for (at, (port, placed)) in plan.ports.iter().zip(&plan.workers.ports).enumerate() {
+        let (name, opened) = (port.name.clone(), attach::open(&mut trunks, port)?);
+        ports[placed.worker].push((PortId::from_index(at), name, opened));
+    }
+    let wakers: Vec<Waker> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
+    let crossings = crossing::between(&plan.workers, &plan.switch, &wakers);
+    let parts = ends.into_iter().zip(ports).zip(crossings).enumerate();
+    parts
+        .map(|(at, (((poller, asks), ports), crossings))| {
+            let mut worker = make_worker(plan, at, ports, poller, asks, now)?;
+            worker.join(crossings);
+            Ok(worker)
+        })
+        .collect()
+}
+
 fn make_worker(
     plan: &Plan,
+    number: usize,
+    ports: Vec<Opened>,
     poller: Poller,
-    asks: std::sync::mpsc::Receiver<Ask>,
+    asks: Receiver<Ask>,
     now: Nanos,
 ) -> anyhow::Result<Worker> {
-    let mut ports: Vec<(String, Box<dyn Port>)> = Vec::with_capacity(plan.ports.len());
-    let mut trunks = attach::Trunks::new();
-    for port in &plan.ports {
-        ports.push((port.name.clone(), attach::open(&mut trunks, port)?));
-    }
-    let host = Host::new(&plan.switch, plan.addresses.iter().copied(), plan.seed, now)
+    let shard = plan.workers.shard(&plan.switch, number);
+    let host = Host::new(&shard, plan.addresses.iter().copied(), plan.seed, now)
         .map_err(|error| anyhow::anyhow!("the switch refuses the configuration: {error:?}"))?;
     let bays = ports.len() + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
+    let own = ports.iter().map(|(id, ..)| &plan.ports[id.index()]);
     let shares = |port: &&PortPlan| matches!(port.attachment, Attachment::BareMetal { .. });
-    let parked = plan.ports.iter().filter(shares).count() * PARKED_FRAMES_MAX;
+    let parked = own.filter(shares).count() * PARKED_FRAMES_MAX;
     let slots = host.switch().capacity() + bays * BATCH + parked;
     let slots = u32::try_from(slots).context("more buffers than can be counted")?;
     let mut pool = PoolConfig::for_mtu(slots, plan.mtu_max);
@@ -139,12 +253,12 @@ fn make_worker(
     worker.context("cannot watch a port")
 }
 
-/// What makes the worker punctual. None of it is needed to be right.
-fn settle(plan: &Plan) {
+/// What makes this worker punctual. None of it is needed to be right.
+fn settle(cpu: Option<u32>) {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
         say!("timers stay inexact: {error}");
     }
-    if let Some(cpu) = plan.config.host.worker_cpu {
+    if let Some(cpu) = cpu {
         let mut cpus = CpuSet::new();
         cpus.set(cpu as usize);
         if let Err(error) = rustix::thread::sched_setaffinity(None, &cpus) {
@@ -154,19 +268,19 @@ fn settle(plan: &Plan) {
 }
 
 /// SIGTERM and SIGINT drain. SIGHUP, when a terminal goes away, does nothing.
-fn drain_on_signals(asker: &Asker) -> anyhow::Result<()> {
+fn drain_on_signals(askers: &Askers) -> anyhow::Result<()> {
     let (reader, writer) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
     }
     let ignored = std::sync::Arc::default();
     signal_hook::flag::register(signal_hook::consts::SIGHUP, ignored)?;
-    let asker = asker.clone();
+    let askers = askers.clone();
     spawn("signals", move || {
         use std::io::Read as _;
         let mut reader = reader;
         while reader.read_exact(&mut [0]).is_ok() {
-            asker.ask(Ask::Drain);
+            askers.ask_all(|| Ask::Drain);
         }
     })
 }

@@ -288,8 +288,10 @@ enum What {
     Tunnels,
     /// The MAC table
     Mac,
-    /// Where the time of the switch's thread goes
+    /// Where the time of the data workers goes
     Worker,
+    /// Which data worker serves which port, and why
+    Placement,
 }
 
 impl From<What> for show::Question {
@@ -303,6 +305,7 @@ impl From<What> for show::Question {
             What::Tunnels => Self::Tunnels,
             What::Mac => Self::Mac,
             What::Worker => Self::Worker,
+            What::Placement => Self::Placement,
         }
     }
 }

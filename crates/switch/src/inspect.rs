@@ -25,7 +25,8 @@ impl Counter {
         self.bytes += u64::from(bytes);
     }
 
-    pub(crate) fn add_all(&mut self, other: Self) {
+    /// Adds what another one counted.
+    pub fn add_all(&mut self, other: Self) {
         self.frames += other.frames;
         self.bytes += other.bytes;
     }

@@ -93,7 +93,7 @@ pub(super) fn busy_ns(dir: &Path) -> anyhow::Result<u64> {
     stream.read_line(&mut line)?;
     let answer: show::Answer = serde_json::from_str(&line).context("what the worker did")?;
     match answer.body {
-        show::Body::Worker(times) => Ok(times.busy_ns),
+        show::Body::Worker(workers) => Ok(workers.iter().map(|times| times.busy_ns).sum()),
         other => bail!("no times: {other:?}"),
     }
 }

@@ -12,9 +12,9 @@ use sluice_base::{
 };
 use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
-    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, Destination, InputFull, Limit,
-    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
-    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Destination,
+    InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
+    SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 use super::Devices;
@@ -24,6 +24,7 @@ use super::headroom::{
     DELAY_DEFAULT, Headroom, RATE_DEFAULT, RING_MEMORY_BYTES_MAX, STALL_DEFAULT,
 };
 use super::plan::{Attachment, Fingerprint, Plan, PortPlan};
+use super::workers::Workers;
 
 /// How far back a shaper may use unused time, unless configured.
 const CATCH_UP_DEFAULT: Nanos = Nanos::from_micros(200);
@@ -100,6 +101,7 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
         addresses: builder.addresses(),
         notes: builder.notes(),
         fabric: super::fabric::plan(&config),
+        workers: Workers::of(&config),
         ports,
         switch,
         config,
@@ -203,6 +205,7 @@ impl Builder<'_> {
             },
             control: self.control(),
             spare: self.spare(),
+            crossing: CrossingConfig::default(),
         }
     }
 

@@ -7,6 +7,7 @@ mod members;
 mod sockets;
 mod underlay;
 mod vlans;
+mod workers;
 
 use std::collections::BTreeMap;
 
@@ -59,6 +60,7 @@ impl<'a> Check<'a> {
         self.classes();
         self.vnets();
         self.ports();
+        self.workers();
         self.peers();
         self.fabric();
         self.vports();

@@ -10,6 +10,7 @@ use sluice_ports::l2::Vlan;
 use sluice_switch::{Destination, SwitchConfig};
 
 use super::fabric::FabricPlan;
+use super::workers::Workers;
 
 /// Everything that the two processes need to know.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Plan {
     pub seed: u64,
     /// The ports to open; a position is a `PortId`. Those that come later have the numbers behind.
     pub ports: Vec<PortPlan>,
+    /// Which worker serves each port.
+    pub workers: Workers,
     /// The fabric, if the host is a member of one.
     pub fabric: Option<FabricPlan>,
     /// The largest layer-3 packet of any port.

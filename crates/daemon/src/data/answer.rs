@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use sluice_api::config::Policy;
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Balance, Body, DropRow, MacRow, PauseRow, PortRow, QueueRow,
-    TunnelRow, VERSION, WorkerTimes,
+    Answer, Audit, AuditRow, Balance, Body, DropRow, MacRow, PauseRow, PlacementRow, PortRow,
+    QueueRow, TunnelRow, VERSION, WorkerTimes,
 };
 use sluice_api::trace::{Looked, PortLook, TunnelLook, Way};
 use sluice_base::{Nanos, PortId, Priority, TunnelId, VnetId};
@@ -18,6 +18,7 @@ use sluice_switch::{Destination, LaneKind, PauseState, TunnelCounters};
 use super::look;
 use super::next_hops::NextHops;
 use super::snapshot::{self, PortShot, Snapshot};
+use super::worker::Times;
 use crate::config::{Plan, PortPlan};
 
 /// The names of a host.
@@ -29,6 +30,7 @@ pub(super) struct Names {
     /// By the number of the port. That of one that went stays until another one gets the number,
     /// for its counters can be read until then.
     ports: Mutex<BTreeMap<PortId, PortNames>>,
+    placement: Vec<PlacementRow>,
     vnets: Vec<String>,
     peers: Vec<(String, Ipv4Addr)>,
 }
@@ -48,14 +50,13 @@ impl PortNames {
 
 impl Names {
     pub(super) fn new(plan: &Plan, started: Nanos) -> Self {
-        let ports = plan.ports.iter().enumerate();
-        let ports = ports.map(|(index, port)| (PortId::from_index(index), PortNames::of(port)));
         let config = &plan.config;
         Self {
             host: config.host.name.clone(),
             policy: config.host.policy,
             started,
-            ports: Mutex::new(ports.collect()),
+            ports: Mutex::new(port_names(plan)),
+            placement: placement(plan),
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
         }
@@ -102,12 +103,10 @@ impl Names {
                     .collect(),
                 )
             }
-            snapshot::Body::Worker(times) => Body::Worker(WorkerTimes {
-                busy_ns: times.busy.0,
-                looking_ns: times.looking.0,
-                asleep_ns: times.asleep.0,
-                turns: times.turns,
-            }),
+            snapshot::Body::Worker(workers) => {
+                Body::Worker(workers.iter().map(worker_times).collect())
+            }
+            snapshot::Body::Placement => Body::Placement(self.placement.clone()),
             snapshot::Body::Macs(rows) => Body::Mac(
                 rows.into_iter()
                     .map(|(vnet, mac, to)| MacRow {
@@ -221,6 +220,38 @@ impl Names {
         });
         Audit { closed: audit.closed, rows: rows.collect() }
     }
+}
+
+fn worker_times(times: &Times) -> WorkerTimes {
+    WorkerTimes {
+        busy_ns: times.busy.0,
+        looking_ns: times.looking.0,
+        asleep_ns: times.asleep.0,
+        turns: times.turns,
+    }
+}
+
+/// Which worker serves which port.
+fn placement(plan: &Plan) -> Vec<PlacementRow> {
+    let rows = plan.ports.iter().zip(&plan.workers.ports).map(|(port, placed)| PlacementRow {
+        port: port.name.clone(),
+        worker: u16::try_from(placed.worker).unwrap_or(u16::MAX),
+        cpu: super::cpu_of(plan, placed.worker),
+        why: placed.why.to_string(),
+    });
+    rows.collect()
+}
+
+/// The names of ports; where there are several workers those of the ways between them, too.
+fn port_names(plan: &Plan) -> BTreeMap<PortId, PortNames> {
+    let ports = plan.ports.iter().map(PortNames::of);
+    let ways = if plan.workers.count > 1 { plan.workers.count } else { 0 };
+    let ways = (0..ways).map(|worker| PortNames {
+        name: format!("from worker {worker}"),
+        vnet: String::new(),
+        policy_lacks: None,
+    });
+    ports.chain(ways).enumerate().map(|(at, names)| (PortId::from_index(at), names)).collect()
 }
 
 fn tunnel_row(row: &TunnelCounters, peer: &str, vtep: Ipv4Addr, next_hop: String) -> TunnelRow {

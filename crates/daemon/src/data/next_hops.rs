@@ -11,7 +11,7 @@ use sluice_base::{Mac, Nanos, TunnelId};
 use sluice_ports::neigh::Neighbours;
 
 use super::worker::Ask;
-use super::{Asker, spawn};
+use super::{Askers, spawn};
 use crate::clock;
 use crate::config::{Attachment, Plan};
 use crate::log::say;
@@ -55,7 +55,7 @@ fn configured(plan: &Plan) -> NextHops {
 }
 
 /// Begins to follow, if there is something to follow.
-pub(super) fn follow(plan: &Plan, asker: Asker) -> anyhow::Result<NextHops> {
+pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<NextHops> {
     let underlay = plan.ports.last().map(|port| &port.attachment);
     let device = match underlay {
         Some(Attachment::L2 { device, vtep: Some(_), .. }) => device.clone(),
@@ -71,7 +71,7 @@ pub(super) fn follow(plan: &Plan, asker: Asker) -> anyhow::Result<NextHops> {
     spawn("next-hops", move || {
         let mut neighbours = neighbours;
         loop {
-            let error = tell(&mut neighbours, &tunnels, &known, &asker);
+            let error = tell(&mut neighbours, &tunnels, &known, &askers);
             say!("next hops: {error}; netlink is opened again");
             neighbours = loop {
                 clock::sleep(RETRY);
@@ -98,7 +98,7 @@ fn tell(
     neighbours: &mut Neighbours,
     tunnels: &BTreeMap<Ipv4Addr, TunnelId>,
     known: &Mutex<BTreeMap<TunnelId, Mac>>,
-    asker: &Asker,
+    askers: &Askers,
 ) -> io::Error {
     loop {
         let changes = match neighbours.poll(clock::now()) {
@@ -113,7 +113,7 @@ fn tell(
                 None => known.remove(&tunnel),
             };
             drop(known);
-            asker.ask(Ask::NextHop(tunnel, change.mac));
+            askers.ask_all(|| Ask::NextHop(tunnel, change.mac));
         }
         let span = neighbours.deadline().since(clock::now()).min(Nanos::from_millis(60_000));
         let fd = neighbours.fd();

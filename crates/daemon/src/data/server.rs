@@ -12,7 +12,7 @@ use super::look::Wanted;
 use super::next_hops::NextHops;
 use super::ports::Ports;
 use super::worker::Ask;
-use super::{Asker, spawn};
+use super::{Askers, merge, spawn};
 use crate::config::{Fingerprint, Plan};
 use crate::protocol::{self, Failure, Hello, Request};
 use crate::serve;
@@ -22,7 +22,7 @@ struct Server {
     ports: Ports,
     next_hops: NextHops,
     fingerprint: Fingerprint,
-    asker: Asker,
+    askers: Askers,
 }
 
 /// Answers in a thread of its own for as long as the process lives.
@@ -31,11 +31,11 @@ pub(super) fn serve(
     plan: Plan,
     names: Names,
     next_hops: NextHops,
-    asker: Asker,
+    askers: Askers,
 ) -> anyhow::Result<()> {
     let fingerprint = plan.fingerprint;
     let ports = Ports::new(plan);
-    let server = Arc::new(Server { names, ports, next_hops, fingerprint, asker });
+    let server = Arc::new(Server { names, ports, next_hops, fingerprint, askers });
     spawn("server", move || {
         // Control keeps a connection open to see this process end, so there is no time limit.
         serve::connections(&listener, None, move |stream, reader| {
@@ -60,11 +60,11 @@ impl Server {
                 }
                 Ok(Some(Request::Show(question))) => protocol::reply(stream, self.show(question)),
                 Ok(Some(Request::Add(new))) => {
-                    let added = self.ports.add(&self.names, &self.asker, &new);
+                    let added = self.ports.add(&self.names, self.askers.first(), &new);
                     protocol::reply(stream, added)
                 }
                 Ok(Some(Request::Del(name))) => {
-                    let deleted = self.ports.delete(&self.asker, &name);
+                    let deleted = self.ports.delete(self.askers.first(), &name);
                     protocol::reply(stream, deleted)
                 }
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
@@ -84,7 +84,7 @@ impl Server {
         if protocol::write(stream, &self.hello()).is_ok()
             && let Ok(stream) = stream.try_clone()
         {
-            self.asker.ask(Ask::Attach(stream));
+            self.askers.first().ask(Ask::Attach(stream));
         }
     }
 
@@ -97,13 +97,15 @@ impl Server {
     }
 
     fn show(&self, question: Question) -> Result<Answer, String> {
-        let shot = self.asker.answer(|reply| Ask::Show(question, reply))?;
+        let shots = self.askers.answers(|reply| Ask::Show(question, reply))?;
+        let shot = merge::snapshots(shots).ok_or("there is no worker")?;
         Ok(self.names.answer(shot, &self.next_hops))
     }
 
     fn look(&self, question: &Look) -> Result<Looked, String> {
         let wanted = Wanted::read(question).ok_or("it asks for no addresses")?;
-        let shot = self.asker.answer(|reply| Ask::Look(wanted, reply))?;
-        Ok(self.names.looked(shot, &self.next_hops))
+        let seen = self.askers.answers(|reply| Ask::Look(wanted.clone(), reply))?;
+        let seen = merge::looks(seen).ok_or("there is no worker")?;
+        Ok(self.names.looked(seen, &self.next_hops))
     }
 }

@@ -27,7 +27,10 @@ pub(super) enum Body {
     Pauses(Vec<(PortId, Priority, PauseState)>),
     Tunnels(Vec<TunnelCounters>),
     Macs(Vec<(VnetId, Mac, Destination)>),
-    Worker(Times),
+    /// Of the workers that were asked.
+    Worker(Vec<Times>),
+    /// It stands in the plan.
+    Placement,
 }
 
 /// A port.
@@ -67,7 +70,8 @@ pub(super) fn take(
         }
         Question::Tunnels => Body::Tunnels(inspect::tunnels(switch, tunnels)),
         Question::Mac => Body::Macs(inspect::macs(switch)),
-        Question::Worker => Body::Worker(times),
+        Question::Worker => Body::Worker(vec![times]),
+        Question::Placement => Body::Placement,
     };
     Snapshot { at: now, body }
 }

@@ -1,4 +1,5 @@
-//! The data worker: one thread that owns the switch and every port of this host.
+//! A data worker: one thread that owns a switch and the ports that it serves: every port of the
+//! host, unless there are several workers (`cross.rs`).
 //!
 //! [`Worker::run`] is the whole loop. A turn goes once over the ports: what the switch promises to
 //! take is read and received, what waits is offered to the drivers, and what ended goes back to
@@ -33,6 +34,7 @@ use sluice_switch::{Command, Switch};
 use self::spin::Spin;
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
+use super::crossing::Crossings;
 use super::look;
 use super::orders::{CONTROL, Orders};
 use super::ports::{Come, Coming};
@@ -83,6 +85,9 @@ pub(super) struct Pacing {
     /// How long at most to look on at machines' queues before sleeping.
     pub(super) spin: Nanos,
 }
+
+/// A port that was opened: its number, and its name.
+pub(super) type Opened = (PortId, String, Box<dyn Port>);
 
 /// A port and what the worker remembers of it.
 pub(super) struct Attached {
@@ -149,6 +154,13 @@ pub(super) struct Left {
     pub(super) pending: u64,
 }
 
+impl std::ops::AddAssign for Left {
+    fn add_assign(&mut self, other: Self) {
+        self.resident += other.resident;
+        self.pending += other.pending;
+    }
+}
+
 /// The worker.
 pub(super) struct Worker {
     host: Host<FrameBuf>,
@@ -159,6 +171,7 @@ pub(super) struct Worker {
     tunnels: usize,
     pool: Pool,
     batch: Batch<FrameBuf>,
+    crossings: Crossings,
     poller: Poller,
     asks: Receiver<Ask>,
     orders: Orders,
@@ -190,7 +203,7 @@ struct Turn {
 impl Worker {
     pub(super) fn new(
         host: Host<FrameBuf>,
-        ports: Vec<(String, Box<dyn Port>)>,
+        ports: Vec<Opened>,
         tunnels: usize,
         pool: Pool,
         poller: Poller,
@@ -204,6 +217,7 @@ impl Worker {
             tunnels,
             pool,
             batch: Batch::with_limit(BATCH),
+            crossings: Crossings::none(),
             poller,
             asks,
             orders: Orders::default(),
@@ -216,8 +230,8 @@ impl Worker {
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
         };
-        for (index, (name, port)) in ports.into_iter().enumerate() {
-            worker.take_up(name, port, PortId::from_index(index))?;
+        for (id, name, port) in ports {
+            worker.take_up(name, port, id)?;
         }
         Ok(worker)
     }
@@ -228,7 +242,7 @@ impl Worker {
             let now = clock::now();
             self.watch.split(now, self.spent);
             self.watch.turn();
-            let mut turn = Turn::default();
+            let mut turn = Turn { worked: self.cross_in(), ..Turn::default() };
             let count = self.ports.len();
             for index in (self.first..count).chain(0..self.first) {
                 if self.ports[index].told {
@@ -242,7 +256,9 @@ impl Worker {
                 turn.worked |= sent;
                 turn.in_memory |= sent && self.ports[index].is_memory;
             }
+            turn.worked |= self.cross_over();
             turn.worked |= self.give_back();
+            turn.worked |= self.cross_back();
             self.host.switch_mut().advance(now);
             self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
 
@@ -253,7 +269,7 @@ impl Worker {
                 && !turn.worked
             {
                 let left = self.left();
-                if now >= until || left == Left::default() {
+                if now >= until || (left == Left::default() && self.crossings.drained()) {
                     return Ok(left);
                 }
             }
@@ -310,13 +326,18 @@ impl Worker {
     /// pool, and the port gets all its handles.
     #[cold]
     fn attend(&mut self, index: usize) {
-        let attached = &mut self.ports[index];
-        attached.told = false;
-        while let Wanted::Handles(queue) = attached.port.attend() {
+        self.ports[index].told = false;
+        while let Wanted::Handles(queue) = self.ports[index].port.attend() {
+            let attached = &mut self.ports[index];
             let (switch, input) = (self.host.switch_mut(), attached.input(queue));
             let (port, pool) = (&mut attached.port, &mut self.pool);
             switch.evacuate(input, |buf| port.spill(buf, pool));
-            hand_back(switch, input, port, pool, &mut self.batch);
+            if !self.recall(input) {
+                return;
+            }
+            let attached = &mut self.ports[index];
+            let (switch, pool) = (self.host.switch_mut(), &mut self.pool);
+            hand_back(switch, input, &mut attached.port, pool, &mut self.batch);
         }
     }
 
@@ -400,7 +421,7 @@ impl Worker {
             return Ok(());
         }
         self.untold = 0;
-        if turn.worked || looks_on || self.rest() {
+        if turn.worked || looks_on || self.rest() || !self.crossings.lie_down() {
             let paces = turn.worked && !turn.in_memory && !looks_on && !turn.backlog;
             if paces && self.pacing.pace > Nanos::ZERO {
                 self.watch.split(clock::now(), Spent::Busy);
@@ -411,6 +432,7 @@ impl Worker {
         }
         self.spent = Spent::Asleep;
         self.collect(self.next(now).since(now).max(SLEEP_MIN))?;
+        self.crossings.get_up();
         self.spin.slept(clock::now().since(now));
         Ok(())
     }
@@ -547,6 +569,7 @@ fn hand_back(
 }
 
 mod attach;
+mod cross;
 mod spin;
 mod times;
 

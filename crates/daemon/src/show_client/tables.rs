@@ -3,8 +3,8 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Body, DropRow, MacRow, PauseRow, PortRow, QueueRow, TunnelRow,
-    WorkerTimes,
+    Answer, Audit, AuditRow, Body, DropRow, MacRow, PauseRow, PlacementRow, PortRow, QueueRow,
+    TunnelRow, WorkerTimes,
 };
 
 /// Columns up to here hold names; the ones behind hold numbers.
@@ -26,7 +26,8 @@ pub(super) fn render(answer: &Answer) -> String {
         Body::Pauses(rows) => pauses(rows),
         Body::Tunnels(rows) => tunnels(rows),
         Body::Mac(rows) => macs(rows),
-        Body::Worker(times) => worker(times),
+        Body::Worker(times) => workers(times),
+        Body::Placement(rows) => placement(rows),
     }
 }
 
@@ -211,7 +212,19 @@ fn tunnels(rows: &[TunnelRow]) -> String {
     table(&header, 3, cells.collect(), "no tunnels")
 }
 
-fn worker(times: &WorkerTimes) -> String {
+fn placement(rows: &[PlacementRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        let cpu = row.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
+        vec![row.port.clone(), row.worker.to_string(), cpu, row.why.clone()]
+    });
+    table(&["port", "worker", "CPU", "why"], 1, cells.collect(), "no ports")
+}
+
+fn workers(all: &[WorkerTimes]) -> String {
+    all.iter().enumerate().map(|(number, times)| worker(number, times)).collect()
+}
+
+fn worker(number: usize, times: &WorkerTimes) -> String {
     let all = (times.busy_ns + times.looking_ns + times.asleep_ns).max(1);
     let row = |what: &str, ns: u64| {
         #[expect(clippy::cast_precision_loss, reason = "for people")]
@@ -223,7 +236,8 @@ fn worker(times: &WorkerTimes) -> String {
         row("looking for them", times.looking_ns),
         row("asleep", times.asleep_ns),
     ];
-    table(&["worker", "seconds", "%"], 1, rows, "") + &format!("{} turns\n", times.turns)
+    let worker = format!("worker {number}");
+    table(&[&worker, "seconds", "%"], 1, rows, "") + &format!("{} turns\n", times.turns)
 }
 
 fn macs(rows: &[MacRow]) -> String {

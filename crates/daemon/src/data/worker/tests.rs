@@ -20,6 +20,7 @@ use crate::data::snapshot::Body;
 mod guests;
 mod planned;
 mod queues;
+mod several;
 mod underlay;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,7 +58,11 @@ fn start_knowing(config: &SwitchConfig, ring_frames: usize, known: usize) -> Run
     let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
     let made = config.ports.iter().map(|_| memory::port(&memory).unwrap());
     let (ports, probes): (Vec<_>, Vec<_>) = made.unzip();
-    let ports = ports.into_iter().map(|port| ("memory".to_owned(), Box::new(port) as _)).collect();
+    let ports = ports
+        .into_iter()
+        .enumerate()
+        .map(|(at, port)| (PortId::from_index(at), "memory".to_owned(), Box::new(port) as _));
+    let ports = ports.collect();
     run(config, host, ports, probes)
 }
 
@@ -65,7 +70,7 @@ fn start_knowing(config: &SwitchConfig, ring_frames: usize, known: usize) -> Run
 fn run(
     config: &SwitchConfig,
     host: Host<FrameBuf>,
-    ports: Vec<(String, Box<dyn Port>)>,
+    ports: Vec<Opened>,
     probes: Vec<Probe>,
 ) -> Running {
     let bays = ports.len() + config.spare.as_ref().map_or(0, |spare| spare.ports.into());

@@ -66,9 +66,10 @@ fn vms_in_order(
     let port = |n| {
         let (queues, offload) = (Vec::new(), true);
         let port = VhostUserConfig { socket: path(n), role, mtu: 1500, in_order, queues, offload };
-        (format!("vm{n}"), Box::new(VhostUserPort::open(&port).unwrap()) as _)
+        let opened = Box::new(VhostUserPort::open(&port).unwrap());
+        (PortId::from_index(n), format!("vm{n}"), opened as _)
     };
-    let ports: Vec<(String, Box<dyn Port>)> = (0..count).map(port).collect();
+    let ports: Vec<Opened> = (0..count).map(port).collect();
     let addresses =
         (0..count).map(|n| (VnetId(0), mac(n), Destination::Port(PortId::from_index(n))));
     let host = Host::new(config, addresses, 1, clock::now()).unwrap();

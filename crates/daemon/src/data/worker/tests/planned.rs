@@ -6,6 +6,7 @@ use sluice_testkit::guest::{Guest, GuestConfig};
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
+use crate::data::attach::{Trunks, open};
 use crate::data::make_worker;
 
 pub(super) struct Host {
@@ -23,7 +24,11 @@ pub(super) fn host(
 ) -> Host {
     let plan = config::plan("host.toml", text, &KernelDevices).unwrap();
     let running = run_worker(Vec::new(), |poller, receiver| {
-        make_worker(&plan, poller, receiver, clock::now()).unwrap()
+        let ports = plan.ports.iter().enumerate().map(|(at, port)| {
+            let opened = open(&mut Trunks::new(), port).unwrap();
+            (PortId::from_index(at), port.name.clone(), opened)
+        });
+        make_worker(&plan, 0, ports.collect(), poller, receiver, clock::now()).unwrap()
     });
     let connected =
         |(n, config): (usize, _)| Guest::connected(config, &folder.join(&n.to_string())).unwrap();

@@ -1,0 +1,93 @@
+use super::*;
+use sluice_base::Mac;
+
+use crate::config::{DeviceFacts, Devices, plan};
+
+/// A machine that has every device.
+struct Every;
+
+impl Devices for Every {
+    fn facts(&self, _device: &str) -> Option<DeviceFacts> {
+        Some(DeviceFacts { mac: Mac([2, 0, 0, 0, 0, 9]), mtu: 1500 })
+    }
+}
+
+fn placed(text: &str) -> Vec<(usize, Why)> {
+    let plan = plan("host.toml", text, &Every).unwrap();
+    plan.workers.ports.into_iter().map(|placed| (placed.worker, placed.why)).collect()
+}
+
+const TWO: &str = "[host]\nname = \"h\"\nworkers = 2\n[[vnet]]\nname = \"red\"\n\
+    [[vnet]]\nname = \"blue\"\n";
+
+fn tap(name: &str, more: &str) -> String {
+    format!(
+        "[[port]]\nname = \"{name}\"\nkind = \"tap\"\nvnet = \"red\"\ndevice = \"{name}\"\n{more}\n"
+    )
+}
+
+#[test]
+fn a_port_goes_where_it_is_said_and_others_where_there_are_fewest() {
+    let text = [TWO, &tap("a", ""), &tap("b", "worker = 0"), &tap("c", ""), &tap("d", "")].concat();
+    let few = Why::FewestPorts;
+    let expected = [(1, few.clone()), (0, Why::Configured), (0, few.clone()), (1, few)];
+    assert_eq!(placed(&text), expected);
+}
+
+#[test]
+fn one_worker_serves_all() {
+    let text = [&TWO.replace("= 2", "= 1"), &tap("a", "")[..]].concat();
+    assert_eq!(placed(&text), [(0, Why::Only)]);
+}
+
+#[test]
+fn ports_of_one_device_have_one_worker() {
+    let l2 = |name: &str, vnet: &str, vid: u16| {
+        format!(
+            "[[port]]\nname = \"{name}\"\nkind = \"l2\"\nvnet = \"{vnet}\"\ndevice = \"eth9\"\n\
+             vlan = {vid}\n"
+        )
+    };
+    let text = [TWO, &l2("a", "red", 10), &tap("b", ""), &l2("c", "blue", 20)].concat();
+    let shares = Why::SharesDevice("a".to_owned());
+    assert_eq!(placed(&text), [(0, Why::FewestPorts), (1, Why::FewestPorts), (0, shares)]);
+}
+
+#[test]
+fn the_pool_is_shared_out_and_a_port_is_elsewhere_for_all_but_its_own_worker() {
+    let text = [TWO, &tap("a", ""), &tap("b", "")].concat();
+    let plan = plan("host.toml", &text, &Every).unwrap();
+    for worker in 0..2 {
+        let shard = plan.workers.shard(&plan.switch, worker);
+        assert_eq!(shard.crossing.elsewhere.len(), 1);
+        assert_eq!(shard.crossing.elsewhere[0].index(), 1 - worker);
+        assert_eq!(shard.ports.len(), 4);
+        let whole = plan.switch.pool.from_local.frames;
+        assert_eq!(shard.pool.from_local.frames, whole.div_ceil(2));
+    }
+}
+
+/// The keys that are wrong.
+fn wrong(text: &str) -> Vec<String> {
+    let report = plan("host.toml", text, &Every).unwrap_err();
+    report.problems.into_iter().map(|problem| problem.key).collect()
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_its_key() {
+    let of = |host: &str| TWO.replace("workers = 2", host);
+    assert_eq!(wrong(&of("workers = 0")), ["host.workers"]);
+    assert_eq!(wrong(&of("workers = 65")), ["host.workers"]);
+    assert_eq!(wrong(&of("workers = 2\nworker_cpus = [1]")), ["host.worker_cpus"]);
+    assert_eq!(wrong(&of("workers = 2\nworker_cpu = 1")), ["host.worker_cpu"]);
+    assert_eq!(wrong(&of("workers = 2\nspare_ports = 4")), ["host.spare_ports"]);
+    let port = [TWO, &tap("a", "worker = 2")].concat();
+    assert_eq!(wrong(&port), ["port[1].worker"]);
+    let l2 = |name: &str, vnet: &str, worker: u16| {
+        format!(
+            "[[port]]\nname = \"{name}\"\nkind = \"l2\"\nvnet = \"{vnet}\"\ndevice = \"eth9\"\n\
+             vlan = 1{worker}\nworker = {worker}\n"
+        )
+    };
+    assert_eq!(wrong(&[TWO, &l2("a", "red", 0), &l2("b", "blue", 1)].concat()), ["port[2].worker"]);
+}

@@ -1,0 +1,282 @@
+//! The ways between the workers of a host: rings of handles, and who wakes whom.
+//!
+//! ```text
+//!   worker A ── over ──────▶ worker B        frames that A lends for a port of B
+//!            ◀── back ──────                 their handles, when B is done with them
+//! ```
+//!
+//! There is a pair of rings for each two workers and direction. Both have room for all that may be
+//! lent ([`CrossingConfig::loans_max`](sluice_switch::CrossingConfig::loans_max)), so nobody ever
+//! finds one full, and no frame waits behind one for another port: the switch bounds what is lent by
+//! port and priority.
+//!
+//! **Memory.** What a handle points at was written before the handle was put into its ring, and is
+//! read after it was taken out; the ring orders the two (release and acquire). A handle has one
+//! owner at any time.
+//!
+//! **No wake-up is lost**, see [`Bell`].
+//!
+//! **A recall.** A worker whose guest takes its memory away needs its handles at once. It says so,
+//! wakes the other, and waits; the other first takes in what is on its way, then copies what waits
+//! into its own pool, and sends the handles home. Who waits for a recall serves those of others
+//! meanwhile, so that two who recall from each other both go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use sluice_base::PortId;
+use sluice_ports::{FrameBuf, Pool};
+use sluice_switch::{Crossing, Loan, SwitchConfig, Taker};
+
+use crate::config::Workers;
+use crate::poller::Waker;
+
+/// Wakes a worker that sleeps, and costs one that does not an exchange in its own cache.
+///
+/// Who is about to sleep says so and then looks into its rings once more; who puts something into a
+/// ring does so and then asks whether the other sleeps. Both say and ask by exchanging the same
+/// flag. Exchanges of one flag have one order: either the one who puts comes first, and then the
+/// other, whose exchange reads what that one wrote, sees what it put before; or it comes second,
+/// finds that the other sleeps, and wakes it.
+#[derive(Debug)]
+pub(super) struct Bell {
+    asleep: AtomicBool,
+    waker: Waker,
+}
+
+impl Bell {
+    fn new(waker: Waker) -> Self {
+        Self { asleep: AtomicBool::new(false), waker }
+    }
+
+    /// Something was put into a ring of this worker.
+    fn ring(&self) {
+        if self.asleep.swap(false, Ordering::AcqRel) {
+            self.waker.wake();
+        }
+    }
+
+    /// This worker looks into its rings and then sleeps.
+    fn lie_down(&self) {
+        self.asleep.swap(true, Ordering::AcqRel);
+    }
+
+    /// It does not sleep any more.
+    fn get_up(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What a worker has of its ways to another one.
+pub(super) struct Link {
+    /// The number of the other one.
+    pub(super) worker: usize,
+    over: Producer<Crossing<FrameBuf>>,
+    back: Consumer<(FrameBuf, Loan)>,
+    come: Consumer<Crossing<FrameBuf>>,
+    home: Producer<(FrameBuf, Loan)>,
+    /// Whether this worker wants its handles back from the other, and the reverse.
+    wanted: Arc<AtomicBool>,
+    wanted_there: Arc<AtomicBool>,
+    /// Whether something was put in since the other one's bell was rung.
+    put: bool,
+    bell: Arc<Bell>,
+}
+
+impl Link {
+    /// A frame that the other lends.
+    pub(super) fn arrived(&mut self) -> Option<Crossing<FrameBuf>> {
+        self.come.pop().ok()
+    }
+
+    /// A handle that the other is done with.
+    pub(super) fn returned(&mut self) -> Option<(FrameBuf, Loan)> {
+        self.back.pop().ok()
+    }
+
+    /// Sends a handle home.
+    pub(super) fn give_back(&mut self, buf: FrameBuf, loan: Loan) {
+        let pushed = self.home.push((buf, loan));
+        assert!(pushed.is_ok(), "there is room for all that may be lent");
+        self.put = true;
+    }
+
+    /// Whether something is there for this worker.
+    fn has_something(&self) -> bool {
+        let is_wanted = self.wanted_there.load(Ordering::Acquire);
+        !self.come.is_empty() || !self.back.is_empty() || is_wanted
+    }
+
+    /// Whether the other wants its handles back since this was asked last. What it lent before is
+    /// in the ring then.
+    pub(super) fn is_wanted(&self) -> bool {
+        // An exchange costs more than a look, and there is mostly nothing.
+        self.wanted_there.load(Ordering::Relaxed) && self.wanted_there.swap(false, Ordering::AcqRel)
+    }
+
+    /// Tells the other of what was put in.
+    pub(super) fn ring(&mut self) {
+        if std::mem::take(&mut self.put) {
+            self.bell.ring();
+        }
+    }
+}
+
+/// Carries frames over a link.
+pub(super) struct Carrier<'a> {
+    pub(super) link: &'a mut Link,
+    pub(super) pool: &'a mut Pool,
+}
+
+impl Taker<FrameBuf> for Carrier<'_> {
+    fn copy(&mut self, buf: &FrameBuf) -> Option<FrameBuf> {
+        self.pool.copy_of(buf)
+    }
+
+    fn take(&mut self, frame: Crossing<FrameBuf>) {
+        let pushed = self.link.over.push(frame);
+        assert!(pushed.is_ok(), "there is room for all that may be lent");
+        self.link.put = true;
+    }
+}
+
+/// The ways of one worker to all others.
+pub(super) struct Crossings {
+    pub(super) links: Vec<Link>,
+    /// Ports of others, each with the place of its worker in `links`.
+    pub(super) elsewhere: Vec<(PortId, usize)>,
+    /// How many ports the host has; those of the ways follow them.
+    pub(super) ports: usize,
+    bell: Option<Arc<Bell>>,
+    /// How many workers have still something to drain, and whether this is one of them.
+    to_drain: Arc<AtomicUsize>,
+    drains: bool,
+}
+
+impl Crossings {
+    /// Of a worker that is alone.
+    pub(super) fn none() -> Self {
+        Self {
+            links: Vec::new(),
+            elsewhere: Vec::new(),
+            ports: 0,
+            bell: None,
+            to_drain: Arc::new(AtomicUsize::new(1)),
+            drains: true,
+        }
+    }
+
+    /// Whether nothing is there for this worker, which sleeps now and will be woken.
+    pub(super) fn lie_down(&self) -> bool {
+        let Some(bell) = &self.bell else { return true };
+        bell.lie_down();
+        let quiet = !self.links.iter().any(Link::has_something);
+        if !quiet {
+            bell.get_up();
+        }
+        quiet
+    }
+
+    /// This worker is awake.
+    pub(super) fn get_up(&self) {
+        if let Some(bell) = &self.bell {
+            bell.get_up();
+        }
+    }
+
+    /// Asks all others for this worker's handles.
+    pub(super) fn want_back(&mut self) {
+        for link in &mut self.links {
+            link.wanted.store(true, Ordering::Release);
+            link.put = true;
+            link.ring();
+        }
+    }
+
+    /// This worker has drained. Returns whether all have: until then others may send by its ports.
+    pub(super) fn drained(&mut self) -> bool {
+        if std::mem::take(&mut self.drains) {
+            self.to_drain.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.to_drain.load(Ordering::Acquire) == 0
+    }
+}
+
+/// The ways between the workers of a host, by worker.
+pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker]) -> Vec<Crossings> {
+    let count = workers.count;
+    if count == 1 {
+        return vec![Crossings::none()];
+    }
+    let bells: Vec<Arc<Bell>> =
+        wakers.iter().map(|waker| Arc::new(Bell::new(waker.clone()))).collect();
+    let to_drain = Arc::new(AtomicUsize::new(count));
+    let mut all: Vec<Crossings> = bells
+        .iter()
+        .map(|bell| Crossings {
+            links: Vec::new(),
+            elsewhere: Vec::new(),
+            ports: workers.ports.len(),
+            bell: Some(Arc::clone(bell)),
+            to_drain: Arc::clone(&to_drain),
+            drains: true,
+        })
+        .collect();
+    for a in 0..count {
+        for b in a + 1..count {
+            let (there, here) = pair((a, b), workers, whole, &bells);
+            all[a].links.push(there);
+            all[b].links.push(here);
+        }
+    }
+    for (at, crossings) in all.iter_mut().enumerate() {
+        let place = |owner: usize| crossings.links.iter().position(|link| link.worker == owner);
+        let ports = workers.owners().into_iter().enumerate().filter(|(_, owner)| *owner != at);
+        crossings.elsewhere = ports
+            .filter_map(|(port, owner)| Some((PortId::from_index(port), place(owner)?)))
+            .collect();
+    }
+    all
+}
+
+/// The two ends of the ways between two workers.
+fn pair(
+    (a, b): (usize, usize),
+    workers: &Workers,
+    whole: &SwitchConfig,
+    bells: &[Arc<Bell>],
+) -> (Link, Link) {
+    let room = |from: usize| {
+        let loans = workers.shard(whole, from).crossing.loans_max();
+        usize::try_from(loans).unwrap_or(usize::MAX).max(1)
+    };
+    let (a_over, b_come) = RingBuffer::new(room(a));
+    let (b_home, a_back) = RingBuffer::new(room(a));
+    let (b_over, a_come) = RingBuffer::new(room(b));
+    let (a_home, b_back) = RingBuffer::new(room(b));
+    let (a_wants, b_wants) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let to_b = Link {
+        worker: b,
+        over: a_over,
+        back: a_back,
+        come: a_come,
+        home: a_home,
+        wanted: Arc::clone(&a_wants),
+        wanted_there: Arc::clone(&b_wants),
+        put: false,
+        bell: Arc::clone(&bells[b]),
+    };
+    let to_a = Link {
+        worker: a,
+        over: b_over,
+        back: b_back,
+        come: b_come,
+        home: b_home,
+        wanted: b_wants,
+        wanted_there: a_wants,
+        put: false,
+        bell: Arc::clone(&bells[a]),
+    };
+    (to_b, to_a)
+}

@@ -1,0 +1,115 @@
+//! The worker's part in what crosses between workers.
+
+use sluice_base::InputId;
+use sluice_switch::SwitchConfig;
+
+use super::Worker;
+use crate::clock;
+use crate::data::crossing::{Carrier, Crossings};
+
+impl Worker {
+    /// Joins the other workers of the host.
+    pub(in crate::data) fn join(&mut self, crossings: Crossings) {
+        self.crossings = crossings;
+    }
+
+    /// The input of what crosses from the worker behind a link.
+    fn crossing_input(&self, link: usize) -> InputId {
+        let other = self.crossings.links[link].worker;
+        self.host.switch().input(SwitchConfig::crossing_port(self.crossings.ports, other), 0)
+    }
+
+    /// Takes what others lent, and its own handles that come back. Returns whether there was
+    /// anything.
+    pub(super) fn cross_in(&mut self) -> bool {
+        let mut any = false;
+        for at in 0..self.crossings.links.len() {
+            let input = self.crossing_input(at);
+            let (link, switch) = (&mut self.crossings.links[at], self.host.switch_mut());
+            // Asked first: whatever was lent before they were wanted is in the ring by now.
+            let wanted = link.is_wanted();
+            while let Some(frame) = link.arrived() {
+                switch.receive_crossed(input, frame);
+                any = true;
+            }
+            while let Some((buf, loan)) = link.returned() {
+                if let Some(copied) = switch.handed_back(buf, loan) {
+                    self.pool.give_back(copied);
+                }
+                any = true;
+            }
+            if wanted {
+                self.serve_recall(at, input);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Sends home what another worker lent: copied into this one's pool if it still waits.
+    #[cold]
+    fn serve_recall(&mut self, at: usize, input: InputId) {
+        let (link, switch) = (&mut self.crossings.links[at], self.host.switch_mut());
+        let pool = &mut self.pool;
+        switch.recall(input, |buf, loan| match pool.copy_of(&buf) {
+            Some(copy) => {
+                link.give_back(buf, loan);
+                Ok(copy)
+            }
+            None => Err(buf),
+        });
+        while let Some((buf, loan)) = switch.reclaim_crossed(input) {
+            link.give_back(buf, loan);
+        }
+        link.ring();
+    }
+
+    /// Hands over what waits for ports of others. Returns whether there was anything.
+    pub(super) fn cross_over(&mut self) -> bool {
+        let Self { crossings, host, pool, .. } = self;
+        let switch = host.switch_mut();
+        let mut any = false;
+        for &(port, at) in &crossings.elsewhere {
+            if switch.is_busy(port) && switch.has_to_lend(port) {
+                let link = &mut crossings.links[at];
+                any |= switch.hand_over(port, &mut Carrier { link, pool }) > 0;
+            }
+        }
+        any
+    }
+
+    /// Sends handles home that others lent, and wakes whom something was sent to. Returns whether
+    /// there was anything.
+    pub(super) fn cross_back(&mut self) -> bool {
+        let mut any = false;
+        for at in 0..self.crossings.links.len() {
+            let input = self.crossing_input(at);
+            let (link, switch) = (&mut self.crossings.links[at], self.host.switch_mut());
+            while let Some((buf, loan)) = switch.reclaim_crossed(input) {
+                link.give_back(buf, loan);
+                any = true;
+            }
+            link.ring();
+        }
+        any
+    }
+
+    /// Gets the handles of an input back that others have: it takes as long as a turn of theirs.
+    /// False if the host is being stopped and they have gone.
+    pub(super) fn recall(&mut self, input: InputId) -> bool {
+        if self.host.switch().lent(input) == 0 {
+            return true;
+        }
+        self.crossings.want_back();
+        while self.host.switch().lent(input) > 0 {
+            // Others may recall from here meanwhile.
+            if !self.cross_in() {
+                std::hint::spin_loop();
+            }
+            if self.drain_until.is_some_and(|until| clock::now() >= until) {
+                return false;
+            }
+        }
+        true
+    }
+}

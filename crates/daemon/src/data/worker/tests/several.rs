@@ -1,0 +1,289 @@
+//! Several workers, each in a thread of its own, whose ports exchange frames.
+
+use std::fmt::Write as _;
+
+use sluice_testkit::guest::{Guest, GuestConfig};
+
+use super::guests::Folder;
+use super::*;
+use crate::config::{self, KernelDevices, Placed, Why, Workers};
+use crate::data::{Askers, crossing, doors, make_workers, merge};
+
+struct Several {
+    probes: Vec<Probe>,
+    askers: Askers,
+    threads: Vec<JoinHandle<(Left, Nanos)>>,
+}
+
+/// A host of containers; `owners` says of each port which worker serves it.
+fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize) -> Several {
+    let count = owners.iter().max().unwrap() + 1;
+    let placed = |&worker: &usize| Placed { worker, why: Why::Configured };
+    let workers = Workers { count, ports: owners.iter().map(placed).collect() };
+    let (askers, ends) = doors(count).unwrap();
+    let wakers: Vec<_> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
+    let crossings = crossing::between(&workers, config, &wakers);
+    let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
+    let made = owners.iter().map(|_| memory::port(&memory).unwrap());
+    let (ports, probes): (Vec<_>, Vec<_>) = made.unzip();
+    let mut shared: Vec<Vec<Opened>> = (0..count).map(|_| Vec::new()).collect();
+    for (at, (port, owner)) in ports.into_iter().zip(owners).enumerate() {
+        shared[*owner].push((PortId::from_index(at), format!("p{at}"), Box::new(port)));
+    }
+    let parts = ends.into_iter().zip(shared).zip(crossings).enumerate();
+    let threads = parts.map(|(at, (((poller, asks), ports), crossings))| {
+        let addresses = (0..owners.len())
+            .map(|port| (VnetId(0), mac(port), Destination::Port(PortId::from_index(port))));
+        let shard = workers.shard(config, at);
+        let host = Host::new(&shard, addresses, 1, clock::now()).unwrap();
+        let slots = u32::try_from(host.switch().capacity() + ports.len() * BATCH).unwrap();
+        let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap();
+        let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
+        let mut worker = Worker::new(host, ports, 0, pool, poller, asks, pacing).unwrap();
+        worker.join(crossings);
+        run_here(worker)
+    });
+    let threads = threads.collect();
+    Several { probes, askers, threads }
+}
+
+fn run_here(mut worker: Worker) -> JoinHandle<(Left, Nanos)> {
+    std::thread::spawn(move || {
+        let left = worker.run().unwrap();
+        worker.close();
+        (left, cpu_time())
+    })
+}
+
+impl Several {
+    fn ask(&self, question: Question) -> Body {
+        let shots = self.askers.answers(|reply| Ask::Show(question, reply)).unwrap();
+        merge::snapshots(shots).unwrap().body
+    }
+
+    fn send(&self, from: usize, to: usize, number: u32) -> bool {
+        self.probes[from].send(&frame(from, to, number))
+    }
+
+    fn receive(&self, port: usize) -> Vec<u8> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(frame) = self.probes[port].receive() {
+                return frame;
+            }
+            assert!(Instant::now() < until, "port {port} gets a frame");
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// Sends until that has been refused for a while. Returns how many went.
+    fn fill(&self, from: usize, to: usize) -> u32 {
+        let (mut sent, mut refused) = (0, Instant::now());
+        while refused.elapsed() < Duration::from_millis(50) {
+            if self.send(from, to, sent) {
+                (sent, refused) = (sent + 1, Instant::now());
+            }
+        }
+        sent
+    }
+
+    fn no_drops(&self) {
+        let Body::Drops(drops) = self.ask(Question::Drops) else { panic!("drops") };
+        assert!(drops.is_empty(), "{drops:?}");
+    }
+
+    /// Drains, and sees that nothing is left anywhere.
+    fn end(self) {
+        let Body::Audit(audit) = self.ask(Question::Audit) else { panic!("an audit") };
+        assert!(audit.closed, "{audit:?}");
+        self.askers.ask_all(|| Ask::Drain);
+        for thread in self.threads {
+            assert_eq!(thread.join().unwrap().0, Left::default());
+        }
+    }
+}
+
+#[test]
+fn frames_cross_in_order_and_none_is_lost() {
+    let running = start(&containers(4, 64), &[0, 1, 2, 1], 64);
+    let count = 5_000;
+    let (mut sent, mut seen) = ([0; 4], [[0; 4]; 4]);
+    let until = Instant::now() + PATIENCE * 4;
+    while seen.iter().flatten().sum::<u32>() < 4 * count {
+        for from in 0..4 {
+            let to = (from + 1 + sent[from] as usize % 3) % 4;
+            if sent[from] < count && running.send(from, to, sent[from]) {
+                sent[from] += 1;
+            }
+        }
+        for to in 0..4 {
+            while let Some(frame) = running.probes[to].receive() {
+                let from = usize::from(frame[11]);
+                let (last, number) = (&mut seen[from][to], number(&frame));
+                // Every third frame of a sender is for this receiver.
+                let first = (to + 4 - from - 1) % 4;
+                assert_eq!(number, *last * 3 + u32::try_from(first).unwrap(), "{from} to {to}");
+                *last += 1;
+            }
+        }
+        assert!(Instant::now() < until, "all arrive: {seen:?} of {sent:?}");
+    }
+    running.no_drops();
+    running.end();
+}
+
+#[test]
+fn a_worker_that_sleeps_is_woken_by_what_crosses() {
+    let running = start(&containers(2, 64), &[0, 1], 64);
+    let mut times = Vec::new();
+    for number in 0..200 {
+        std::thread::sleep(Duration::from_millis(1));
+        let begun = Instant::now();
+        assert!(running.send(0, 1, number));
+        assert_eq!(super::number(&running.receive(1)), number);
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    // Without its bell it would sleep for an hour, or until something else wakes it.
+    assert!(times[100] < Duration::from_millis(20), "{:?}", times[100]);
+    running.end();
+}
+
+#[test]
+fn a_receiver_that_sleeps_holds_its_sender_in_another_worker_and_nobody_else() {
+    let running = start(&containers(4, 64), &[0, 1, 1, 0], 64);
+    // Nobody reads at port 1: its sender is held at last.
+    let held = running.fill(0, 1);
+    assert!(held > 64 && held < 3_000, "{held}");
+    // Another sender of the same worker goes on, to the same other worker.
+    for number in 0..500 {
+        let until = Instant::now() + PATIENCE;
+        while !running.send(3, 2, number) {
+            assert!(Instant::now() < until, "it is held by a receiver that is not its own");
+            std::thread::yield_now();
+        }
+        assert_eq!(super::number(&running.receive(2)), number);
+    }
+    for number in 0..held {
+        assert_eq!(super::number(&running.receive(1)), number, "in order, and none lost");
+    }
+    running.no_drops();
+    running.end();
+}
+
+#[test]
+fn a_broadcast_reaches_the_ports_of_all_workers() {
+    let running = start(&containers(4, 64), &[0, 1, 2, 0], 64);
+    for number in 0..50 {
+        let mut bytes = frame(0, 1, number);
+        bytes[..6].copy_from_slice(&[0xff; 6]);
+        assert!(running.probes[0].send(&bytes));
+        for port in 1..4 {
+            assert_eq!(super::number(&running.receive(port)), number);
+        }
+    }
+    running.no_drops();
+    running.end();
+}
+
+#[test]
+fn stopping_delivers_what_is_on_its_way_between_workers() {
+    let running = start(&containers(2, 64), &[0, 1], 2_048);
+    let mut sent = 0;
+    while sent < 1_000 && running.send(0, 1, sent) {
+        sent += 1;
+    }
+    // What was read is delivered; what was not stays in the sender's ring.
+    std::thread::sleep(Duration::from_millis(2));
+    running.askers.ask_all(|| Ask::Drain);
+    let Several { probes, threads, .. } = running;
+    for thread in threads {
+        assert_eq!(thread.join().unwrap().0, Left::default());
+    }
+    let mut seen = 0;
+    while let Some(frame) = probes[1].receive() {
+        assert_eq!(number(&frame), seen);
+        seen += 1;
+    }
+    assert!(seen > 0 && seen <= sent, "{seen} of {sent}");
+}
+
+#[test]
+fn the_table_of_placement_and_the_times_tell_of_every_worker() {
+    let running = start(&containers(3, 64), &[0, 1, 2], 64);
+    let Body::Worker(times) = running.ask(Question::Worker) else { panic!("times") };
+    assert_eq!(times.len(), 3);
+    let Body::Ports(ports) = running.ask(Question::Ports) else { panic!("ports") };
+    assert_eq!(ports.iter().map(|port| port.id.index()).collect::<Vec<_>>(), [0, 1, 2]);
+    running.end();
+}
+
+/// Guests at the ports of two workers, as a configuration makes them.
+fn guests(owners: &[usize]) -> (Several, Vec<Guest>, Folder) {
+    let dir = Folder::new();
+    let mut text = "[host]\nname = \"t\"\nworkers = 2\n[[vnet]]\nname = \"blue\"\n".to_owned();
+    for (n, owner) in owners.iter().enumerate() {
+        let socket = dir.join(&n.to_string());
+        let (socket, mac) = (socket.display(), mac(n));
+        write!(
+            text,
+            "[[port]]\nname = \"vm{n}\"\nkind = \"vhost-user\"\nvnet = \"blue\"\n\
+             mac = \"{mac}\"\nsocket = \"{socket}\"\nworker = {owner}\n"
+        )
+        .unwrap();
+    }
+    let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
+    let (askers, ends) = doors(2).unwrap();
+    let workers = make_workers(&plan, ends, &askers, clock::now()).unwrap();
+    let threads = workers.into_iter().map(run_here).collect();
+    let guest =
+        |n: usize| Guest::connected(GuestConfig::default(), &dir.join(&n.to_string())).unwrap();
+    let guests = (0..owners.len()).map(guest).collect();
+    (Several { probes: Vec::new(), askers, threads }, guests, dir)
+}
+
+fn until_held(guest: &mut Guest, mut frame: impl FnMut(u32) -> Vec<u8>) -> u32 {
+    let (mut sent, mut since) = (0, Instant::now());
+    while since.elapsed() < Duration::from_millis(100) {
+        if guest.send(&frame(sent)) {
+            (sent, since) = (sent + 1, Instant::now());
+        }
+        assert!(sent < 5_000, "the sender is held");
+    }
+    sent
+}
+
+#[test]
+fn a_guest_that_goes_while_another_worker_has_its_frames_has_them_back_at_once() {
+    let (running, mut guests, _dir) = guests(&[0, 1]);
+    // Guest 1 takes nothing, so that frames of guest 0 wait at worker 1.
+    let sent = until_held(&mut guests[0], |number| frame(0, 1, number));
+    let Body::Ports(ports) = running.ask(Question::Ports) else { panic!("ports") };
+    assert!(ports[0].state.held.frames > 0, "they wait in its own memory");
+    let begun = Instant::now();
+    drop(guests.remove(0));
+    loop {
+        let Body::Ports(ports) = running.ask(Question::Ports) else { panic!("ports") };
+        if ports[0].state.held.frames == 0 {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "its handles are back: {ports:?}");
+    }
+    // What the pools took arrives, in order and once.
+    let mut last = None;
+    let mut count = 0;
+    while count < sent {
+        let Some(frame) = guests[0].receive() else {
+            let Body::Queues(queues) = running.ask(Question::Queues) else { panic!("queues") };
+            if queues.is_empty() {
+                break;
+            }
+            continue;
+        };
+        assert!(last < Some(number(&frame)), "{last:?}, then {}", number(&frame));
+        last = Some(number(&frame));
+        count += 1;
+    }
+    assert!(count > 0);
+    running.end();
+}
