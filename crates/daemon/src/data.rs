@@ -14,6 +14,7 @@
 
 mod answer;
 mod attach;
+mod bell;
 mod crossing;
 mod look;
 mod merge;

@@ -132,5 +132,6 @@ const fn name(question: Question) -> &'static str {
         Question::Tunnels => "tunnels",
         Question::Mac => "mac",
         Question::Worker => "worker",
+        Question::Placement => "placement",
     }
 }

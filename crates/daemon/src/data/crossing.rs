@@ -14,7 +14,7 @@
 //! read after it was taken out; the ring orders the two (release and acquire). A handle has one
 //! owner at any time.
 //!
-//! **No wake-up is lost**, see [`Bell`].
+//! **No wake-up is lost**, see `bell.rs`.
 //!
 //! **A recall.** A worker whose guest takes its memory away needs its handles at once. It says so,
 //! wakes the other, and waits; the other first takes in what is on its way, then copies what waits
@@ -29,42 +29,22 @@ use sluice_base::PortId;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Crossing, Loan, SwitchConfig, Taker};
 
+use super::bell::Bell;
 use crate::config::Workers;
 use crate::poller::Waker;
 
-/// Wakes a worker that sleeps, and costs one that does not an exchange in its own cache.
-///
-/// Who is about to sleep says so and then looks into its rings once more; who puts something into a
-/// ring does so and then asks whether the other sleeps. Both say and ask by exchanging the same
-/// flag. Exchanges of one flag have one order: either the one who puts comes first, and then the
-/// other, whose exchange reads what that one wrote, sees what it put before; or it comes second,
-/// finds that the other sleeps, and wakes it.
+/// The bell of a worker, and what makes it heard.
 #[derive(Debug)]
-pub(super) struct Bell {
-    asleep: AtomicBool,
+struct Door {
+    bell: Bell,
     waker: Waker,
 }
 
-impl Bell {
-    fn new(waker: Waker) -> Self {
-        Self { asleep: AtomicBool::new(false), waker }
-    }
-
-    /// Something was put into a ring of this worker.
+impl Door {
     fn ring(&self) {
-        if self.asleep.swap(false, Ordering::AcqRel) {
+        if self.bell.ring() {
             self.waker.wake();
         }
-    }
-
-    /// This worker looks into its rings and then sleeps.
-    fn lie_down(&self) {
-        self.asleep.swap(true, Ordering::AcqRel);
-    }
-
-    /// It does not sleep any more.
-    fn get_up(&self) {
-        self.asleep.store(false, Ordering::Relaxed);
     }
 }
 
@@ -81,7 +61,7 @@ pub(super) struct Link {
     wanted_there: Arc<AtomicBool>,
     /// Whether something was put in since the other one's bell was rung.
     put: bool,
-    bell: Arc<Bell>,
+    door: Arc<Door>,
 }
 
 impl Link {
@@ -118,7 +98,7 @@ impl Link {
     /// Tells the other of what was put in.
     pub(super) fn ring(&mut self) {
         if std::mem::take(&mut self.put) {
-            self.bell.ring();
+            self.door.ring();
         }
     }
 }
@@ -148,7 +128,7 @@ pub(super) struct Crossings {
     pub(super) elsewhere: Vec<(PortId, usize)>,
     /// How many ports the host has; those of the ways follow them.
     pub(super) ports: usize,
-    bell: Option<Arc<Bell>>,
+    door: Option<Arc<Door>>,
     /// How many workers have still something to drain, and whether this is one of them.
     to_drain: Arc<AtomicUsize>,
     drains: bool,
@@ -161,7 +141,7 @@ impl Crossings {
             links: Vec::new(),
             elsewhere: Vec::new(),
             ports: 0,
-            bell: None,
+            door: None,
             to_drain: Arc::new(AtomicUsize::new(1)),
             drains: true,
         }
@@ -169,7 +149,7 @@ impl Crossings {
 
     /// Whether nothing is there for this worker, which sleeps now and will be woken.
     pub(super) fn lie_down(&self) -> bool {
-        let Some(bell) = &self.bell else { return true };
+        let Some(Door { bell, .. }) = self.door.as_deref() else { return true };
         bell.lie_down();
         let quiet = !self.links.iter().any(Link::has_something);
         if !quiet {
@@ -180,8 +160,8 @@ impl Crossings {
 
     /// This worker is awake.
     pub(super) fn get_up(&self) {
-        if let Some(bell) = &self.bell {
-            bell.get_up();
+        if let Some(door) = &self.door {
+            door.bell.get_up();
         }
     }
 
@@ -209,23 +189,23 @@ pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker])
     if count == 1 {
         return vec![Crossings::none()];
     }
-    let bells: Vec<Arc<Bell>> =
-        wakers.iter().map(|waker| Arc::new(Bell::new(waker.clone()))).collect();
+    let door = |waker: &Waker| Arc::new(Door { bell: Bell::default(), waker: waker.clone() });
+    let doors: Vec<Arc<Door>> = wakers.iter().map(door).collect();
     let to_drain = Arc::new(AtomicUsize::new(count));
-    let mut all: Vec<Crossings> = bells
+    let mut all: Vec<Crossings> = doors
         .iter()
-        .map(|bell| Crossings {
+        .map(|door| Crossings {
             links: Vec::new(),
             elsewhere: Vec::new(),
             ports: workers.ports.len(),
-            bell: Some(Arc::clone(bell)),
+            door: Some(Arc::clone(door)),
             to_drain: Arc::clone(&to_drain),
             drains: true,
         })
         .collect();
     for a in 0..count {
         for b in a + 1..count {
-            let (there, here) = pair((a, b), workers, whole, &bells);
+            let (there, here) = pair((a, b), workers, whole, &doors);
             all[a].links.push(there);
             all[b].links.push(here);
         }
@@ -245,7 +225,7 @@ fn pair(
     (a, b): (usize, usize),
     workers: &Workers,
     whole: &SwitchConfig,
-    bells: &[Arc<Bell>],
+    doors: &[Arc<Door>],
 ) -> (Link, Link) {
     let room = |from: usize| {
         let loans = workers.shard(whole, from).crossing.loans_max();
@@ -265,7 +245,7 @@ fn pair(
         wanted: Arc::clone(&a_wants),
         wanted_there: Arc::clone(&b_wants),
         put: false,
-        bell: Arc::clone(&bells[b]),
+        door: Arc::clone(&doors[b]),
     };
     let to_a = Link {
         worker: a,
@@ -276,7 +256,7 @@ fn pair(
         wanted: b_wants,
         wanted_there: a_wants,
         put: false,
-        bell: Arc::clone(&bells[a]),
+        door: Arc::clone(&doors[a]),
     };
     (to_b, to_a)
 }

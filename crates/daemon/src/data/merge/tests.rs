@@ -1,1 +1,56 @@
+use sluice_base::{Mac, Nanos, PortId, VnetId};
+use sluice_host::inspect::AuditOfPorts;
+use sluice_switch::{Destination, TunnelCounters};
 
+use super::*;
+use crate::data::worker::Times;
+
+fn shot(at: u64, body: Body) -> Snapshot {
+    Snapshot { at: Nanos(at), body }
+}
+
+#[test]
+fn tunnels_are_sums_and_an_audit_closes_only_if_all_do() {
+    let of = |frames: u32| {
+        let mut counters = TunnelCounters::default();
+        counters.sent.frames = frames.into();
+        counters.queued_frames = frames * 10;
+        shot(frames.into(), Body::Tunnels(vec![counters]))
+    };
+    let merged = snapshots(vec![of(1), of(2)]).unwrap();
+    let Body::Tunnels(rows) = merged.body else { panic!("tunnels") };
+    assert_eq!((rows[0].sent.frames, rows[0].queued_frames), (3, 30));
+    assert_eq!(merged.at, Nanos(2), "as of the last one");
+
+    let audit = |closed| shot(0, Body::Audit(AuditOfPorts { rows: Vec::new(), closed }));
+    for (first, second) in [(true, true), (true, false), (false, true)] {
+        let merged = snapshots(vec![audit(first), audit(second)]).unwrap();
+        let Body::Audit(all) = merged.body else { panic!("an audit") };
+        assert_eq!(all.closed, first && second);
+    }
+}
+
+#[test]
+fn an_address_that_several_know_stands_there_once() {
+    let row = |n: u64| (VnetId(0), Mac::from_u64(n), Destination::Port(PortId(1)));
+    let macs = |rows: &[u64]| shot(0, Body::Macs(rows.iter().map(|n| row(*n)).collect()));
+    let merged = snapshots(vec![macs(&[3, 1]), macs(&[1, 2])]).unwrap();
+    let Body::Macs(rows) = merged.body else { panic!("addresses") };
+    assert_eq!(rows, [row(1), row(2), row(3)]);
+}
+
+#[test]
+fn every_worker_has_its_own_times() {
+    let times = |turns| shot(0, Body::Worker(vec![Times { turns, ..Times::default() }]));
+    let merged = snapshots(vec![times(5), times(7)]).unwrap();
+    let Body::Worker(all) = merged.body else { panic!("times") };
+    assert_eq!(all.iter().map(|times| times.turns).collect::<Vec<_>>(), [5, 7]);
+    assert!(snapshots(Vec::new()).is_none());
+}
+
+#[test]
+fn what_one_worker_knows_of_an_address_is_enough() {
+    let to = Some(Destination::Port(PortId(2)));
+    let seen = |chip| Seen { at: Nanos(0), chip: vec![chip], ports: vec![], tunnels: vec![] };
+    assert_eq!(looks(vec![seen(None), seen(to), seen(None)]).unwrap().chip, [to]);
+}

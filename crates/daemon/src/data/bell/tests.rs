@@ -1,0 +1,95 @@
+//! Every order of two threads, as the memory model of C++11 allows it (loom).
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use loom::thread;
+
+use super::*;
+
+impl Flag for AtomicBool {
+    fn exchange(&self, value: bool) -> bool {
+        self.swap(value, Ordering::AcqRel)
+    }
+}
+
+/// What lies between two workers: a count of what was put in, as a ring has one, and the wake-up.
+struct Way {
+    bell: Bell<AtomicBool>,
+    put: AtomicU32,
+    woken: AtomicBool,
+}
+
+impl Way {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            bell: Bell { asleep: AtomicBool::new(false) },
+            put: AtomicU32::new(0),
+            woken: AtomicBool::new(false),
+        })
+    }
+
+    fn put(&self) {
+        self.put.fetch_add(1, Ordering::Release);
+        if self.bell.ring() {
+            self.woken.store(true, Ordering::Release);
+        }
+    }
+
+    /// Looks once more. Whether it sleeps now.
+    fn lie_down(&self, seen: u32) -> bool {
+        self.bell.lie_down();
+        let quiet = self.put.load(Ordering::Acquire) == seen;
+        if !quiet {
+            self.bell.get_up();
+        }
+        quiet
+    }
+}
+
+#[test]
+fn whoever_sleeps_has_seen_everything_or_is_woken() {
+    loom::model(|| {
+        let way = Way::new();
+        let other = Arc::clone(&way);
+        let putter = thread::spawn(move || other.put());
+        let sleeps = way.lie_down(0);
+        putter.join().unwrap();
+        let woken = way.woken.load(Ordering::Acquire);
+        assert!(!sleeps || woken, "it sleeps for ever, and something is there");
+    });
+}
+
+#[test]
+fn of_two_who_put_at_least_one_wakes_the_sleeper() {
+    loom::model(|| {
+        let way = Way::new();
+        let putters: Vec<_> = (0..2)
+            .map(|_| {
+                let way = Arc::clone(&way);
+                thread::spawn(move || way.put())
+            })
+            .collect();
+        let sleeps = way.lie_down(0);
+        putters.into_iter().for_each(|putter| putter.join().unwrap());
+        let woken = way.woken.load(Ordering::Acquire);
+        assert!(!sleeps || woken, "it sleeps for ever, and something is there");
+    });
+}
+
+/// A recall: the flag is taken before the ring is read, so that what was lent before it was raised
+/// is found.
+#[test]
+fn a_recall_finds_all_that_was_lent_before_it() {
+    loom::model(|| {
+        let (wanted, lent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let (wants, lends) = (Arc::clone(&wanted), Arc::clone(&lent));
+        let lender = thread::spawn(move || {
+            lends.store(1, Ordering::Release);
+            wants.store(true, Ordering::Release);
+        });
+        if wanted.load(Ordering::Relaxed) && wanted.exchange(false) {
+            assert_eq!(lent.load(Ordering::Acquire), 1, "a handle stays behind");
+        }
+        lender.join().unwrap();
+    });
+}

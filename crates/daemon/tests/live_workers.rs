@@ -1,0 +1,123 @@
+//! Two data workers on one host: containers of each reach those of the other, and those of another
+//! host through an underlay that only one of them serves.
+//!
+//! ```text
+//!   worker 1 ├ a ┐        ┌ c
+//!            │   ├ h0 ════ h1
+//!   worker 0 ├ b ┘ up0  up0
+//! ```
+
+mod rig;
+
+use std::net::Ipv4Addr;
+
+use rig::iperf::Server;
+use rig::{Net, Netns, cable, say, skip, wait_for};
+
+const VTEPS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
+const A: Ipv4Addr = Ipv4Addr::new(10, 50, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 50, 0, 2);
+const C: Ipv4Addr = Ipv4Addr::new(10, 50, 0, 3);
+
+fn mac(of: Ipv4Addr) -> String {
+    format!("02:50:00:00:00:0{}", of.octets()[3])
+}
+
+fn host(
+    at: usize,
+    first: &str,
+    ports: &[(&str, &Netns, Ipv4Addr, &str)],
+    there: &[Ipv4Addr],
+) -> String {
+    let (own, other) = (VTEPS[at], VTEPS[1 - at]);
+    let mut text = format!(
+        r#"policy = "ZZ"
+{first}
+[underlay]
+kind = "l2"
+device = "up0"
+address = "{own}"
+link = {{ rate_mbps = 300 }}
+[[vnet]]
+name = "blue"
+vni = 50
+[[peer]]
+name = "other"
+vtep = "{other}"
+vnets = ["blue"]
+"#
+    );
+    for (name, netns, address, more) in ports {
+        let (netns, mac) = (netns.name(), mac(*address));
+        text += &format!(
+            r#"[[port]]
+name = "{name}"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "/run/netns/{netns}"
+mac = "{mac}"
+{more}
+"#
+        );
+    }
+    for address in there {
+        let mac = mac(*address);
+        text += &format!("[[vport]]\nvnet = \"blue\"\nmac = \"{mac}\"\npeer = \"other\"\n");
+    }
+    text
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn two_workers_are_one_switch() {
+    if skip("workers", &["iperf3"]) {
+        return;
+    }
+    let mut net = Net::new("workers");
+    let (h0, h1) = (net.netns("h0"), net.netns("h1"));
+    let (a, b, c) = (net.netns("a"), net.netns("b"), net.netns("c"));
+    cable((&h0, "up0", "192.0.2.1/24"), (&h1, "up0", "192.0.2.2/24"));
+    let ports = [("a", &a, A, "worker = 1"), ("b", &b, B, "worker = 0")];
+    let two = host(0, "workers = 2", &ports, &[C]);
+    // The underlay goes where there are fewest: behind `a` and `b` that is the first worker.
+    let hosts = [
+        net.daemon(&h0, "h0", &two),
+        net.daemon(&h1, "h1", &host(1, "", &[("c", &c, C, "")], &[A, B])),
+    ];
+    for (netns, address) in [(&a, A), (&b, B), (&c, C)] {
+        netns.ip(&format!("addr add {address}/24 dev t0"));
+        netns.ip("link set t0 up");
+    }
+    for host in &hosts {
+        wait_for("next hops are resolved", || {
+            let tunnels = host.show("tunnels");
+            tunnels.as_array().unwrap().iter().all(|row| row["next_hop"] != "unresolved")
+        });
+    }
+    let placed = |port: &str| hosts[0].row("placement", "port", port);
+    assert_eq!(
+        (placed("a")["worker"].as_u64(), placed("b")["worker"].as_u64()),
+        (Some(1), Some(0))
+    );
+    assert_eq!(placed("underlay")["worker"].as_u64(), Some(0));
+    assert_eq!(hosts[0].show("worker").as_array().unwrap().len(), 2);
+
+    for (from, to) in [(&a, B), (&b, A), (&a, C), (&c, A), (&b, C), (&c, B)] {
+        from.ping(to, 20);
+    }
+    // Two senders of different workers into one receiver: more than its way takes.
+    let server = Server::start(&c, C);
+    let there = server.rate(&a, 2, "--parallel 2") / 1_000_000;
+    let back = server.rate(&a, 1, "--reverse") / 1_000_000;
+    let beside = Server::start(&b, B);
+    let across = beside.rate(&a, 1, "") / 1_000_000;
+    say(&format!(
+        "workers: {there} Mbit/s through the other's underlay, {back} back, {across} across"
+    ));
+    assert!(there >= 20 && back >= 20 && across >= 20);
+    for host in &hosts {
+        host.drained();
+        host.assert_lossless();
+    }
+}
