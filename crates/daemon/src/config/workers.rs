@@ -100,7 +100,10 @@ impl Workers {
         }
         let classes = self.ports.len() * Priority::COUNT;
         let lend_max = u16::try_from(LOANS_MAX / classes.max(1)).unwrap_or(LEND_MAX);
-        let lend_max = lend_max.clamp(2, LEND_MAX);
+        // A full port of another worker has its share of an input and what is lent to it: with a
+        // quarter, others go on.
+        let least = whole.ports.iter().map(|port| port.input.frames / 4).min().unwrap_or(0);
+        let lend_max = lend_max.min(u16::try_from(least).unwrap_or(u16::MAX)).clamp(1, LEND_MAX);
         let mut shard = whole.shard(&self.owners(), self.count, worker, lend_max);
         let count = u32::try_from(self.count).unwrap_or(u32::MAX);
         let part = |limit: &mut Limit| {

@@ -64,6 +64,7 @@ fn the_pool_is_shared_out_and_a_port_is_elsewhere_for_all_but_its_own_worker() {
         assert_eq!(shard.ports.len(), 4);
         let whole = plan.switch.pool.from_local.frames;
         assert_eq!(shard.pool.from_local.frames, whole.div_ceil(2));
+        assert_eq!(shard.crossing.lend_max, 16, "a quarter of an input of 64");
     }
 }
 
