@@ -242,48 +242,47 @@ fn guests(owners: &[usize]) -> (Several, Vec<Guest>, Folder) {
     (Several { probes: Vec::new(), askers, threads }, guests, dir)
 }
 
-fn until_held(guest: &mut Guest, mut frame: impl FnMut(u32) -> Vec<u8>) -> u32 {
-    let (mut sent, mut since) = (0, Instant::now());
-    while since.elapsed() < Duration::from_millis(100) {
-        if guest.send(&frame(sent)) {
-            (sent, since) = (sent + 1, Instant::now());
+impl Several {
+    /// Waits until so many frames wait in a port's own memory.
+    fn held(&self, port: usize, frames: u64) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let Body::Ports(ports) = self.ask(Question::Ports) else { panic!("ports") };
+            let held = ports[port].state.held.frames;
+            if held == frames {
+                return;
+            }
+            assert!(Instant::now() < until, "{held} frames are held, not {frames}");
         }
-        assert!(sent < 5_000, "the sender is held");
     }
-    sent
 }
 
 #[test]
 fn a_guest_that_goes_while_another_worker_has_its_frames_has_them_back_at_once() {
     let (running, mut guests, _dir) = guests(&[0, 1]);
-    // Guest 1 takes nothing, so that frames of guest 0 wait at worker 1.
-    let sent = until_held(&mut guests[0], |number| frame(0, 1, number));
-    let Body::Ports(ports) = running.ask(Question::Ports) else { panic!("ports") };
-    assert!(ports[0].state.held.frames > 0, "they wait in its own memory");
-    let begun = Instant::now();
-    drop(guests.remove(0));
-    loop {
-        let Body::Ports(ports) = running.ask(Question::Ports) else { panic!("ports") };
-        if ports[0].state.held.frames == 0 {
-            break;
+    // Guest 1 takes nothing, so that the last frames of guest 0 wait at worker 1, as loans.
+    let waiting = 10;
+    let sent = u32::from(GuestConfig::default().ring_size) + waiting;
+    for number in 0..sent {
+        let until = Instant::now() + PATIENCE;
+        while !guests[0].send(&frame(0, 1, number)) {
+            assert!(Instant::now() < until, "guest 0 sends");
         }
-        assert!(begun.elapsed() < PATIENCE, "its handles are back: {ports:?}");
     }
-    // What the pools took arrives, in order and once.
-    let mut last = None;
-    let mut count = 0;
-    while count < sent {
-        let Some(frame) = guests[0].receive() else {
-            let Body::Queues(queues) = running.ask(Question::Queues) else { panic!("queues") };
-            if queues.is_empty() {
-                break;
+    running.held(0, waiting.into());
+    drop(guests.remove(0));
+    running.held(0, 0);
+    // The pool of worker 1 took them: they arrive, in order and once.
+    for number in 0..sent {
+        let until = Instant::now() + PATIENCE;
+        let frame = loop {
+            if let Some(frame) = guests[0].receive() {
+                break frame;
             }
-            continue;
+            assert!(Instant::now() < until, "frame {number} of {sent} arrives");
         };
-        assert!(last < Some(number(&frame)), "{last:?}, then {}", number(&frame));
-        last = Some(number(&frame));
-        count += 1;
+        assert_eq!(super::number(&frame), number);
     }
-    assert!(count > 0);
+    running.no_drops();
     running.end();
 }
