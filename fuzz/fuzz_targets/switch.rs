@@ -14,9 +14,9 @@ use sluice_base::{
     VlanTag, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, Command, ControlConfig, Destination, Egress, InputFull, Limit,
-    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, Switch,
-    SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, Command, ControlConfig, CrossingConfig, Destination, Egress,
+    InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
+    Switch, SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 use sluice_wire::{EtherType, ethernet, ipv4, udp, vxlan};
 
@@ -150,6 +150,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         unresolved: unresolved(small),
         control: ControlConfig { punts: 6, bindings: vec![] },
         spare: None,
+        crossing: CrossingConfig::default(),
     }
 }
 

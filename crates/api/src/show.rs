@@ -74,8 +74,8 @@ pub enum Body {
 pub struct PlacementRow {
     /// The port.
     pub port: String,
-    /// Its worker, from 0.
-    pub worker: u16,
+    /// Its worker, from 0; absent: each of them has a part of it.
+    pub worker: Option<u16>,
     /// The CPU that the worker is pinned to.
     pub cpu: Option<u32>,
     /// Why it is this worker.

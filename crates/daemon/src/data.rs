@@ -211,8 +211,12 @@ fn make_workers(
     let mut trunks = attach::Trunks::new();
     let mut ports: Vec<Vec<Opened>> = ends.iter().map(|_| Vec::new()).collect();
     for (at, (port, placed)) in plan.ports.iter().zip(&plan.workers.ports).enumerate() {
-        let (name, opened) = (port.name.clone(), attach::open(&mut trunks, port)?);
-        ports[placed.worker].push((PortId::from_index(at), name, opened));
+        // Of what is spread over all of them, each has a part, in their order.
+        let (first, last) = placed.worker.map_or((0, ports.len() - 1), |worker| (worker, worker));
+        for own in &mut ports[first..=last] {
+            let opened = attach::open(&mut trunks, port)?;
+            own.push((PortId::from_index(at), port.name.clone(), opened));
+        }
     }
     let wakers: Vec<Waker> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
     let crossings = crossing::between(&plan.workers, &plan.switch, &wakers);

@@ -1,5 +1,5 @@
 //! Two data workers on one host: containers of each reach those of the other, and those of another
-//! host through an underlay that only one of them serves.
+//! host through an underlay that one of them serves, or both.
 //!
 //! ```text
 //!   worker 1 ├ a ┐        ┌ c
@@ -23,21 +23,29 @@ fn mac(of: Ipv4Addr) -> String {
     format!("02:50:00:00:00:0{}", of.octets()[3])
 }
 
+struct Kind {
+    policy: &'static str,
+    underlay: &'static str,
+    link: &'static str,
+}
+
 fn host(
     at: usize,
+    kind: &Kind,
     first: &str,
     ports: &[(&str, &Netns, Ipv4Addr, &str)],
     there: &[Ipv4Addr],
 ) -> String {
     let (own, other) = (VTEPS[at], VTEPS[1 - at]);
+    let Kind { policy, underlay, link } = kind;
     let mut text = format!(
-        r#"policy = "ZZ"
+        r#"policy = "{policy}"
 {first}
 [underlay]
-kind = "l2"
+kind = "{underlay}"
 device = "up0"
 address = "{own}"
-link = {{ rate_mbps = 300 }}
+{link}
 [[vnet]]
 name = "blue"
 vni = 50
@@ -68,23 +76,17 @@ mac = "{mac}"
     text
 }
 
-#[test]
-#[ignore = "live: needs root"]
-fn two_workers_are_one_switch() {
-    if skip("workers", &["iperf3"]) {
-        return;
-    }
-    let mut net = Net::new("workers");
+/// What two hosts of one kind of underlay do, of which the first has two workers. Gives which of
+/// them serves that underlay.
+fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
+    let mut net = Net::new(word);
     let (h0, h1) = (net.netns("h0"), net.netns("h1"));
     let (a, b, c) = (net.netns("a"), net.netns("b"), net.netns("c"));
     cable((&h0, "up0", "192.0.2.1/24"), (&h1, "up0", "192.0.2.2/24"));
     let ports = [("a", &a, A, "worker = 1"), ("b", &b, B, "worker = 0")];
-    let two = host(0, "workers = 2", &ports, &[C]);
-    // The underlay goes where there are fewest: behind `a` and `b` that is the first worker.
-    let hosts = [
-        net.daemon(&h0, "h0", &two),
-        net.daemon(&h1, "h1", &host(1, "", &[("c", &c, C, "")], &[A, B])),
-    ];
+    let two = host(0, kind, "workers = 2", &ports, &[C]);
+    let one = host(1, kind, "", &[("c", &c, C, "")], &[A, B]);
+    let hosts = [net.daemon(&h0, "h0", &two), net.daemon(&h1, "h1", &one)];
     for (netns, address) in [(&a, A), (&b, B), (&c, C)] {
         netns.ip(&format!("addr add {address}/24 dev t0"));
         netns.ip("link set t0 up");
@@ -95,29 +97,47 @@ fn two_workers_are_one_switch() {
             tunnels.as_array().unwrap().iter().all(|row| row["next_hop"] != "unresolved")
         });
     }
-    let placed = |port: &str| hosts[0].row("placement", "port", port);
-    assert_eq!(
-        (placed("a")["worker"].as_u64(), placed("b")["worker"].as_u64()),
-        (Some(1), Some(0))
-    );
-    assert_eq!(placed("underlay")["worker"].as_u64(), Some(0));
-    assert_eq!(hosts[0].show("worker").as_array().unwrap().len(), 2);
-
+    let worker = |port: &str| hosts[0].row("placement", "port", port)["worker"].as_u64();
+    assert_eq!((worker("a"), worker("b")), (Some(1), Some(0)));
     for (from, to) in [(&a, B), (&b, A), (&a, C), (&c, A), (&b, C), (&c, B)] {
         from.ping(to, 20);
     }
-    // Two senders of different workers into one receiver: more than its way takes.
     let server = Server::start(&c, C);
     let there = server.rate(&a, 2, "--parallel 2") / 1_000_000;
     let back = server.rate(&a, 1, "--reverse") / 1_000_000;
     let beside = Server::start(&b, B);
     let across = beside.rate(&a, 1, "") / 1_000_000;
-    say(&format!(
-        "workers: {there} Mbit/s through the other's underlay, {back} back, {across} across"
-    ));
+    say(&format!("{word}: {there} Mbit/s to the other host, {back} back, {across} across workers"));
     assert!(there >= 20 && back >= 20 && across >= 20);
     for host in &hosts {
         host.drained();
         host.assert_lossless();
     }
+    let times = hosts[0].show("worker");
+    let busy = |at: usize| times[at]["busy_ns"].as_u64().unwrap();
+    assert!(busy(0) > 0 && busy(1) > 0, "{times}");
+    worker("underlay")
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn two_workers_are_one_switch() {
+    if skip("workers", &["iperf3"]) {
+        return;
+    }
+    let l2 = Kind { policy: "ZZ", underlay: "l2", link: "link = { rate_mbps = 300 }" };
+    // It goes where there are fewest: behind `a` and `b` that is the first worker.
+    assert_eq!(is_one_switch("workers", &l2), Some(0));
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn two_workers_share_an_underlay_of_sockets() {
+    if skip("spread", &["iperf3"]) {
+        return;
+    }
+    // Nobody pauses a socket: its input bridges the time in which the other worker does not run.
+    let link = "link = { in = { frames = 8192, bytes = 16000000 } }";
+    let udp = Kind { policy: "ZL", underlay: "udp", link };
+    assert_eq!(is_one_switch("spread", &udp), None, "all of them serve it");
 }

@@ -170,8 +170,8 @@ fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
     };
     let device = format!("{card},netdev=net,romfile=,mac={}", vm.mac);
     let plain = if plan.guests == GuestKind::Plain { " plain" } else { "" };
-    // The kernel's check of its timer takes a host that is busy for one that is broken, and its tests
-    // of its own ciphers take minutes there.
+    // The kernel's check of its timer takes a host that is busy for one that is broken, and its
+    // tests of its own ciphers take minutes there.
     let words = "console=ttyS0 quiet no_timer_check cryptomgr.notests ipv6.disable=1";
     let append = format!("{words} mtu={}{plain}", plan.mtu);
     let (kernel, initrd) = (path(&image.kernel), path(&image.initrd));

@@ -2,7 +2,7 @@
 //! ioctls.
 #![allow(unsafe_code, reason = "the one place of these system calls")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_ushort};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -135,15 +135,51 @@ pub(crate) fn bind_packet(fd: impl AsFd, index: u32, protocol: u16) -> io::Resul
 
 /// Lets a socket receive nothing: a classic BPF filter of one instruction, "keep 0 bytes".
 pub(crate) fn receive_nothing(fd: impl AsFd) -> io::Result<()> {
-    const RET_K: u16 = 0x06;
-    let mut code = [libc::sock_filter { code: RET_K, jt: 0, jf: 0, k: 0 }];
-    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
-    // SAFETY: the kernel reads the program and its one instruction, both alive.
+    attach_program(fd, libc::SO_ATTACH_FILTER, &mut [Instruction::new(bpf::RET_K, 0)])
+}
+
+/// An instruction of classic BPF.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Instruction(libc::sock_filter);
+
+impl Instruction {
+    /// One without jumps.
+    pub(crate) const fn new(code: u16, k: u32) -> Self {
+        Self(libc::sock_filter { code, jt: 0, jf: 0, k })
+    }
+}
+
+/// Operations of classic BPF (`linux/bpf_common.h`, `linux/filter.h`).
+pub(crate) mod bpf {
+    pub(crate) const LOAD_WORD: u16 = 0x20;
+    pub(crate) const MISC_TAX: u16 = 0x07;
+    pub(crate) const RET_K: u16 = 0x06;
+    pub(crate) const RET_A: u16 = 0x16;
+    pub(crate) const ALU_K: u16 = 0x04;
+    pub(crate) const ALU_X: u16 = 0x0c;
+    pub(crate) const MUL: u16 = 0x20;
+    pub(crate) const RSH: u16 = 0x70;
+    pub(crate) const DIV_MOD: u16 = 0x90;
+    pub(crate) const XOR: u16 = 0xa0;
+}
+
+/// Lets a program choose among the sockets that share an address: it says the number of one, in the
+/// order of binding.
+pub(crate) fn choose_socket(fd: impl AsFd, program: &mut [Instruction]) -> io::Result<()> {
+    attach_program(fd, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+fn attach_program(fd: impl AsFd, option: c_int, program: &mut [Instruction]) -> io::Result<()> {
+    let len = c_ushort::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr().cast() };
+    // SAFETY: the kernel reads the program and its `len` instructions, all alive; an `Instruction`
+    // is laid out as the kernel's.
     let result = unsafe {
         libc::setsockopt(
             fd.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
+            option,
             std::ptr::from_ref(&program).cast(),
             size_of_option::<libc::sock_fprog>(),
         )

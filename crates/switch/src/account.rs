@@ -259,6 +259,11 @@ impl<B> Switch<B> {
         if tag.home == Home::Ring {
             self.uncharge_input(input, bytes, priority);
         }
+        self.end_handle(input, buf);
+    }
+
+    /// A handle of an input goes back to its driver, without the frame that it had.
+    pub(crate) fn end_handle(&mut self, input: u16, buf: B) {
         self.inputs[usize::from(input)].unreclaimed += 1;
         if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
             self.end_late(input, buf);

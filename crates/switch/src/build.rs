@@ -173,6 +173,13 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
     lanes
 }
 
+/// The lanes that are for destinations that are not resolved, the first one on top.
+pub(crate) fn unresolved_lanes(config: &SwitchConfig, lanes: usize) -> Vec<u32> {
+    let first = config.ports.len() + config.tunnels.len();
+    let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
+    (first..lanes).rev().map(index_of).collect()
+}
+
 /// The largest frame of an MTU that needs no further questions. The largest number is no frame's:
 /// with it a driver says that a frame is not plain ([`sluice_base::Buf::plain_size`]).
 fn plain_size_max(mtu: u16) -> u16 {

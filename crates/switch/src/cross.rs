@@ -9,10 +9,13 @@
 //!
 //! All of them have the same ports, networks and tunnels under the same numbers; a port is read and
 //! written by one, and is *elsewhere* for the others. A frame is classified, and waits, where it
-//! came in. Only [`lend_max`](crate::CrossingConfig::lend_max) frames of a priority are ever lent to
-//! a port, so that a full output holds its frames back where they came in, and nothing that crosses
-//! for another output waits behind them: whoever carries frames across has room for all that may be
-//! lent, and never says no.
+//! came in. Only [`lend_max`](crate::CrossingConfig::lend_max) frames of a priority are lent to a
+//! port at a time, so that a full output holds its frames back where they came in, and nothing that
+//! crosses for another output waits behind them: whoever carries frames across has room for all
+//! that may be lent, and never says no.
+//!
+//! Of an input's own memory a quarter may be lent; what goes beyond is copied into the pool first,
+//! so that ports elsewhere that are full leave the input open for others.
 //!
 //! **A frame that is lent stays charged** to the memory it lies in: its slot remains, without its
 //! handle, until [`Switch::handed_back`]. So windows, flow control and the pool know nothing of
@@ -20,13 +23,18 @@
 //! of the first switch counts a frame as resident until it is back, then as delivered; what became
 //! of it, the second one counts under the input of the crossing.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use sluice_base::{Buf, InputId, PortId, Priority, PriorityMask};
 
 use crate::account::row;
+use crate::config::CrossingConfig;
 use crate::receive::Arrival;
 use crate::slots::{Home, NIL, NOT_LENT};
 use crate::surface::{Destination, LaneKind};
 use crate::switch::Switch;
+use crate::transmit::Turn;
 use crate::tunnel;
 
 /// What the switch that lent a frame knows it by.
@@ -54,6 +62,32 @@ impl<B> Crossing<B> {
     }
 }
 
+/// How many frames are lent; the lists are empty if no port is elsewhere.
+#[derive(Debug)]
+pub(crate) struct Lending {
+    /// By priority and port.
+    by_class: Vec<u16>,
+    class_max: u16,
+    /// By input: of those that lie in its own memory.
+    own: Vec<u32>,
+}
+
+impl Lending {
+    pub(crate) fn new(config: &CrossingConfig, ports: usize, inputs: usize) -> Self {
+        let some = usize::from(!config.elsewhere.is_empty());
+        Self {
+            by_class: vec![0; some * ports * Priority::COUNT],
+            class_max: config.lend_max,
+            own: vec![0; some * inputs],
+        }
+    }
+
+    /// Whether one more may be lent to a port in a priority.
+    fn may(&self, class: usize) -> bool {
+        self.by_class[class] < self.class_max
+    }
+}
+
 /// Who carries frames to the switch that has the port.
 pub trait Taker<B> {
     /// A handle of the same bytes in the pool of the switch that lends, of a frame of which several
@@ -78,8 +112,8 @@ impl<B: Buf> Switch<B> {
         let (mut refused, mut count) = (PriorityMask::NONE, 0);
         while let Some(priority) = self.next_priority(at, refused) {
             let class = self.class_of(at, priority);
-            if self.lent[class] < self.lend_max && self.lend_next(at, priority, taker) {
-                self.lent[class] += 1;
+            if self.lending.may(class) && self.lend_next(at, priority, taker) {
+                self.lending.by_class[class] += 1;
                 count += 1;
             } else {
                 refused.insert(priority_of(priority));
@@ -96,7 +130,7 @@ impl<B: Buf> Switch<B> {
     pub fn has_to_lend(&self, port: PortId) -> bool {
         let at = port.index();
         let active = PriorityMask(self.ports[at].active);
-        let may = |p: Priority| self.lent[self.class_of(at, p.index())] < self.lend_max;
+        let may = |p: Priority| self.lending.may(self.class_of(at, p.index()));
         Priority::all().any(|p| active.contains(p) && may(p))
     }
 
@@ -105,6 +139,9 @@ impl<B: Buf> Switch<B> {
         let node = self.next_node(at, priority);
         let turn = self.turn_of(at, priority, node);
         let slot = self.slots.get(turn.slot);
+        if slot.home == Home::Ring && !self.may_lend_own(slot.input) {
+            return self.copy_first(&turn, taker) && self.lend_next(at, priority, taker);
+        }
         let mut copied = None;
         if slot.home == Home::Copy {
             let body = self.slots.get(slot.shared).buf.as_ref();
@@ -127,6 +164,9 @@ impl<B: Buf> Switch<B> {
         let index = self.dequeue(&turn);
         let slot = self.slots.get_mut(index);
         slot.lent_to = PortId::from_index(at).0;
+        if slot.home == Home::Ring {
+            self.lending.own[usize::from(slot.input)] += 1;
+        }
         let buf = copied.or_else(|| slot.buf.take());
         taker.take(Crossing {
             buf: buf.expect("a frame that is not a copy has its handle"),
@@ -138,6 +178,30 @@ impl<B: Buf> Switch<B> {
             priority: priority_of(priority),
             ecn: slot.ecn,
         });
+        true
+    }
+
+    /// Whether more of an input's own memory may be lent.
+    fn may_lend_own(&self, input: u16) -> bool {
+        let input = usize::from(input);
+        self.lending.own[input] < (self.inputs[input].limit.frames / 4).max(1)
+    }
+
+    /// Copies the frame whose turn it is into the pool. False if that has no room.
+    fn copy_first(&mut self, turn: &Turn, taker: &mut impl Taker<B>) -> bool {
+        let slot = self.slots.get(turn.slot);
+        let (input, bytes) = (slot.input, slot.bytes);
+        if !self.pool_takes(input.into()) {
+            return false;
+        }
+        let own = slot.buf.as_ref().expect("a frame in a ring has its handle");
+        let Some(copy) = taker.copy(own) else { return false };
+        let own = self.slots.get_mut(turn.slot).buf.replace(copy);
+        self.pooled(turn.slot);
+        self.queues.get_mut(turn.leaf).ring_sub(1, bytes.into());
+        // There is a handle more until the driver has its own back.
+        self.slots.enter(1);
+        self.end_handle(input, own.expect("as before"));
         true
     }
 
@@ -159,7 +223,10 @@ impl<B: Buf> Switch<B> {
             slot.buf = Some(buf);
         }
         let class = self.class_of(port.into(), priority.into());
-        self.lent[class] -= 1;
+        self.lending.by_class[class] -= 1;
+        if home == Home::Ring {
+            self.lending.own[usize::from(input)] -= 1;
+        }
         self.rows[row(input, priority)].delivered.add(bytes);
         self.end(loan.0);
         copied
@@ -168,7 +235,7 @@ impl<B: Buf> Switch<B> {
     /// How many handles of an input are lent, which its driver may want back.
     #[must_use]
     pub fn lent(&self, input: InputId) -> usize {
-        if self.lent.iter().all(|&count| count == 0) {
+        if self.lending.by_class.iter().all(|&count| count == 0) {
             return 0;
         }
         let is_own = |home: Home| matches!(home, Home::Ring | Home::Output);

@@ -144,7 +144,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// The frame of a slot now lies in the pool.
-    fn pooled(&mut self, index: u32) {
+    pub(crate) fn pooled(&mut self, index: u32) {
         let slot = self.slots.get_mut(index);
         slot.home = Home::Pool;
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);

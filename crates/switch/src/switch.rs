@@ -12,10 +12,11 @@ use sluice_base::{
 use crate::attach::{Bay, make_bays};
 use crate::build::{
     buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
-    make_vteps, mask_of, node_count, slot_count,
+    make_vteps, mask_of, node_count, slot_count, unresolved_lanes,
 };
 use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
+use crate::cross::Lending;
 use crate::inspect::{Counter, Marks};
 use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
@@ -98,9 +99,7 @@ pub struct Switch<B> {
     pub(crate) watch: Vec<Watch>,
     /// By port: what may be attached in its place.
     pub(crate) bays: Vec<Bay>,
-    /// By priority and port: how many frames are lent; empty if no port is elsewhere.
-    pub(crate) lent: Vec<u16>,
-    pub(crate) lend_max: u16,
+    pub(crate) lending: Lending,
 }
 
 impl<B: Buf> Switch<B> {
@@ -126,11 +125,9 @@ impl<B: Buf> Switch<B> {
         let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
         let vteps = make_vteps(config);
         let lanes = make_lanes(config);
-        let first_unresolved = config.ports.len() + config.tunnels.len();
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
         let nodes = node_count(config, slots, inputs.len());
         assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
-        let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         let mut switch = Self {
             slots: Slots::new(slots),
             queues: Queues::new(nodes),
@@ -147,7 +144,7 @@ impl<B: Buf> Switch<B> {
             pending: MacTable::new(u32::from(config.unresolved.destinations), 0, seed ^ 1),
             control: Control::new(config.control.punts, ports.len()),
             watch: make_watches(config),
-            free_lanes: (first_unresolved..lanes.len()).rev().map(index_of).collect(),
+            free_lanes: unresolved_lanes(config, lanes.len()),
             waiting_lanes: Vec::with_capacity(lanes.len()),
             timed: Vec::with_capacity(lanes.len()),
             closed: Vec::with_capacity(config.tunnels.len()),
@@ -171,11 +168,7 @@ impl<B: Buf> Switch<B> {
             common_max: 0,
             share_min: Share::LEAST,
             bays: make_bays(config, now),
-            lend_max: config.crossing.lend_max,
-            lent: match config.crossing.elsewhere.len() {
-                0 => Vec::new(),
-                _ => vec![0; ports.len() * Priority::COUNT],
-            },
+            lending: Lending::new(&config.crossing, ports.len(), inputs.len()),
             inputs,
             ports,
             lanes,

@@ -73,6 +73,7 @@ fn config() -> SwitchConfig {
             punt_gap: Nanos::from_micros(100),
         },
         control: ControlConfig::default(),
+        crossing: CrossingConfig::default(),
         spare: None,
     }
 }

@@ -85,7 +85,8 @@ impl Shards {
     fn new(config: &SwitchConfig, owners: &[usize], count: usize, seed: u64) -> Self {
         let now = Nanos::from_millis(1);
         let make = |me| {
-            let config = config.shard(owners, count, me, LEND_MAX);
+            let owners: Vec<_> = owners.iter().copied().map(Some).collect();
+            let config = config.shard(&owners, count, me, LEND_MAX);
             Switch::new(&config, seed, now).unwrap()
         };
         let mut shards = Self {
@@ -410,6 +411,28 @@ fn a_full_output_elsewhere_closes_the_window_where_its_frames_came_in() {
 }
 
 #[test]
+fn full_outputs_elsewhere_leave_the_input_open_for_others() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    // Three ports that nobody takes from have as much as may be lent to each.
+    for to in [2, 3, 4] {
+        for _ in 0..LEND_MAX {
+            assert!(shards.read(0, mac(to), 0, 60));
+            shards.hand_over(0, to);
+            shards.reclaim(0);
+        }
+    }
+    assert_eq!(shards.switches[0].lent(InputId(0)), 4);
+    let window = shards.switches[0].window(InputId(0));
+    assert_eq!(window.frames, 12, "of 16; the rest was copied");
+    shards.check();
+    for at in 2..5 {
+        shards.hand_over(0, at);
+    }
+    shards.drain();
+    assert_eq!(shards.delivered(), 12);
+}
+
+#[test]
 fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
     for _ in 0..6 {
@@ -419,7 +442,7 @@ fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
     shards.hand_over(0, 2);
     shards.hand_over(0, 3);
     shards.carry(0, 1, 6);
-    assert_eq!(shards.switches[0].lent(InputId(0)), 2 * usize::from(LEND_MAX));
+    assert_eq!(shards.switches[0].lent(InputId(0)), 4, "a quarter of its own memory, and copies");
     // Those on their way have arrived when the recall is heard, as they are carried in order.
     shards.carry(0, 1, 8);
     let input = shards.crossing(1, 0);
@@ -476,7 +499,8 @@ fn a_port_that_goes_away_ends_what_was_lent_to_it() {
 #[test]
 fn a_rate_or_a_pause_of_a_port_that_is_elsewhere_is_refused() {
     let whole = small(true);
-    let shard = whole.shard(&[0, 0, 1, 1, 1, 1, 1], 2, 0, LEND_MAX);
+    let owners = [0, 0, 1, 1, 1, 1, 1].map(Some);
+    let shard = whole.shard(&owners, 2, 0, LEND_MAX);
     assert!(Switch::<Frame>::new(&shard, 1, Nanos::ZERO).is_ok());
     let mut paced = shard.clone();
     paced.ports[UNDERLAY] = whole.ports[UNDERLAY].clone();

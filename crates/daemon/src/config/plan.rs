@@ -119,6 +119,8 @@ pub enum Attachment {
         mac: Mac,
         /// The kernel's receive buffer.
         receive_bytes: u64,
+        /// How many workers share what comes.
+        sharers: usize,
         /// The layer-3 MTU.
         mtu: u16,
     },

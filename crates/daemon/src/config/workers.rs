@@ -5,14 +5,15 @@
 
 use std::fmt;
 
-use sluice_api::config::{HostConfig, PortKind};
+use sluice_api::config::{HostConfig, PortKind, Underlay, UnderlayKind};
 use sluice_base::Priority;
 use sluice_switch::{Limit, SwitchConfig};
 
-/// Frames of a priority that may be on their way to, or wait in, a port of another worker.
-const LEND_MAX: u16 = 16;
+/// Frames of a priority that may be on their way to, or wait in, a port of another worker: with a
+/// fifth of a millisecond there and back, 320,000 a second.
+const LEND_MAX: u16 = 64;
 /// So many frames may be on their way from one worker to another; with many ports fewer of each.
-const LOANS_MAX: usize = 8_192;
+const LOANS_MAX: usize = 16_384;
 
 /// The data workers of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +27,8 @@ pub struct Workers {
 /// Where a port is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The worker, from 0.
-    pub worker: usize,
+    /// The worker, from 0; `None`: each has a socket of its own, and gets a part of what comes.
+    pub worker: Option<usize>,
     /// Why that one.
     pub why: Why,
 }
@@ -43,6 +44,8 @@ pub enum Why {
     SharesDevice(String),
     /// It had the fewest ports.
     FewestPorts,
+    /// The kernel gives each worker a part of what comes.
+    Spread,
 }
 
 impl fmt::Display for Why {
@@ -52,6 +55,7 @@ impl fmt::Display for Why {
             Self::Configured => f.write_str("the configuration says so"),
             Self::SharesDevice(port) => write!(f, "it shares its device with {port}"),
             Self::FewestPorts => f.write_str("that worker had the fewest ports"),
+            Self::Spread => f.write_str("sockets can be shared out by inner flow"),
         }
     }
 }
@@ -70,13 +74,17 @@ impl Workers {
             .map(|worker| worker.map(usize::from))
             .collect();
         if count == 1 {
-            let only = Placed { worker: 0, why: Why::Only };
+            let only = Placed { worker: Some(0), why: Why::Only };
             return Self { count, ports: vec![only; said.len()] };
         }
         let mut ports: Vec<Option<Placed>> = said
             .iter()
-            .map(|said| said.map(|worker| Placed { worker, why: Why::Configured }))
+            .map(|said| said.map(|_| Placed { worker: *said, why: Why::Configured }))
             .collect();
+        let at = config.ports.len();
+        if spreads(config) && ports[at].is_none() {
+            ports[at] = Some(Placed { worker: None, why: Why::Spread });
+        }
         for at in 0..ports.len() {
             if ports[at].is_none() {
                 ports[at] = Some(choose(config, count, &ports, at));
@@ -87,7 +95,7 @@ impl Workers {
 
     /// The worker of each port.
     #[must_use]
-    pub fn owners(&self) -> Vec<usize> {
+    pub fn owners(&self) -> Vec<Option<usize>> {
         self.ports.iter().map(|placed| placed.worker).collect()
     }
 
@@ -100,10 +108,7 @@ impl Workers {
         }
         let classes = self.ports.len() * Priority::COUNT;
         let lend_max = u16::try_from(LOANS_MAX / classes.max(1)).unwrap_or(LEND_MAX);
-        // A full port of another worker has its share of an input and what is lent to it: with a
-        // quarter, others go on.
-        let least = whole.ports.iter().map(|port| port.input.frames / 4).min().unwrap_or(0);
-        let lend_max = lend_max.min(u16::try_from(least).unwrap_or(u16::MAX)).clamp(1, LEND_MAX);
+        let lend_max = lend_max.clamp(1, LEND_MAX);
         let mut shard = whole.shard(&self.owners(), self.count, worker, lend_max);
         let count = u32::try_from(self.count).unwrap_or(u32::MAX);
         let part = |limit: &mut Limit| {
@@ -119,11 +124,18 @@ impl Workers {
 /// The worker of a port that the configuration does not place.
 fn choose(config: &HostConfig, count: usize, ports: &[Option<Placed>], at: usize) -> Placed {
     if let Some((worker, beside)) = shared(config, ports, at) {
-        return Placed { worker, why: Why::SharesDevice(beside) };
+        return Placed { worker: Some(worker), why: Why::SharesDevice(beside) };
     }
-    let load = |worker: &usize| ports.iter().flatten().filter(|p| p.worker == *worker).count();
-    let worker = (0..count).min_by_key(load).unwrap_or(0);
+    let load =
+        |worker: &usize| ports.iter().flatten().filter(|p| p.worker == Some(*worker)).count();
+    let worker = (0..count).min_by_key(load).or(Some(0));
     Placed { worker, why: Why::FewestPorts }
+}
+
+/// Whether the underlay may be served by all workers. A rate is counted by one.
+fn spreads(config: &HostConfig) -> bool {
+    let may = |u: &Underlay| u.kind == UnderlayKind::Udp && u.link.rate_mbps.is_none();
+    config.underlay.as_ref().is_some_and(may)
 }
 
 /// Where another port of the same device is, and its name.
@@ -133,7 +145,7 @@ fn shared(config: &HostConfig, ports: &[Option<Placed>], at: usize) -> Option<(u
     others.filter(|(other, _)| *other != at).find_map(|(_, (other, placed))| {
         let same = other.kind == PortKind::L2 && other.device == port.device;
         let placed = placed.as_ref().filter(|_| same)?;
-        Some((placed.worker, other.name.clone()))
+        Some((placed.worker?, other.name.clone()))
     })
 }
 

@@ -235,8 +235,8 @@ fn worker_times(times: &Times) -> WorkerTimes {
 fn placement(plan: &Plan) -> Vec<PlacementRow> {
     let rows = plan.ports.iter().zip(&plan.workers.ports).map(|(port, placed)| PlacementRow {
         port: port.name.clone(),
-        worker: u16::try_from(placed.worker).unwrap_or(u16::MAX),
-        cpu: super::cpu_of(plan, placed.worker),
+        worker: placed.worker.map(|worker| u16::try_from(worker).unwrap_or(u16::MAX)),
+        cpu: placed.worker.and_then(|worker| super::cpu_of(plan, worker)),
         why: placed.why.to_string(),
     });
     rows.collect()

@@ -76,8 +76,9 @@ pub(super) fn open(trunks: &mut Trunks, plan: &PortPlan) -> Result<Box<dyn Port>
                 .and_then(|trunk| trunk.port(*vlan))
                 .map(|port| Box::new(port) as _)
         }
-        Attachment::Udp { local, mac, receive_bytes, mtu } => {
+        Attachment::Udp { local, mac, receive_bytes, sharers, mtu } => {
             let mut config = UdpConfig::new(*local, *mac, *mtu);
+            config.sharers = *sharers;
             config.receive_buffer_bytes = usize::try_from(*receive_bytes).unwrap_or(usize::MAX);
             UdpPort::open(&config).map(|port| Box::new(port) as _)
         }

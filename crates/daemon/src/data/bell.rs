@@ -1,10 +1,11 @@
-//! Who sleeps is woken by whoever has something for it, and who does not costs nobody a system call.
+//! Who sleeps is woken by whoever has something for it; who does not costs nobody a system call.
 //!
-//! Who is about to sleep says so and then looks once more; who has something puts it where the other
-//! looks and then asks whether the other sleeps. Both say and ask by *exchanging* the same flag.
-//! Exchanges of one flag have one order: either the one who puts comes first, and then the other,
-//! whose exchange reads what that one wrote, sees what it put before; or it comes second, finds that
-//! the other sleeps, and wakes it. With plain loads and stores, both could miss each other.
+//! Who is about to sleep says so and then looks once more; who has something puts it where the
+//! other looks and then asks whether the other sleeps. Both say and ask by *exchanging* the same
+//! flag. Exchanges of one flag have one order: either the one who puts comes first, and then the
+//! other, whose exchange reads what that one wrote, sees what it put before; or it comes second,
+//! finds that the other sleeps, and wakes it. With plain loads and stores, both could miss each
+//! other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

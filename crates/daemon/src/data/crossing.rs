@@ -7,8 +7,8 @@
 //!
 //! There is a pair of rings for each two workers and direction. Both have room for all that may be
 //! lent ([`CrossingConfig::loans_max`](sluice_switch::CrossingConfig::loans_max)), so nobody ever
-//! finds one full, and no frame waits behind one for another port: the switch bounds what is lent by
-//! port and priority.
+//! finds one full, and no frame waits behind one for another port: the switch bounds what is lent
+//! by port and priority.
 //!
 //! **Memory.** What a handle points at was written before the handle was put into its ring, and is
 //! read after it was taken out; the ring orders the two (release and acquire). A handle has one
@@ -212,7 +212,8 @@ pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker])
     }
     for (at, crossings) in all.iter_mut().enumerate() {
         let place = |owner: usize| crossings.links.iter().position(|link| link.worker == owner);
-        let ports = workers.owners().into_iter().enumerate().filter(|(_, owner)| *owner != at);
+        let ports = workers.owners().into_iter().enumerate();
+        let ports = ports.filter_map(|(port, owner)| Some((port, owner.filter(|own| *own != at)?)));
         crossings.elsewhere = ports
             .filter_map(|(port, owner)| Some((PortId::from_index(port), place(owner)?)))
             .collect();

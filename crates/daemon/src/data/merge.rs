@@ -4,8 +4,12 @@
 //! A frame that crossed stands in the audit twice: in the row of the port where it came in, and
 //! under `from worker N` at the worker that sent it. Each row closes.
 
+use sluice_base::PortId;
+use sluice_host::inspect::Dropped;
+use sluice_switch::{AuditRow, Balance};
+
 use super::look::Seen;
-use super::snapshot::{Body, Snapshot};
+use super::snapshot::{Body, PortShot, Snapshot};
 
 /// Of one question, at least one.
 pub(super) fn snapshots(shots: Vec<Snapshot>) -> Option<Snapshot> {
@@ -19,14 +23,41 @@ pub(super) fn snapshots(shots: Vec<Snapshot>) -> Option<Snapshot> {
 fn body(all: &mut Body, one: Body) {
     match (all, one) {
         (Body::Ports(all), Body::Ports(one)) => {
-            all.extend(one);
+            for port in one {
+                match all.iter_mut().find(|known| known.id == port.id) {
+                    Some(known) => part(known, port),
+                    None => all.push(port),
+                }
+            }
             all.sort_by_key(|port| port.id);
         }
         (Body::Queues(all), Body::Queues(one)) => all.extend(one),
-        (Body::Drops(all), Body::Drops(one)) => all.extend(one),
+        (Body::Drops(all), Body::Drops(one)) => {
+            for row in one {
+                let same = |known: &&mut Dropped| {
+                    let key = |row: &Dropped| (row.port, row.priority, row.reason);
+                    key(known) == key(&row)
+                };
+                match all.iter_mut().find(same) {
+                    Some(known) => known.count.add_all(row.count),
+                    None => all.push(row),
+                }
+            }
+        }
         (Body::Audit(all), Body::Audit(one)) => {
             all.closed &= one.closed;
-            all.rows.extend(one.rows);
+            for (port, row) in one.rows {
+                let same = |known: &&mut (Option<PortId>, AuditRow)| {
+                    (known.0, known.1.priority) == (port, row.priority)
+                };
+                match all.rows.iter_mut().find(same) {
+                    Some((_, known)) => {
+                        add(&mut known.frames, row.frames);
+                        add(&mut known.bytes, row.bytes);
+                    }
+                    None => all.rows.push((port, row)),
+                }
+            }
         }
         (Body::Pauses(all), Body::Pauses(one)) => all.extend(one),
         (Body::Tunnels(all), Body::Tunnels(one)) => {
@@ -44,6 +75,49 @@ fn body(all: &mut Body, one: Body) {
         (Body::Worker(all), Body::Worker(one)) => all.extend(one),
         (Body::Placement, Body::Placement) => {}
         (_, other) => unreachable!("answers to one question are of one kind: {other:?}"),
+    }
+}
+
+fn add(all: &mut Balance, one: Balance) {
+    all.received += one.received;
+    all.injected += one.injected;
+    all.copied += one.copied;
+    all.delivered += one.delivered;
+    all.consumed += one.consumed;
+    all.resident += one.resident;
+    all.dropped += one.dropped;
+    all.dropped_congestion += one.dropped_congestion;
+}
+
+/// A port of which each worker has a part.
+fn part(all: &mut PortShot, one: PortShot) {
+    let (state, other) = (&mut all.state, one.state);
+    state.received.add_all(other.received);
+    state.sent.add_all(other.sent);
+    state.held.add_all(other.held);
+    state.queued.add_all(other.queued);
+    // Each had its most at a moment of its own: together it was this at most.
+    for (most, other) in
+        [(&mut state.held_max, other.held_max), (&mut state.queued_max, other.queued_max)]
+    {
+        most.frames_max += other.frames_max;
+        most.bytes_max += other.bytes_max;
+    }
+    for (sum, other) in [(&mut all.pending, one.pending), (&mut all.lost, one.lost)] {
+        sum.frames += other.frames;
+        sum.bytes += other.bytes;
+    }
+    all.ring.capacity_frames += one.ring.capacity_frames;
+    let most = all.ring.waiting_frames_max.into_iter().chain(one.ring.waiting_frames_max);
+    all.ring.waiting_frames_max = most.reduce(|a, b| a + b);
+    all.problem = all.problem.take().or(one.problem);
+    all.gone = all.gone.take().or(one.gone);
+    let (Ok(sums), Ok(rows)) = (&mut all.kernel, one.kernel) else { return };
+    for (name, count) in rows {
+        let sum = sums.entry(name).or_default();
+        // What a socket counts is its own; the rest the kernel counts for all of them.
+        let is_own = name.starts_with("socket.") || name.starts_with("ring.");
+        *sum = if is_own { *sum + count } else { count.max(*sum) };
     }
 }
 

@@ -215,7 +215,8 @@ fn tunnels(rows: &[TunnelRow]) -> String {
 fn placement(rows: &[PlacementRow]) -> String {
     let cells = rows.iter().map(|row| {
         let cpu = row.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
-        vec![row.port.clone(), row.worker.to_string(), cpu, row.why.clone()]
+        let worker = row.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string());
+        vec![row.port.clone(), worker, cpu, row.why.clone()]
     });
     table(&["port", "worker", "CPU", "why"], 1, cells.collect(), "no ports")
 }

@@ -14,8 +14,8 @@ use super::say;
 /// Booting takes seconds, and tens of them where others compile.
 const BOOT_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A kernel that is interpreted while its host is busy now and then stays where it waits for its own
-/// timer: booted again, it does not.
+/// A kernel that is interpreted while its host is busy now and then stays where it waits for its
+/// own timer: booted again, it does not.
 const BOOTS: u32 = 3;
 
 /// The checks that such a kernel fails, or takes minutes for, on a busy host.

@@ -34,6 +34,9 @@ pub struct UdpConfig {
     pub receive_buffer_bytes: usize,
     /// How many sockets send, each from a port of its own.
     pub senders: usize,
+    /// How many ports are opened at this address, each for a part of what comes: opened one after
+    /// the other, from the first part on.
+    pub sharers: usize,
 }
 
 impl UdpConfig {
@@ -52,6 +55,7 @@ impl UdpConfig {
             mtu,
             receive_buffer_bytes: Self::RECEIVE_BUFFER_BYTES,
             senders: Self::SENDERS,
+            sharers: 1,
         }
     }
 }
@@ -104,7 +108,8 @@ impl UdpPort {
     pub fn open(config: &UdpConfig) -> Result<Self, OpenError> {
         let address = SocketAddrV4::new(config.local, config.port);
         let failed = |(what, source)| OpenError::Address { address, what, source };
-        let receiver = Receiver::open(address, config.receive_buffer_bytes).map_err(failed)?;
+        let receiver =
+            Receiver::open(address, config.receive_buffer_bytes, config.sharers).map_err(failed)?;
         // What is staged is what a datagram carries.
         let size_max =
             usize::from(config.mtu).saturating_sub(ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE);

@@ -15,12 +15,17 @@
 //! few sockets stand for all: the port of the header chooses one. A flow therefore always leaves by
 //! one socket, in order.
 //!
+//! Several threads may have a port each at one address ([`UdpConfig::sharers`]): the kernel then
+//! gives each datagram to one of them, by the addresses of the frame in it, so that the frames of a
+//! pair all come to one port, in order.
+//!
 //! What it cannot do: send or see PFC frames. A receive buffer that is full drops
 //! (`socket.drops`), and so does the kernel while it resolves a neighbour
 //! (`neigh.unresolved_discards`); see [`crate::Port::lossless`].
 
 mod driver;
 mod rings;
+mod sharing;
 #[cfg(test)]
 mod tests;
 

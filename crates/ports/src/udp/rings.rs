@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use super::sharing;
 use crate::pool::SlotMut;
 use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
 use crate::sys;
@@ -50,8 +51,10 @@ impl Receiver {
     pub(super) fn open(
         at: SocketAddrV4,
         buffer_bytes: usize,
+        sharers: usize,
     ) -> Result<Self, (&'static str, io::Error)> {
-        let socket = UdpSocket::bind(at).map_err(|e| ("bind to it", e))?;
+        let bound = if sharers > 1 { sharing::bind(at, sharers) } else { UdpSocket::bind(at) };
+        let socket = bound.map_err(|e| ("bind to it", e))?;
         socket.set_nonblocking(true).map_err(|e| ("make its socket non-blocking", e))?;
         sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &1)
             .map_err(|e| ("ask for the TOS of datagrams", e))?;

@@ -64,6 +64,7 @@ fn config(spare: u16) -> SwitchConfig {
             punt_gap: Nanos::from_micros(100),
         },
         control: ControlConfig::default(),
+        crossing: CrossingConfig::default(),
         spare: Some(SpareConfig { ports: spare, like: access(RED) }),
     }
 }

@@ -7,6 +7,7 @@ use sluice_switch::{InputFull, PortConfig, PortRole, Sources, Tags, Trust};
 
 use super::{Builder, MTU_DEFAULT, limit, rate};
 use crate::config::plan::{Attachment, PortPlan};
+use crate::config::workers::Workers;
 
 impl Builder<'_> {
     /// The underlay's own MAC.
@@ -75,7 +76,11 @@ impl Builder<'_> {
             UnderlayKind::Udp => {
                 let mac = self.mac(&underlay.device);
                 let local = underlay.address;
-                (Attachment::Udp { local, mac, receive_bytes: ring_bytes, mtu }, "an l2 underlay")
+                let workers = Workers::of(self.config);
+                let is_spread = workers.ports.last().is_some_and(|placed| placed.worker.is_none());
+                let sharers = if is_spread { workers.count } else { 1 };
+                let receive_bytes = ring_bytes;
+                (Attachment::Udp { local, mac, receive_bytes, sharers, mtu }, "an l2 underlay")
             }
             UnderlayKind::VhostUser => {
                 let socket = underlay.socket.clone().unwrap_or_default().into();

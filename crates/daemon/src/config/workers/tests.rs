@@ -12,7 +12,7 @@ impl Devices for Every {
     }
 }
 
-fn placed(text: &str) -> Vec<(usize, Why)> {
+fn placed(text: &str) -> Vec<(Option<usize>, Why)> {
     let plan = plan("host.toml", text, &Every).unwrap();
     plan.workers.ports.into_iter().map(|placed| (placed.worker, placed.why)).collect()
 }
@@ -30,14 +30,19 @@ fn tap(name: &str, more: &str) -> String {
 fn a_port_goes_where_it_is_said_and_others_where_there_are_fewest() {
     let text = [TWO, &tap("a", ""), &tap("b", "worker = 0"), &tap("c", ""), &tap("d", "")].concat();
     let few = Why::FewestPorts;
-    let expected = [(1, few.clone()), (0, Why::Configured), (0, few.clone()), (1, few)];
+    let expected = [
+        (Some(1), few.clone()),
+        (Some(0), Why::Configured),
+        (Some(0), few.clone()),
+        (Some(1), few),
+    ];
     assert_eq!(placed(&text), expected);
 }
 
 #[test]
 fn one_worker_serves_all() {
     let text = [&TWO.replace("= 2", "= 1"), &tap("a", "")[..]].concat();
-    assert_eq!(placed(&text), [(0, Why::Only)]);
+    assert_eq!(placed(&text), [(Some(0), Why::Only)]);
 }
 
 #[test]
@@ -50,7 +55,10 @@ fn ports_of_one_device_have_one_worker() {
     };
     let text = [TWO, &l2("a", "red", 10), &tap("b", ""), &l2("c", "blue", 20)].concat();
     let shares = Why::SharesDevice("a".to_owned());
-    assert_eq!(placed(&text), [(0, Why::FewestPorts), (1, Why::FewestPorts), (0, shares)]);
+    assert_eq!(
+        placed(&text),
+        [(Some(0), Why::FewestPorts), (Some(1), Why::FewestPorts), (Some(0), shares)]
+    );
 }
 
 #[test]
@@ -64,7 +72,7 @@ fn the_pool_is_shared_out_and_a_port_is_elsewhere_for_all_but_its_own_worker() {
         assert_eq!(shard.ports.len(), 4);
         let whole = plan.switch.pool.from_local.frames;
         assert_eq!(shard.pool.from_local.frames, whole.div_ceil(2));
-        assert_eq!(shard.crossing.lend_max, 16, "a quarter of an input of 64");
+        assert_eq!(shard.crossing.lend_max, 64);
     }
 }
 
@@ -91,4 +99,21 @@ fn what_cannot_be_is_refused_by_its_key() {
         )
     };
     assert_eq!(wrong(&[TWO, &l2("a", "red", 0), &l2("b", "blue", 1)].concat()), ["port[2].worker"]);
+}
+
+#[test]
+fn sockets_are_shared_out_unless_a_worker_or_a_rate_is_said() {
+    let underlay = |more: &str| {
+        let underlay = format!(
+            "[underlay]\nkind = \"udp\"\ndevice = \"eth0\"\naddress = \"10.0.0.1\"\n{more}\n"
+        );
+        let policy = TWO.replace("workers = 2", "workers = 2\npolicy = \"ZL\"");
+        let vni =
+            policy.replace("\"red\"", "\"red\"\nvni = 7").replace("\"blue\"", "\"blue\"\nvni = 8");
+        let text = [&vni, &tap("a", ""), &underlay].map(String::as_str).concat();
+        placed(&text).pop().unwrap()
+    };
+    assert_eq!(underlay(""), (None, Why::Spread));
+    assert_eq!(underlay("worker = 1"), (Some(1), Why::Configured));
+    assert_eq!(underlay("link = { rate_mbps = 100 }"), (Some(1), Why::FewestPorts));
 }

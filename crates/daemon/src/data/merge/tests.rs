@@ -40,6 +40,23 @@ fn an_address_that_several_know_stands_there_once() {
 }
 
 #[test]
+fn rows_of_one_port_are_one_row_and_still_close() {
+    let balance =
+        |n: u64| Balance { received: 2 * n, delivered: n, resident: n, ..Balance::default() };
+    let row = |port: Option<PortId>, n: u64| {
+        let (input, priority) = (sluice_base::InputId(0), sluice_base::Priority::ZERO);
+        (port, AuditRow { input, priority, frames: balance(n), bytes: balance(n * 100) })
+    };
+    let shared = Some(PortId(3));
+    let audit = |rows| shot(0, Body::Audit(AuditOfPorts { rows, closed: true }));
+    let merged =
+        snapshots(vec![audit(vec![row(shared, 1), row(None, 2)]), audit(vec![row(shared, 4)])]);
+    let Body::Audit(all) = merged.unwrap().body else { panic!("an audit") };
+    assert_eq!(all.rows, [row(shared, 5), row(None, 2)]);
+    assert!(all.rows.iter().all(|(_, row)| row.frames.is_closed() && row.bytes.is_closed()));
+}
+
+#[test]
 fn every_worker_has_its_own_times() {
     let times = |turns| shot(0, Body::Worker(vec![Times { turns, ..Times::default() }]));
     let merged = snapshots(vec![times(5), times(7)]).unwrap();

@@ -18,7 +18,7 @@ struct Several {
 /// A host of containers; `owners` says of each port which worker serves it.
 fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize) -> Several {
     let count = owners.iter().max().unwrap() + 1;
-    let placed = |&worker: &usize| Placed { worker, why: Why::Configured };
+    let placed = |&worker: &usize| Placed { worker: Some(worker), why: Why::Configured };
     let workers = Workers { count, ports: owners.iter().map(placed).collect() };
     let (askers, ends) = doors(count).unwrap();
     let wakers: Vec<_> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
@@ -110,16 +110,16 @@ fn frames_cross_in_order_and_none_is_lost() {
     let (mut sent, mut seen) = ([0; 4], [[0; 4]; 4]);
     let until = Instant::now() + PATIENCE * 4;
     while seen.iter().flatten().sum::<u32>() < 4 * count {
-        for from in 0..4 {
-            let to = (from + 1 + sent[from] as usize % 3) % 4;
-            if sent[from] < count && running.send(from, to, sent[from]) {
-                sent[from] += 1;
+        for (from, sent) in sent.iter_mut().enumerate() {
+            let to = (from + 1 + *sent as usize % 3) % 4;
+            if *sent < count && running.send(from, to, *sent) {
+                *sent += 1;
             }
         }
-        for to in 0..4 {
+        for (to, seen) in seen.iter_mut().enumerate() {
             while let Some(frame) = running.probes[to].receive() {
                 let from = usize::from(frame[11]);
-                let (last, number) = (&mut seen[from][to], number(&frame));
+                let (last, number) = (&mut seen[from], number(&frame));
                 // Every third frame of a sender is for this receiver.
                 let first = (to + 4 - from - 1) % 4;
                 assert_eq!(number, *last * 3 + u32::try_from(first).unwrap(), "{from} to {to}");
