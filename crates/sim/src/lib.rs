@@ -11,6 +11,7 @@ mod event;
 pub mod events;
 pub mod net;
 pub mod overlay;
+mod packets;
 pub mod pages;
 mod slab;
 pub mod tcp;

@@ -120,7 +120,7 @@ pub(crate) struct Net<P> {
     hosts_are_switches: bool,
     frames: Frames<P>,
     links: Vec<Link>,
-    /// By (link, priority).
+    /// By priority and link ([`Net::queue_of`]): what is used together lies together.
     queues: Vec<Queue>,
     /// The buffer at the end of each link.
     inputs: Vec<Input>,

@@ -15,7 +15,6 @@
 
 mod build;
 mod heads;
-mod packets;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -27,30 +26,32 @@ use sluice_wire::mac_control::{FRAME_SIZE, Message};
 
 pub use build::{OverlayConfig, OverlayError};
 pub(crate) use build::{make_host, vm_head};
-pub(crate) use heads::{Head, OuterHeads, pause_of};
-pub(crate) use packets::{PacketId, Packets};
+pub(crate) use heads::{Head, Heads, pause_of};
 /// What a buffer of a virtual switch may hold, for who configures one.
 pub use sluice_switch::Limit;
 
+use crate::packets::{PacketId, Packets};
 use crate::topology::LinkId;
 
 /// A frame as the virtual switch sees it.
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) head: Rc<Head>,
-    pub(crate) size: u32,
+    pub(crate) size: u16,
+    /// It has its outer headers.
+    pub(crate) is_outer: bool,
     pub(crate) packet: PacketId,
 }
 
 impl sluice_base::Buf for Parcel {
     #[inline]
     fn head(&self) -> &[u8] {
-        self.head.shown(self.size)
+        if self.is_outer { self.head.outer(self.size) } else { self.head.inner(self.size) }
     }
 
     #[inline]
     fn size(&self) -> u32 {
-        self.size
+        self.size.into()
     }
 }
 
@@ -87,7 +88,7 @@ impl Ring {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct VirtualHost {
-    rings: Vec<Ring>,
+    rings: Box<[Ring]>,
     /// When the next event of this host comes.
     pub(crate) due: Nanos,
     pub(crate) card: LinkId,
@@ -200,9 +201,9 @@ impl VirtualHost {
         let mut bytes = [0; FRAME_SIZE];
         message.emit(Mac([2, 0, 0, 0, 0, 1]), &mut bytes);
         let input = self.input(self.underlay().index());
-        let size = u32::try_from(FRAME_SIZE).expect("64 bytes");
-        let head = Rc::new(Head::new(&bytes));
-        let parcel = Parcel { head, size, packet: PacketId::NONE };
+        let size = u16::try_from(FRAME_SIZE).expect("64 bytes");
+        let head = Rc::new(Head::bare(&bytes));
+        let parcel = Parcel { head, size, is_outer: true, packet: PacketId::NONE };
         self.switch_receives(now, input, parcel);
     }
 

@@ -27,7 +27,8 @@ use crate::check::Ledger;
 use crate::event::{Event, Events};
 use crate::events::Ties;
 use crate::net::{Ends, Net, NetConfig, NetConfigError, Outcome, Overflow};
-use crate::overlay::{Head, OverlayConfig, OverlayError, PacketId};
+use crate::overlay::{Head, OverlayConfig, OverlayError};
+use crate::packets::{PacketId, Packets};
 use crate::slab::Slab;
 use crate::tcp;
 use crate::topology::{Routes, Topology, TopologyError};
@@ -70,12 +71,13 @@ impl Body {
 
 /// What a frame carries on the physical network.
 #[derive(Debug)]
-pub(crate) enum Load {
-    /// A packet between hosts.
-    Plain(Packet),
-    /// A packet between VMs, behind these outer headers.
-    Outer { head: Rc<Head>, packet: PacketId },
+pub(crate) struct Load {
+    packet: PacketId,
+    /// A packet between VMs is behind these outer headers.
+    head: Option<Rc<Head>>,
 }
+
+const _: () = assert!(size_of::<Option<Load>>() == 16, "four are one cache line");
 
 /// What a simulated data centre is made of.
 #[derive(Clone, Debug)]
@@ -142,7 +144,7 @@ pub trait Workload: std::fmt::Debug {
     fn start(&mut self, world: &mut World);
     /// Something has happened.
     fn happened(&mut self, world: &mut World, notice: Notice);
-    /// Whether nothing more is to come.
+    /// Whether nothing more is to come. Asked after the workloads were told of something.
     fn is_done(&self) -> bool;
 }
 
@@ -165,6 +167,7 @@ pub struct World {
     events: Events,
     net: Net<Load>,
     virt: Option<Virtual>,
+    packets: Packets,
     routes: Routes,
     endpoints: Vec<Endpoint>,
     free: Vec<u32>,
@@ -174,6 +177,8 @@ pub struct World {
     mtu: u16,
     /// What is to be told, and which workload of several it is for.
     notices: VecDeque<(u8, Notice)>,
+    /// A workload was told something since the first one was asked whether it is done.
+    told: bool,
     /// Which workload is speaking.
     speaker: u8,
     /// Times that were asked for: by which workload, and the token.
@@ -212,6 +217,7 @@ impl World {
             events: Events::new(config.ties),
             net: Net::new(&config.topology, config.net, ends),
             virt,
+            packets: Packets::default(),
             routes,
             endpoints: Vec::new(),
             free: Vec::new(),
@@ -219,6 +225,7 @@ impl World {
             receive_latency: config.receive_latency,
             mtu: config.overlay.as_ref().map_or(config.net.frame_max - 14, |o| o.mtu),
             notices: VecDeque::new(),
+            told: true,
             speaker: 0,
             times: Slab::default(),
             stale: 0,
@@ -259,6 +266,7 @@ impl World {
             self.speaker = u8::try_from(at).expect("256 workloads at most");
             workload.start(self);
         }
+        self.told = true;
     }
 
     /// Tells what is to be told, and takes the next event, unless the run has ended.
@@ -271,9 +279,14 @@ impl World {
         while let Some((speaker, notice)) = self.notices.pop_front() {
             self.speaker = speaker;
             workloads[usize::from(speaker)].happened(self, notice);
+            self.told = true;
         }
-        if workloads[0].is_done() {
-            return Err(End::Done);
+        // Only what a workload is told makes it done.
+        if self.told {
+            if workloads[0].is_done() {
+                return Err(End::Done);
+            }
+            self.told = false;
         }
         let over = |world: &Self| if world.now() == end { End::Time } else { End::Stalled };
         self.events.pop_until(end).ok_or_else(|| over(self))
@@ -295,8 +308,9 @@ impl World {
             Event::App(at) => self.time_has_come(at),
             event => match self.net.handle(&mut self.events, event) {
                 Outcome::Nothing => {}
-                Outcome::Arrived { payload: Load::Plain(packet), host, shape } => {
+                Outcome::Arrived { payload: Load { head: None, packet }, host, shape } => {
                     self.check_arrival(host, shape);
+                    let packet = self.packets.remove(packet);
                     self.deliver(&packet);
                 }
                 Outcome::Dropped { payload } => self.dropped_on_wire(&payload),

@@ -1,5 +1,6 @@
 //! The tables of a new switch, made from its configuration, and how large they must be.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
@@ -45,7 +46,7 @@ pub(crate) fn make_vnis(config: &SwitchConfig) -> Numbers {
     Numbers::new(config.vnets.iter().enumerate().filter_map(entry))
 }
 
-pub(crate) fn make_ports(config: &SwitchConfig) -> Vec<Port> {
+pub(crate) fn make_ports(config: &SwitchConfig) -> Box<[Port]> {
     let mut first_input = 0;
     let ports = config.ports.iter().enumerate().map(|(at, port)| {
         let first = first_input;
@@ -94,7 +95,7 @@ pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port 
     }
 }
 
-pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
+pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
     let input = |port: u16, limit: Limit, full: InputFull, vnet: u16, priorities| Input {
         port,
         limit,
@@ -136,7 +137,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Vec<Input<B>> {
     }
     let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
     inputs.push(input(NO_PORT, control, InputFull::Wait, NO_VNET, PriorityMask::ALL));
-    inputs
+    inputs.into()
 }
 
 /// The priorities that frames of a queue may have.
@@ -149,9 +150,10 @@ pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
     }
 }
 
-pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
+pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
     let shaper = |port: &PortConfig| Shaper::new(port.lane_rate);
-    let mut lanes = Vec::new();
+    let unresolved = usize::from(config.unresolved.destinations);
+    let mut lanes = Vec::with_capacity(config.ports.len() + config.tunnels.len() + unresolved);
     for (at, port) in config.ports.iter().enumerate() {
         let mut lane = make_port_lane(PortId::from_index(at), port);
         // What is handed over has a slot.
@@ -167,10 +169,10 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Vec<Lane> {
         lanes.push(lane);
     }
     let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
-    for _ in 0..config.unresolved.destinations {
+    for _ in 0..unresolved {
         lanes.push(Lane::new(LaneKind::Free, NO_PORT, unlimited, Shaper::new(None)));
     }
-    lanes
+    lanes.into()
 }
 
 /// The lanes that are for destinations that are not resolved, the first one on top.
@@ -196,7 +198,7 @@ pub(crate) fn make_port_lane(id: PortId, port: &PortConfig) -> Lane {
     lane
 }
 
-pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Vec<Vnet> {
+pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Box<[Vnet]> {
     let member = |at: usize, (p, port): (usize, &PortConfig)| {
         (port.role == PortRole::Access { vnet: VnetId::from_index(at) })
             .then(|| PortId::from_index(p).0)
@@ -221,7 +223,7 @@ pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Vec<Vnet> {
     vnets.collect()
 }
 
-pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Vec<Tunnel> {
+pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Box<[Tunnel]> {
     let tunnels = config.tunnels.iter().enumerate().map(|(at, tunnel)| Tunnel {
         port: tunnel.port.0,
         remote: tunnel.remote,
@@ -310,7 +312,7 @@ pub(crate) fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> us
 }
 
 /// A set of small numbers, a bit each.
-fn bits_of(members: impl Iterator<Item = usize>) -> Vec<u64> {
+fn bits_of(members: impl Iterator<Item = usize>) -> Box<[u64]> {
     let mut bits = Vec::new();
     for member in members {
         if bits.len() <= member / 64 {
@@ -318,5 +320,5 @@ fn bits_of(members: impl Iterator<Item = usize>) -> Vec<u64> {
         }
         bits[member / 64] |= 1 << (member % 64);
     }
-    bits
+    bits.into()
 }

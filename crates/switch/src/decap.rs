@@ -18,7 +18,7 @@
 //!
 //! [`Command::ForgetDecap`]: crate::Command::ForgetDecap
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 use sluice_base::{Buf, SourceId, TunnelId, VnetId};
 
@@ -65,7 +65,7 @@ pub(crate) fn make_decaps(
     vnet: &VnetConfig,
     tunnels: &[TunnelConfig],
     inputs: usize,
-) -> Vec<Decap> {
+) -> Box<[Decap]> {
     let count = vnet.tunnels.iter().map(|tunnel| tunnel.index() + 1).max().unwrap_or(0);
     let row = |(at, tunnel): (usize, &TunnelConfig)| {
         Decap::unused(tunnel.port.0, SourceId::from_index(inputs + at).0)

@@ -13,8 +13,8 @@
 //! destination and as a source [`MacTable::walk_used`]. So looking at the one does not disturb the
 //! other.
 
+use alloc::boxed::Box;
 use alloc::vec;
-use alloc::vec::Vec;
 
 use sluice_base::{Mac, VnetId};
 
@@ -42,11 +42,12 @@ const EMPTY: u64 = u64::MAX;
 
 const FREE: Entry = Entry { key: EMPTY, value: 0, used: 0, met: false, flow: false };
 
-/// The table.
+/// The table. What a look-up reads comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct MacTable {
-    places: Vec<Entry>,
-    mask: usize,
+    places: Box<[Entry]>,
+    multiplier: u64,
     count: usize,
     limit: usize,
     flows: usize,
@@ -57,7 +58,6 @@ pub(crate) struct MacTable {
     walk: usize,
     /// How many entries were evicted: others, and flows.
     evicted: [u64; 2],
-    multiplier: u64,
 }
 
 /// What an entry was used for.
@@ -102,8 +102,7 @@ impl MacTable {
         let limit = (limit as usize).max(1);
         let size = (limit * 2).next_power_of_two();
         Self {
-            places: vec![FREE; size],
-            mask: size - 1,
+            places: vec![FREE; size].into(),
             count: 0,
             limit,
             flows: 0,
@@ -116,6 +115,12 @@ impl MacTable {
         }
     }
 
+    /// There is a power of two of places.
+    #[inline]
+    const fn mask(&self) -> usize {
+        self.places.len() - 1
+    }
+
     #[inline]
     fn place_of(&self, key: u64) -> usize {
         // Multiply and fold: the high half depends on every bit of the key.
@@ -123,7 +128,7 @@ impl MacTable {
         #[expect(clippy::cast_possible_truncation, reason = "folding keeps 64 of 128 bits")]
         let folded = (product >> 64) as u64 ^ product as u64;
         #[expect(clippy::cast_possible_truncation, reason = "masked to the table")]
-        let place = folded as usize & self.mask;
+        let place = folded as usize & self.mask();
         place
     }
 
@@ -143,7 +148,7 @@ impl MacTable {
             if entry.key == EMPTY {
                 return None;
             }
-            place = (place + 1) & self.mask;
+            place = (place + 1) & self.mask();
         }
     }
 
@@ -158,7 +163,7 @@ impl MacTable {
             match self.places[place].key {
                 k if k == key => return Ok(place),
                 EMPTY => return Err(place),
-                _ => place = (place + 1) & self.mask,
+                _ => place = (place + 1) & self.mask(),
             }
         }
     }
@@ -199,7 +204,7 @@ impl MacTable {
     /// Takes out the entry that was not used for longest.
     fn evict(&mut self) -> (u64, u32) {
         loop {
-            self.hand = (self.hand + 1) & self.mask;
+            self.hand = (self.hand + 1) & self.mask();
             if let Some(out) = self.pass(self.hand) {
                 return out;
             }
@@ -209,7 +214,7 @@ impl MacTable {
     /// Takes out the flow that was not used for longest. There is one.
     fn evict_flow(&mut self) -> (u64, u32) {
         loop {
-            self.flow_hand = (self.flow_hand + 1) & self.mask;
+            self.flow_hand = (self.flow_hand + 1) & self.mask();
             if !self.places[self.flow_hand].flow {
                 continue;
             }
@@ -247,7 +252,7 @@ impl MacTable {
                 entry.met = false;
                 each(entry.key, entry.value, used);
             }
-            self.walk = (self.walk + 1) & self.mask;
+            self.walk = (self.walk + 1) & self.mask();
             if self.walk == 0 {
                 return true;
             }
@@ -261,15 +266,15 @@ impl MacTable {
         let Entry { value, flow, .. } = self.places[hole];
         let mut place = hole;
         loop {
-            place = (place + 1) & self.mask;
+            place = (place + 1) & self.mask();
             let entry = self.places[place];
             if entry.key == EMPTY {
                 break;
             }
             // An entry may move back only to a place that its own probing passes.
             let home = self.place_of(entry.key);
-            let to_hole = hole.wrapping_sub(home) & self.mask;
-            let to_place = place.wrapping_sub(home) & self.mask;
+            let to_hole = hole.wrapping_sub(home) & self.mask();
+            let to_place = place.wrapping_sub(home) & self.mask();
             if to_hole <= to_place {
                 self.places[hole] = entry;
                 hole = place;

@@ -4,15 +4,14 @@
 //! Open addressing with linear probing over twice as many places as entries. Filled when the switch
 //! is made and never changed.
 
+use alloc::boxed::Box;
 use alloc::vec;
-use alloc::vec::Vec;
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     /// Key above, index below, and a bit between them that says that the place is taken.
-    places: Vec<u64>,
-    mask: usize,
+    places: Box<[u64]>,
 }
 
 const KEY_SHIFT: u32 = 32;
@@ -22,22 +21,28 @@ impl Numbers {
     /// A table of these entries. Of equal keys the first one counts.
     pub(crate) fn new(entries: impl Iterator<Item = (u32, u16)> + Clone) -> Self {
         let size = (entries.clone().count() * 2).next_power_of_two().max(2);
-        let mut table = Self { places: vec![0; size], mask: size - 1 };
+        let mut table = Self { places: vec![0; size].into() };
         for (key, index) in entries {
             let mut place = table.place_of(key);
             while table.places[place] != 0 {
-                place = (place + 1) & table.mask;
+                place = (place + 1) & table.mask();
             }
             table.places[place] = u64::from(key) << KEY_SHIFT | TAKEN | u64::from(index);
         }
         table
     }
 
+    /// There is a power of two of places.
+    #[inline]
+    const fn mask(&self) -> usize {
+        self.places.len() - 1
+    }
+
     #[inline]
     fn place_of(&self, key: u32) -> usize {
         // The upper half of the product depends on every bit of the key.
         let product = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (product >> KEY_SHIFT) as usize & self.mask
+        (product >> KEY_SHIFT) as usize & self.mask()
     }
 
     /// The index of a key.
@@ -52,7 +57,7 @@ impl Numbers {
             if entry == 0 {
                 return None;
             }
-            place = (place + 1) & self.mask;
+            place = (place + 1) & self.mask();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The places at which frames wait, as tables: inputs, ports, lanes, networks, tunnels.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
@@ -241,20 +242,21 @@ impl Lane {
     }
 }
 
-/// A network.
+/// A network. What frames ask for is in the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Vnet {
     pub(crate) vni: Option<Vni>,
     pub(crate) frame_size_max: u32,
-    /// Its local ports.
-    pub(crate) members: Vec<u16>,
-    pub(crate) tunnels: Vec<u16>,
-    /// The same, a bit each.
-    pub(crate) tunnel_bits: Vec<u64>,
-    /// What came through them, by the tunnel's number: every frame from the underlay asks.
-    pub(crate) decaps: Vec<Decap>,
+    /// What came through its tunnels, by their number: every frame from the underlay asks.
+    pub(crate) decaps: Box<[Decap]>,
+    /// Its tunnels, a bit each.
+    pub(crate) tunnel_bits: Box<[u64]>,
     /// Whether its frames may have 802.1Q tags of their own.
     pub(crate) own_tags: bool,
+    pub(crate) tunnels: Box<[u16]>,
+    /// Its local ports.
+    pub(crate) members: Vec<u16>,
 }
 
 impl Vnet {

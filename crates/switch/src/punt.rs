@@ -23,9 +23,9 @@
 //!
 //! [`Command::Control`]: crate::Command::Control
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
-use alloc::vec::Vec;
 
 use sluice_base::{Buf, DropReason, InputId, Mac, PortId, TunnelId, VnetId};
 use sluice_wire::{EtherType, ethernet, icmpv6, ipv6, vlan};
@@ -61,16 +61,17 @@ struct Share {
     counters: [PuntCounters; PuntCause::COUNT],
 }
 
-/// What the switch knows of the control plane.
+/// What the switch knows of the control plane. What every turn asks comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Control {
-    pub(crate) attached: bool,
     queue: VecDeque<Notice>,
+    pub(crate) attached: bool,
     /// How many punts may wait; as many decap flows may beside them.
     places: u32,
     punts: u32,
     /// By port.
-    shares: Vec<Share>,
+    shares: Box<[Share]>,
 }
 
 impl Control {
@@ -85,7 +86,7 @@ impl Control {
             queue: VecDeque::with_capacity(usize::from(places) * 2),
             places: places.into(),
             punts: 0,
-            shares: vec![share; ports],
+            shares: vec![share; ports].into(),
         }
     }
 

@@ -6,7 +6,7 @@
 //! they are: there is a slot for each of them, should it need one. Lists are threaded through the
 //! slots by index, so that moving a frame costs two stores and no memory.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 use sluice_base::{Batch, Full};
 
@@ -96,7 +96,7 @@ impl List {
 /// The arena.
 #[derive(Debug)]
 pub(crate) struct Slots<B> {
-    slots: Vec<Slot<B>>,
+    slots: Box<[Slot<B>]>,
     /// The stack of slots that hold nothing.
     free: u32,
     /// How many more handles and copies may come in.

@@ -1,6 +1,7 @@
 //! The switch itself: its tables, its making, and the parts of its surface that are neither the
 //! way in nor the way out.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -41,28 +42,27 @@ pub(crate) const CONTROL_FRAMES: u32 = 64;
 pub(crate) type Drops = [Counter; DropReason::COUNT];
 
 /// A virtual or physical switch. See the crate's documentation. Its fields stand in this order so
-/// that what every frame touches lies together.
+/// that what every frame touches lies together, and tables that never grow are slices, which take
+/// two words and not three: where many switches share a cache, each line of them counts.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Switch<B> {
-    pub(crate) inputs: Vec<Input<B>>,
+    pub(crate) inputs: Box<[Input<B>]>,
+    pub(crate) ports: Box<[Port]>,
     /// The books, by (input, priority).
-    pub(crate) rows: Vec<Row>,
-    pub(crate) ports: Vec<Port>,
+    pub(crate) rows: Box<[Row]>,
     /// By priority and port: what is used together lies together.
-    pub(crate) classes: Vec<Class<B>>,
+    pub(crate) classes: Box<[Class<B>]>,
+    pub(crate) lanes: Box<[Lane]>,
     /// A bit per port that may have something to send.
-    pub(crate) busy: Vec<u64>,
-    pub(crate) lanes: Vec<Lane>,
-    pub(crate) tunnels: Vec<Tunnel>,
-    pub(crate) vnets: Vec<Vnet>,
+    pub(crate) busy: Box<[u64]>,
+    pub(crate) tunnels: Box<[Tunnel]>,
+    pub(crate) vnets: Box<[Vnet]>,
     /// VTEP addresses with their tunnels.
     vteps: Numbers,
     /// Network numbers with their networks.
     vnis: Numbers,
-    pub(crate) chip: MacTable,
     pub(crate) slots: Slots<B>,
-    pub(crate) queues: Queues,
     pub(crate) lossless: PriorityMask,
     pub(crate) strict: PriorityMask,
     /// How many frames may wait in a common queue: few against what any input may hold.
@@ -70,17 +70,21 @@ pub struct Switch<B> {
     /// Slots that inputs use beyond their own, and slots that are not for lossy frames in buffers.
     pub(crate) excess: u32,
     pub(crate) slots_reserved: u32,
-    pub(crate) pool_ended: u32,
     pub(crate) priority_to_dscp: [u8; Priority::COUNT],
-    pub(crate) weights: [u8; Priority::COUNT],
-    pub(crate) dscp_to_priority: [Priority; 64],
     pub(crate) notices: VecDeque<Notice>,
     pub(crate) timed: Vec<u32>,
     pub(crate) waiting_lanes: Vec<u32>,
     /// Lanes of tunnels without a next hop.
     pub(crate) closed: Vec<u32>,
-    pub(crate) rare_rows: Vec<RareRow>,
-    pub(crate) drops: Vec<Drops>,
+    pub(crate) control: Control,
+    pub(crate) dscp_to_priority: [Priority; 64],
+    /// The last of what every frame touches: behind what a look-up reads comes what it does not.
+    pub(crate) chip: MacTable,
+    pub(crate) queues: Queues,
+    pub(crate) pool_ended: u32,
+    pub(crate) weights: [u8; Priority::COUNT],
+    pub(crate) rare_rows: Box<[RareRow]>,
+    pub(crate) drops: Box<[Drops]>,
     /// Destinations that are not resolved, with their lanes.
     pub(crate) pending: MacTable,
     pub(crate) free_lanes: Vec<u32>,
@@ -94,7 +98,6 @@ pub struct Switch<B> {
     pub(crate) pair_share: u16,
     /// No input has a smaller share than this.
     pub(crate) share_min: Share,
-    pub(crate) control: Control,
     /// By port: whose frames it takes.
     pub(crate) watch: Vec<Watch>,
     /// By port: what may be attached in its place.
@@ -114,12 +117,12 @@ impl<B: Buf> Switch<B> {
         let lossless = mask_of(|p| config.classes[p].lossless);
         // What every frame touches is made first and without anything large between, so that it
         // lies on few pages.
-        let inputs: Vec<Input<B>> = make_inputs(config);
+        let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
         // The last ones are for ports that are gone.
         let row_count = (inputs.len() + 1) * Priority::COUNT;
-        let rows = vec![Row::default(); row_count];
-        let busy = vec![0; ports.len().div_ceil(64)];
+        let rows = vec![Row::default(); row_count].into();
+        let busy = vec![0; ports.len().div_ceil(64)].into();
         let vnets = make_vnets(config, inputs.len());
         let vnis = make_vnis(config);
         let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
@@ -132,8 +135,8 @@ impl<B: Buf> Switch<B> {
             slots: Slots::new(slots),
             queues: Queues::new(nodes),
             rows,
-            rare_rows: vec![RareRow::default(); row_count],
-            drops: vec![[Counter::default(); DropReason::COUNT]; row_count],
+            rare_rows: vec![RareRow::default(); row_count].into(),
+            drops: vec![[Counter::default(); DropReason::COUNT]; row_count].into(),
             busy,
             classes,
             vnets,

@@ -125,7 +125,7 @@ impl<P: Payload> Net<P> {
         for (at, link) in self.links.iter().enumerate() {
             let id = LinkId(u32::try_from(at).expect("fewer than 2^32 links"));
             for priority in Priority::all() {
-                let queue = self.queues[at * Priority::COUNT + priority.index()];
+                let queue = self.queues[self.queue_of(id, priority)];
                 let (mut next, mut last) = (queue.head, FrameId::NIL);
                 while next != FrameId::NIL {
                     let whereabouts = match self.frames.get(next).state {

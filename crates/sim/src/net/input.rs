@@ -6,8 +6,10 @@ use sluice_switch::{Limit, PauseConfig, PauseSender};
 use super::config::NetConfig;
 use crate::topology::Cable;
 
-/// What came through one link and has not left its switch.
+/// What came through one link and has not left its switch. Its fields stand in this order so that
+/// what every frame touches is one cache line: of the sender that is what comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Input {
     /// Bytes per priority.
     pub(super) held: [u32; Priority::COUNT],
@@ -17,10 +19,10 @@ pub(super) struct Input {
     /// no later frame may be counted before them.
     pub(super) open: u32,
     pub(super) limit: u32,
-    pub(super) sender: PauseSender,
     pub(super) held_max: u32,
     /// A renewal of the pauses has its event.
     pub(super) renewing: bool,
+    pub(super) sender: PauseSender,
     pub(super) drops: Drops,
 }
 

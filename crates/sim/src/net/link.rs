@@ -6,8 +6,9 @@ use super::config::NetConfig;
 use super::frames::FrameId;
 use crate::topology::{Cable, Node};
 
-/// What the sending end of a link needs at every frame.
+/// What the sending end of a link needs at every frame, in one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Link {
     /// When the last bit of the frame in transmission leaves; [`Nanos::MAX`] if there is none.
     pub(super) end_at: Nanos,
@@ -17,7 +18,7 @@ pub(super) struct Link {
     pub(super) current: FrameId,
     /// The time of a byte in picoseconds.
     byte_ps: u32,
-    overhead: u32,
+    overhead: u16,
     /// From the last bit sent to the last bit there.
     pub(super) delay: u32,
     /// From there to the moment when the frame may leave the node.
@@ -40,6 +41,8 @@ pub(super) struct Link {
     pub(super) is_wanted: bool,
     pub(super) sent_frames: u64,
 }
+
+const _: () = assert!(size_of::<Link>() == 64, "a link is one cache line");
 
 /// What a link did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +102,7 @@ impl Link {
             start_at: Nanos::MAX,
             current: FrameId::NIL,
             byte_ps: u32::try_from(byte_ps).expect("a rate of 2 kbit/s or more"),
-            overhead: u32::from(config.overhead),
+            overhead: config.overhead,
             delay: nanos(cable.delay),
             latency: nanos(latency),
             queued: 0,
@@ -140,7 +143,7 @@ impl Link {
     /// How long a frame takes, rounded up to whole nanoseconds.
     #[inline]
     pub(super) fn time_for(&self, size: u16) -> Nanos {
-        let bytes = u64::from(u32::from(size) + self.overhead);
+        let bytes = u64::from(size) + u64::from(self.overhead);
         Nanos((bytes * u64::from(self.byte_ps)).div_ceil(1000))
     }
 }

@@ -9,10 +9,17 @@ use crate::event::{Event, Events};
 use crate::topology::{LinkId, Node};
 
 impl<P: Payload> Net<P> {
+    /// Where the queue of a (link, priority) is.
+    #[inline]
+    pub(super) fn queue_of(&self, link: LinkId, priority: Priority) -> usize {
+        priority.index() * self.links.len() + link.index()
+    }
+
     /// Puts a frame at the end of its queue.
     #[inline]
     pub(super) fn enqueue(&mut self, link: LinkId, id: FrameId, shape: Shape) {
-        let queue = &mut self.queues[link.index() * Priority::COUNT + shape.priority.index()];
+        let at = self.queue_of(link, shape.priority);
+        let queue = &mut self.queues[at];
         if queue.head == FrameId::NIL {
             queue.head = id;
         } else {
@@ -149,7 +156,7 @@ impl<P: Payload> Net<P> {
     #[inline]
     fn settled_head(&mut self, link: LinkId, priority: Priority) -> Option<FrameId> {
         loop {
-            let head = self.queues[link.index() * Priority::COUNT + priority.index()].head;
+            let head = self.queues[self.queue_of(link, priority)].head;
             if head == FrameId::NIL {
                 return None;
             }
@@ -174,7 +181,8 @@ impl<P: Payload> Net<P> {
     #[inline]
     fn dequeue(&mut self, link: LinkId, priority: Priority, id: FrameId) {
         let next = self.frames.get(id).next;
-        let queue = &mut self.queues[link.index() * Priority::COUNT + priority.index()];
+        let at = self.queue_of(link, priority);
+        let queue = &mut self.queues[at];
         queue.head = next;
         if next == FrameId::NIL {
             queue.tail = FrameId::NIL;
@@ -194,7 +202,8 @@ impl<P: Payload> Net<P> {
         };
         link.queued += u32::from(size);
         link.backlog.insert(priority);
-        let queue = &mut self.queues[id.index() * Priority::COUNT + priority.index()];
+        let at = self.queue_of(id, priority);
+        let queue = &mut self.queues[at];
         self.frames.get_mut(frame).next = queue.head;
         queue.head = frame;
         if queue.tail == FrameId::NIL {

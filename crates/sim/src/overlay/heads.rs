@@ -1,5 +1,7 @@
 //! The first bytes of frames. The frames of a connection differ in what the switch does not read,
-//! so that they share one head; a head with outer headers is made once for each size of frame.
+//! so that they share one head; one with outer headers is made for each size of frame. It is the
+//! tenant's frame as well, behind them: the less there is of a connection, the more of it stays in
+//! cache.
 
 use std::rc::Rc;
 
@@ -12,28 +14,48 @@ const SHOWN: usize = 128;
 /// Ethernet, IPv4, UDP, VXLAN: of a known size, so that comparing them is a few instructions.
 const OUTER: usize = 14 + 20 + 8 + 8;
 
-/// The first bytes of a frame; behind its headers they are zero.
+/// The first bytes of a tenant's frame, and in front of them its outer headers; behind its own
+/// headers they are zero.
 #[derive(Debug)]
 pub(crate) struct Head {
-    bytes: [u8; SHOWN],
+    bytes: [u8; OUTER + SHOWN],
 }
 
 impl Head {
+    /// Of a tenant's frame with these headers, whose outer headers are not known yet.
     pub(crate) fn new(headers: &[u8]) -> Self {
-        let mut bytes = [0; SHOWN];
+        Self::behind(&[0; OUTER], headers)
+    }
+
+    /// Of a frame of the underlay that carries no tenant's.
+    pub(crate) fn bare(headers: &[u8]) -> Self {
+        let mut bytes = [0; OUTER + SHOWN];
         bytes[..headers.len()].copy_from_slice(headers);
         Self { bytes }
     }
 
-    /// What a frame of this size shows.
+    fn behind(outer: &[u8; OUTER], headers: &[u8]) -> Self {
+        let mut bytes = [0; OUTER + SHOWN];
+        bytes[..OUTER].copy_from_slice(outer);
+        bytes[OUTER..OUTER + headers.len()].copy_from_slice(headers);
+        Self { bytes }
+    }
+
+    /// What a tenant's frame of this size shows.
     #[inline]
-    pub(crate) fn shown(&self, size: u32) -> &[u8] {
-        &self.bytes[..SHOWN.min(size as usize)]
+    pub(crate) fn inner(&self, size: u16) -> &[u8] {
+        &self.bytes[OUTER..OUTER + SHOWN.min(size.into())]
+    }
+
+    /// What it shows with its outer headers.
+    #[inline]
+    pub(crate) fn outer(&self, size: u16) -> &[u8] {
+        &self.bytes[..SHOWN.min(size.into())]
     }
 
     /// What a physical switch hashes to choose among equal paths: addresses and ports.
     pub(crate) fn flow(&self) -> u64 {
-        u64::from(sluice_wire::flow::hash(&self.bytes))
+        u64::from(sluice_wire::flow::hash(&self.bytes[..SHOWN]))
     }
 
     /// Whether these are its first bytes. In words, of which the last two overlap: a call would
@@ -45,47 +67,49 @@ impl Head {
             |bytes: &[u8], at: usize| bytes[at..].first_chunk().map(|w| u64::from_ne_bytes(*w));
         WORDS.iter().all(|at| word(&self.bytes, *at) == word(header, *at))
     }
+}
 
-    /// The outer headers, then what the tenant's frame shows after `strip` bytes.
-    fn behind(header: &[u8], inner: &[u8]) -> Self {
-        let mut bytes = [0; SHOWN];
-        let rest = (SHOWN - header.len()).min(inner.len());
-        bytes[..header.len()].copy_from_slice(header);
-        bytes[header.len()..header.len() + rest].copy_from_slice(&inner[..rest]);
-        Self { bytes }
+/// The heads of the frames that an end of a connection sends: full segments, acknowledgements, and
+/// now and then another.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    /// The one made last first.
+    kept: [Rc<Head>; 2],
+}
+
+impl Heads {
+    pub(crate) fn new(head: Head) -> Self {
+        let head = Rc::new(head);
+        Self { kept: [Rc::clone(&head), head] }
     }
-}
 
-/// The heads of a connection's encapsulated frames: full segments, acknowledgements, and now and
-/// then another.
-#[derive(Debug, Default)]
-pub(crate) struct OuterHeads {
-    kept: [Option<Rc<Head>>; 2],
-    next: usize,
-}
+    /// For a tenant's frame: they all show the same.
+    #[inline]
+    pub(crate) fn inner(&self) -> Rc<Head> {
+        Rc::clone(&self.kept[0])
+    }
 
-impl OuterHeads {
-    /// The head with these outer headers before this tenant's.
+    /// The head with these outer headers.
     ///
     /// # Panics
     /// If they are not those of VXLAN over IPv4 without options.
     #[inline]
-    pub(crate) fn get(&mut self, header: &[u8], inner: &[u8]) -> Rc<Head> {
+    pub(crate) fn behind(&mut self, header: &[u8]) -> Rc<Head> {
         let header: &[u8; OUTER] = header.try_into().expect("the switch's outer headers");
-        for head in self.kept.iter().flatten() {
+        for head in &self.kept {
             if head.is_behind(header) {
                 return Rc::clone(head);
             }
         }
-        self.make(header, inner)
+        self.make(header)
     }
 
     #[cold]
-    fn make(&mut self, header: &[u8; OUTER], inner: &[u8]) -> Rc<Head> {
-        let head = Rc::new(Head::behind(header, inner));
-        self.kept[self.next] = Some(Rc::clone(&head));
-        self.next = 1 - self.next;
-        head
+    fn make(&mut self, header: &[u8; OUTER]) -> Rc<Head> {
+        let [last, older] = &mut self.kept;
+        *older = Rc::new(Head::behind(header, &last.bytes[OUTER..]));
+        self.kept.swap(0, 1);
+        Rc::clone(&self.kept[0])
     }
 }
 

@@ -40,37 +40,8 @@ pub(super) enum Phase {
 
 /// The state of the sending half.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Sender {
-    /// The first byte not acknowledged.
-    pub(super) una: u64,
-    /// The first byte never sent.
-    pub(super) nxt: u64,
-    /// The first byte not written by the application.
-    pub(super) end: u64,
-    /// The first byte that the peer has no room for.
-    pub(super) edge: u64,
-    pub(super) window: Window,
-    /// Bytes that may be in flight beyond the window, because duplicates say that others left the
-    /// network.
-    pub(super) inflation: u64,
-    /// Bytes in flight by the scoreboard; only kept while the connection is not calm.
-    pub(super) pipe: u64,
-    /// Bytes below this that are not held are lost; only kept while not calm.
-    pub(super) lost_edge: u64,
-    /// A repair ends when this is acknowledged.
-    pub(super) recover: u64,
-    /// Everything below was sent again in this repair.
-    pub(super) high_rxt: u64,
-    /// When the retransmission or the persist timer expires, `MAX` if none runs.
-    pub(super) deadline: Nanos,
-    /// The end of the segment that is timed, zero if none is.
-    pub(super) timed_end: u64,
-    timed_start: Nanos,
-    pub(super) last_send: Nanos,
-    pub(super) rtt: Rtt,
-    pub(super) control: Control,
-    pub(super) board: Option<Box<Scoreboard>>,
-    pub(super) undo: Option<Box<Undo>>,
     /// The largest window that the peer offered.
     window_most: u32,
     pub(super) duplicates: u8,
@@ -87,6 +58,36 @@ pub(super) struct Sender {
     persisting: bool,
     /// A window probe is due.
     probe: bool,
+    /// The first byte not acknowledged.
+    pub(super) una: u64,
+    /// The first byte never sent.
+    pub(super) nxt: u64,
+    /// The first byte not written by the application.
+    pub(super) end: u64,
+    /// The first byte that the peer has no room for.
+    pub(super) edge: u64,
+    pub(super) window: Window,
+    /// Bytes that may be in flight beyond the window, because duplicates say that others left the
+    /// network.
+    pub(super) inflation: u64,
+    /// When the retransmission or the persist timer expires, `MAX` if none runs.
+    pub(super) deadline: Nanos,
+    pub(super) last_send: Nanos,
+    pub(super) rtt: Rtt,
+    pub(super) control: Control,
+    /// The end of the segment that is timed, zero if none is.
+    pub(super) timed_end: u64,
+    timed_start: Nanos,
+    /// Bytes in flight by the scoreboard; only kept while the connection is not calm.
+    pub(super) pipe: u64,
+    /// Bytes below this that are not held are lost; only kept while not calm.
+    pub(super) lost_edge: u64,
+    /// A repair ends when this is acknowledged.
+    pub(super) recover: u64,
+    /// Everything below was sent again in this repair.
+    pub(super) high_rxt: u64,
+    pub(super) board: Option<Box<Scoreboard>>,
+    pub(super) undo: Option<Box<Undo>>,
 }
 
 impl Sender {

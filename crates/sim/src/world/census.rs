@@ -83,7 +83,7 @@ impl World {
     fn virtual_census(&self) -> VirtualCensus {
         let Some(virt) = &self.virt else { return VirtualCensus::default() };
         let mut census = VirtualCensus {
-            packets: virt.packets.count() as u64,
+            packets: self.packets.count() as u64,
             arriving: virt.arriving.iter().map(|queue| queue.len() as u64).sum(),
             ..VirtualCensus::default()
         };

@@ -9,6 +9,7 @@ use sluice_base::{Nanos, Priority};
 use super::{Body, Notice, Packet, World};
 use crate::event::Event;
 use crate::net::PathId;
+use crate::overlay::{Heads, vm_head};
 use crate::tcp::{Config, Connection, Role, Stats};
 use crate::topology::TopologyError;
 
@@ -98,33 +99,36 @@ impl std::fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
+/// An end of a connection. Its fields stand in this order so that what every packet touches lies
+/// on few cache lines: ends of all hosts take turns, and none stays in the nearest cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Endpoint {
-    pub(super) tcp: Connection,
-    /// The path of its frames; in a VM it is found when the first one has its outer headers.
-    pub(super) path: Option<PathId>,
-    /// The host, or the VM, that it is in.
-    pub(super) station: u32,
-    pub(super) heads: Option<super::virt::Heads>,
     pub(super) priority: Priority,
-    /// The same at both ends.
-    pub(super) generation: u32,
-    /// Packets that it has sent.
-    sent: u32,
-    /// When its earliest timer event comes; an earlier deadline needs another event.
-    pub(super) timer_at: Nanos,
-    /// The count of received bytes at which the next message is whole.
-    pub(super) next_message: u64,
-    /// The messages on their way: where each ends, and its tag.
-    pub(super) messages: VecDeque<(u64, u32)>,
-    /// Bytes that datagrams brought.
-    datagram_bytes: u64,
     /// The workload that connected.
     owner: u8,
     /// Whether the acknowledgement of everything written is worth a notice.
     tell_acknowledged: bool,
-    pub(super) written: u64,
     open: bool,
+    /// The same at both ends.
+    pub(super) generation: u32,
+    /// The host, or the VM, that it is in.
+    pub(super) station: u32,
+    /// Packets that it has sent.
+    sent: u32,
+    /// The path of its frames; in a VM it is found when the first one has its outer headers.
+    pub(super) path: Option<PathId>,
+    pub(super) heads: Option<Heads>,
+    /// When its earliest timer event comes; an earlier deadline needs another event.
+    pub(super) timer_at: Nanos,
+    /// The count of received bytes at which the next message is whole.
+    pub(super) next_message: u64,
+    pub(super) written: u64,
+    pub(super) tcp: Connection,
+    /// The messages on their way: where each ends, and its tag.
+    pub(super) messages: VecDeque<(u64, u32)>,
+    /// Bytes that datagrams brought.
+    datagram_bytes: u64,
 }
 
 impl Endpoint {
@@ -134,11 +138,11 @@ impl Endpoint {
 }
 
 /// The headers of one way of a connection between VMs; its ports come from the flow.
-fn heads_of((from, to, _): (u32, u32, u64), with: &Connect) -> super::virt::Heads {
+fn heads_of((from, to, _): (u32, u32, u64), with: &Connect) -> Heads {
     let [.., a, b, c, d] = with.flow.to_be_bytes();
     let ports = (u16::from_be_bytes([a, b]) | 1, u16::from_be_bytes([c, d]) | 1);
     let ports = if from == with.from { ports } else { (ports.1, ports.0) };
-    super::virt::Heads::new(crate::overlay::vm_head(from, to, with.priority, ports))
+    Heads::new(vm_head(from, to, with.priority, ports))
 }
 
 impl World {
@@ -168,7 +172,7 @@ impl World {
         } else {
             [Role::Established, Role::Established]
         };
-        while let Some(id) = self.virt.as_mut().and_then(|virt| virt.packets.released()) {
+        while let Some(id) = self.packets.released() {
             self.free_place(id);
         }
         let at = self.free.pop();
@@ -241,7 +245,7 @@ impl World {
             self.closed_tcp.add(endpoint.tcp.stats());
         }
         self.check_closed(id);
-        if self.virt.as_mut().is_none_or(|virt| virt.packets.close(id)) {
+        if self.virt.is_none() || self.packets.close(id) {
             self.free_place(id);
         }
     }

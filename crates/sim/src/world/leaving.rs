@@ -9,7 +9,8 @@ use sluice_wire::mac_control::Message;
 
 use super::EndpointId;
 use super::endpoints::Endpoint;
-use crate::overlay::{Head, PacketId, Packets, Parcel, pause_of};
+use crate::overlay::{Head, Parcel, pause_of};
+use crate::packets::{PacketId, Packets};
 
 /// What a host's switch gave its network card.
 pub(super) enum Outgoing {
@@ -60,12 +61,11 @@ impl Leaving<'_> {
     /// A frame behind its outer headers.
     #[inline]
     fn outer(&mut self, frame: &Egress<'_, Parcel>, parcel: &Parcel) -> Outgoing {
-        let from = self.packets.get(parcel.packet).to.peer();
+        let from = self.packets.to(parcel.packet).peer();
         let heads = self.endpoints[from.0 as usize].heads.as_mut().expect("in a VM");
-        let inner = &parcel.head.shown(parcel.size)[frame.strip.into()..];
         Outgoing::Frame {
             from,
-            head: heads.outer.get(frame.header, inner),
+            head: heads.behind(frame.header),
             size: frame.size,
             packet: parcel.packet,
             priority: frame.priority,

@@ -15,6 +15,7 @@ impl World {
         };
         let ready = self.events.now().after(self.send_latency);
         let path = endpoint.path.expect("found when it was connected");
-        self.net.send(&mut self.events, path, ready, shape, Load::Plain(packet));
+        let load = Load { head: None, packet: self.packets.insert(&packet) };
+        self.net.send(&mut self.events, path, ready, shape, load);
     }
 }

@@ -1,7 +1,6 @@
 //! Hosts with a virtual switch: how its frames get onto the network and back.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use sluice_base::{BitRate, Nanos, PortId};
 
@@ -9,16 +8,14 @@ use super::leaving::{Leaving, Outgoing};
 use super::{EndpointId, Load, Packet, World, WorldError};
 use crate::event::Event;
 use crate::net::{Ecn, Outcome, Overflow, PathId, Shape};
-use crate::overlay::{
-    Head, OuterHeads, OverlayConfig, PacketId, Packets, Parcel, VirtualHost, make_host,
-};
+use crate::overlay::{Head, OverlayConfig, Parcel, VirtualHost, make_host};
+use crate::packets::PacketId;
 use crate::topology::Routes;
 
 /// The hosts of a data centre with virtual networks.
 #[derive(Debug)]
 pub(super) struct Virtual {
     pub(super) hosts: Vec<VirtualHost>,
-    pub(super) packets: Packets,
     /// Per VM: packets that the switch has given it and that its TCP has not got yet. All take the
     /// same time, so that they get there in this order, whichever event comes first.
     pub(super) arriving: Vec<VecDeque<PacketId>>,
@@ -27,19 +24,6 @@ pub(super) struct Virtual {
     pub(super) vms_per_host: u32,
     /// How long a host takes to hand a frame to a VM's TCP.
     pub(super) receive_latency: Nanos,
-}
-
-/// What an endpoint in a VM keeps of its frames' headers.
-#[derive(Debug)]
-pub(super) struct Heads {
-    inner: Rc<Head>,
-    pub(super) outer: OuterHeads,
-}
-
-impl Heads {
-    pub(super) fn new(inner: Head) -> Self {
-        Self { inner: Rc::new(inner), outer: OuterHeads::default() }
-    }
 }
 
 impl Virtual {
@@ -60,7 +44,6 @@ impl Virtual {
         };
         Ok(Self {
             hosts: (0..hosts).map(make).collect::<Result<_, _>>().map_err(WorldError::Switch)?,
-            packets: Packets::default(),
             arriving: vec![VecDeque::new(); (hosts * config.vms_per_host) as usize],
             arrived: Vec::new(),
             vms_per_host: config.vms_per_host,
@@ -77,8 +60,9 @@ impl World {
         let endpoint = &self.endpoints[from.0 as usize];
         let heads = endpoint.heads.as_ref().expect("the endpoint is in a VM");
         let size = packet.body.frame_size();
-        let packet = virt.packets.take(packet);
-        let parcel = Parcel { head: Rc::clone(&heads.inner), size, packet };
+        let size = u16::try_from(size).expect("a frame is smaller than 64 KiB");
+        let packet = self.packets.depart(&packet);
+        let parcel = Parcel { head: heads.inner(), size, is_outer: false, packet };
         let ready = self.events.now().after(self.send_latency);
         let host = endpoint.station / virt.vms_per_host;
         let vm = endpoint.station % virt.vms_per_host;
@@ -124,10 +108,11 @@ impl World {
         let now = self.events.now();
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let host = match outcome {
-            Outcome::Arrived { host, shape, payload: Load::Outer { head, packet } } => {
-                let parcel = Parcel { head, size: u32::from(shape.size), packet };
+            Outcome::Arrived { host, shape, payload: Load { head, packet } } => {
+                let head = head.expect("a host with a virtual switch sends no other frames");
+                let parcel = Parcel { head, size: shape.size, is_outer: true, packet };
                 let h = &mut virt.hosts[host as usize];
-                if !h.receive(now, parcel, &mut virt.packets) {
+                if !h.receive(now, parcel, &mut self.packets) {
                     let link = h.card.reverse();
                     return Some(Overflow { link, priority: shape.priority, held: 0, limit: 0 });
                 }
@@ -170,7 +155,7 @@ impl World {
         }
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let h = &mut virt.hosts[host as usize];
-        h.reclaim(&mut virt.packets);
+        h.reclaim(&mut self.packets);
         if let Some(at) = h.deadline(now) {
             self.wake(host, at);
         }
@@ -182,7 +167,7 @@ impl World {
         let now = self.events.now();
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let h = &mut virt.hosts[host as usize];
-        h.has_waiting() && h.read_rings(now, &mut virt.packets)
+        h.has_waiting() && h.read_rings(now, &mut self.packets)
     }
 
     /// What the switch has for VMs leaves it.
@@ -200,7 +185,7 @@ impl World {
                 arrived: &mut virt.arrived,
                 out: None,
                 endpoints: &mut self.endpoints,
-                packets: &virt.packets,
+                packets: &self.packets,
             };
             h.transmit(now, port, &mut sink);
             next = h.busy_vm(PortId(port.0 + 1));
@@ -219,7 +204,7 @@ impl World {
         let at = self.events.now().after(virt.receive_latency);
         let first = host * virt.vms_per_host;
         for (vm, packet) in virt.arrived.drain(..) {
-            virt.packets.share(packet);
+            self.packets.share(packet);
             let station = first + u32::from(vm);
             virt.arriving[station as usize].push_back(packet);
             self.events.push(at, Event::Packet(station));
@@ -240,7 +225,7 @@ impl World {
         while let Some(virt) = &mut self.virt
             && let Some(&(_, id)) = virt.arrived.get(at)
         {
-            let packet = *virt.packets.get(id);
+            let packet = self.packets.get(id);
             self.deliver(&packet);
             at += 1;
         }
@@ -269,7 +254,7 @@ impl World {
             arrived: &mut virt.arrived,
             out: None,
             endpoints: &mut self.endpoints,
-            packets: &virt.packets,
+            packets: &self.packets,
         };
         h.transmit(now, h.underlay(), &mut sink);
         let out = sink.out;
@@ -280,7 +265,7 @@ impl World {
             None => {}
             Some(Outgoing::Pause(message)) => self.net.send_pause(&mut self.events, card, message),
             Some(Outgoing::Frame { from, head, size, packet, priority }) => {
-                virt.packets.share(packet);
+                self.packets.share(packet);
                 let shape = Shape {
                     size: u16::try_from(size).expect("a frame is smaller than 64 KiB"),
                     priority,
@@ -290,7 +275,7 @@ impl World {
                     Some(path) => path,
                     None => self.open_path_of(from, &head),
                 };
-                let load = Load::Outer { head, packet };
+                let load = Load { head: Some(head), packet };
                 self.net.send(&mut self.events, path, now, shape, load);
             }
         }
@@ -315,7 +300,7 @@ impl World {
     pub(crate) fn settle(&mut self) {
         let Some(virt) = &mut self.virt else { return };
         for host in &mut virt.hosts {
-            host.reclaim(&mut virt.packets);
+            host.reclaim(&mut self.packets);
         }
     }
 
@@ -323,22 +308,19 @@ impl World {
     pub(super) fn deliver_packet(&mut self, station: u32) {
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let id = virt.arriving[station as usize].pop_front().expect("each has its event");
-        let packet = *virt.packets.get(id);
-        virt.packets.give_back(id);
+        let packet = self.packets.get(id);
+        self.packets.give_back(id);
         self.deliver(&packet);
     }
 
     /// A physical switch had no room for a frame.
     pub(super) fn dropped_on_wire(&mut self, load: &Load) {
-        let packet = match load {
-            Load::Plain(packet) => *packet,
-            Load::Outer { packet, .. } => {
-                let virt = self.virt.as_mut().expect("there are virtual hosts");
-                let gone = *virt.packets.get(*packet);
-                virt.packets.give_back(*packet);
-                gone
-            }
-        };
+        let packet = self.packets.get(load.packet);
+        if load.head.is_some() {
+            self.packets.give_back(load.packet);
+        } else {
+            self.packets.remove(load.packet);
+        }
         if let Some(ledger) = &mut self.ledger {
             ledger.dropped(&packet);
         }
