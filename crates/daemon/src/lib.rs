@@ -26,6 +26,7 @@ pub mod protocol;
 pub mod run_dir;
 mod serve;
 pub mod show_client;
+pub mod top;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -13,6 +13,12 @@ use sluice_api::show::{Answer, Question};
 use crate::protocol::{self, Request};
 use crate::run_dir::{self, ROOT, SHOW_SOCKET};
 
+/// Rows under a header, of which so many columns are names and the others numbers; or what is said
+/// if there are none.
+pub(crate) fn table(header: &[&str], names: usize, rows: Vec<Vec<String>>, none: &str) -> String {
+    tables::table(header, names, rows, none)
+}
+
 /// How long an answer may take.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often `--watch` asks.

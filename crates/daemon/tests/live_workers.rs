@@ -113,6 +113,9 @@ fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
         host.drained();
         host.assert_lossless();
     }
+    let top = hosts[0].ask(&["top", "--every-ms", "100", "--count", "1"]);
+    assert_eq!(top["workers"].as_array().unwrap().len(), 2, "{top}");
+    assert_eq!(top["ports"].as_array().unwrap().len(), 3, "{top}");
     let times = hosts[0].show("worker");
     let busy = |at: usize| times[at]["busy_ns"].as_u64().unwrap();
     assert!(busy(0) > 0 && busy(1) > 0, "{times}");

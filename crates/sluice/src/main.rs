@@ -29,6 +29,8 @@ enum Command {
     Daemon(DaemonArguments),
     /// Ask a running host
     Show(ShowArguments),
+    /// What a host does now: the time of its data workers, the rates of its ports
+    Top(TopArguments),
     /// Ports that come and go while a host runs
     #[command(subcommand)]
     Port(PortCommand),
@@ -210,6 +212,18 @@ struct Endpoint {
 }
 
 #[derive(Args, Debug)]
+struct TopArguments {
+    /// The span of a picture, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    every_ms: u64,
+    /// How many pictures; default: until interrupted
+    #[arg(long, value_name = "N")]
+    count: Option<u32>,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Args, Debug)]
 struct TraceArguments {
     /// The network that the frame is in
     #[arg(long, value_name = "NAME")]
@@ -314,6 +328,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Daemon(arguments) => daemon(&arguments),
         Command::Show(arguments) => show(&arguments),
+        Command::Top(arguments) => top(&arguments),
         Command::Port(command) => port(command),
         Command::Vport(command) => vport(command),
         Command::Vnet(VnetCommand::List { asked }) => ask(&asked, fabric::Question::Vnets),
@@ -340,6 +355,16 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
 fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let style = Style { json: arguments.asked.json, watch: arguments.watch };
     sluice_daemon::show_client::show(&arguments.asked.whom(), arguments.what.into(), style)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn top(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
+    let style = sluice_daemon::top::Style {
+        json: arguments.asked.json,
+        every: std::time::Duration::from_millis(arguments.every_ms.max(1)),
+        count: arguments.count,
+    };
+    sluice_daemon::top::top(&arguments.asked.whom(), style)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -31,7 +31,7 @@ pub(super) fn render(answer: &Answer) -> String {
     }
 }
 
-fn table(header: &[&str], names: Names, rows: Vec<Vec<String>>, none: &str) -> String {
+pub(super) fn table(header: &[&str], names: Names, rows: Vec<Vec<String>>, none: &str) -> String {
     if rows.is_empty() {
         return format!("{none}\n");
     }

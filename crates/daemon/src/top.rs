@@ -1,0 +1,221 @@
+//! `sluice top`: what a host does now. It asks again and again, and shows the differences.
+//!
+//! What is shown is a function of two pictures ([`between`]), so that it can be tested without a
+//! host.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::bail;
+use serde::Serialize;
+use sluice_api::show::{Answer, Body, PlacementRow, PortRow, Question, WorkerTimes};
+
+use crate::protocol;
+use crate::show_client::{self, Whom, table};
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// A line of JSON each time.
+    pub json: bool,
+    /// How long a picture spans.
+    pub every: Duration,
+    /// How many times; `None`: until interrupted.
+    pub count: Option<u32>,
+}
+
+/// What a host did in a span of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Top {
+    /// The host.
+    pub host: String,
+    /// The data workers, by number.
+    pub workers: Vec<WorkerNow>,
+    /// The ports.
+    pub ports: Vec<PortNow>,
+}
+
+/// A data worker, in percent of the span.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkerNow {
+    /// Its number.
+    pub worker: usize,
+    /// Moving frames.
+    pub busy_percent: f64,
+    /// Looking for them in vain.
+    pub looking_percent: f64,
+    /// Asleep.
+    pub asleep_percent: f64,
+    /// Turns a second.
+    pub turns_per_s: u64,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PortNow {
+    /// Its name.
+    pub port: String,
+    /// Its worker; absent: each has a part of it, or nobody knows.
+    pub worker: Option<u16>,
+    /// Frames that came in, a second.
+    pub rx_frames_per_s: u64,
+    /// Frames that left, a second.
+    pub tx_frames_per_s: u64,
+    /// Mbit/s that came in.
+    pub rx_mbps: u64,
+    /// Mbit/s that left.
+    pub tx_mbps: u64,
+    /// What is held at its input now, in frames.
+    pub held_frames: u32,
+    /// What waits for it now, in frames.
+    pub queued_frames: u32,
+    /// Frames that came in here and were dropped, for whatever reason, a second.
+    pub drops_per_s: u64,
+}
+
+/// What a host has done until a moment.
+#[derive(Clone, Debug, Default)]
+struct Picture {
+    host: String,
+    /// When the times of the workers were read, and when the counters of the ports were.
+    at_ns: (u64, u64),
+    workers: Vec<WorkerTimes>,
+    ports: Vec<PortRow>,
+    placement: Vec<PlacementRow>,
+    dropped: BTreeMap<String, u64>,
+}
+
+/// Shows until interrupted, or as often as is said.
+///
+/// # Errors
+/// If no host answers, with what to do.
+pub fn top(whom: &Whom, style: Style) -> anyhow::Result<()> {
+    let socket = show_client::socket(whom)?;
+    let mut before = Picture::take(&socket)?;
+    let mut shown = 0;
+    while style.count.is_none_or(|count| shown < count) {
+        std::thread::sleep(style.every);
+        let after = Picture::take(&socket)?;
+        let now = between(&before, &after);
+        let text = if style.json { serde_json::to_string(&now)? + "\n" } else { render(&now) };
+        let mut out = std::io::stdout().lock();
+        if !style.json && style.count.is_none() {
+            // Home, and clear to the end of the screen.
+            out.write_all(b"\x1b[H\x1b[J")?;
+        }
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+        (before, shown) = (after, shown + 1);
+    }
+    Ok(())
+}
+
+impl Picture {
+    fn take(socket: &Path) -> anyhow::Result<Self> {
+        let mut picture = Self::default();
+        for question in [Question::Placement, Question::Drops, Question::Worker, Question::Ports] {
+            let line = show_client::ask(socket, question)?;
+            let Answer { host, at_ns, body, .. } = protocol::expect::<Answer>(&line)?;
+            picture.host = host;
+            match body {
+                Body::Placement(rows) => picture.placement = rows,
+                Body::Drops(rows) => {
+                    for row in rows {
+                        *picture.dropped.entry(row.port).or_default() += row.frames;
+                    }
+                }
+                Body::Worker(times) => (picture.workers, picture.at_ns.0) = (times, at_ns),
+                Body::Ports(rows) => (picture.ports, picture.at_ns.1) = (rows, at_ns),
+                _ => bail!("the host answered another question"),
+            }
+        }
+        Ok(picture)
+    }
+}
+
+/// What was done between two pictures. A host that was started anew begins at zero.
+fn between(before: &Picture, after: &Picture) -> Top {
+    let span = |before: u64, after: u64| after.checked_sub(before).unwrap_or(after).max(1);
+    let turns = span(before.at_ns.0, after.at_ns.0);
+    let per_s = |before: u64, after: u64, span: u64| {
+        let all = u128::from(after.checked_sub(before).unwrap_or(after));
+        u64::try_from(all * 1_000_000_000 / u128::from(span)).unwrap_or(u64::MAX)
+    };
+    let workers = after.workers.iter().enumerate().map(|(worker, now)| {
+        let was = before.workers.get(worker).copied().unwrap_or_default();
+        let parts = [
+            (was.busy_ns, now.busy_ns),
+            (was.looking_ns, now.looking_ns),
+            (was.asleep_ns, now.asleep_ns),
+        ];
+        let parts = parts.map(|(was, now)| now.checked_sub(was).unwrap_or(now));
+        let all = parts.iter().sum::<u64>().max(1);
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let percent = |part: u64| (part as f64 / all as f64 * 1_000.0).round() / 10.0;
+        WorkerNow {
+            worker,
+            busy_percent: percent(parts[0]),
+            looking_percent: percent(parts[1]),
+            asleep_percent: percent(parts[2]),
+            turns_per_s: per_s(was.turns, now.turns, turns),
+        }
+    });
+    let span = span(before.at_ns.1, after.at_ns.1);
+    let ports = after.ports.iter().map(|now| {
+        let was = before.ports.iter().find(|was| was.port == now.port).cloned().unwrap_or_default();
+        let placed = after.placement.iter().find(|row| row.port == now.port);
+        let of = |dropped: &BTreeMap<String, u64>| dropped.get(&now.port).copied().unwrap_or(0);
+        PortNow {
+            port: now.port.clone(),
+            worker: placed.and_then(|row| row.worker),
+            rx_frames_per_s: per_s(was.rx_frames, now.rx_frames, span),
+            tx_frames_per_s: per_s(was.tx_frames, now.tx_frames, span),
+            rx_mbps: per_s(was.rx_bytes, now.rx_bytes, span) * 8 / 1_000_000,
+            tx_mbps: per_s(was.tx_bytes, now.tx_bytes, span) * 8 / 1_000_000,
+            held_frames: now.held_frames,
+            queued_frames: now.queued_frames,
+            drops_per_s: per_s(of(&before.dropped), of(&after.dropped), span),
+        }
+    });
+    Top { host: after.host.clone(), workers: workers.collect(), ports: ports.collect() }
+}
+
+/// For a terminal.
+fn render(top: &Top) -> String {
+    let percent = |part: f64| format!("{part:.1}");
+    let workers = top.workers.iter().map(|now| {
+        vec![
+            now.worker.to_string(),
+            percent(now.busy_percent),
+            percent(now.looking_percent),
+            percent(now.asleep_percent),
+            now.turns_per_s.to_string(),
+        ]
+    });
+    let ports = top.ports.iter().map(|now| {
+        vec![
+            now.port.clone(),
+            now.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string()),
+            now.rx_frames_per_s.to_string(),
+            now.tx_frames_per_s.to_string(),
+            now.rx_mbps.to_string(),
+            now.tx_mbps.to_string(),
+            now.held_frames.to_string(),
+            now.queued_frames.to_string(),
+            now.drops_per_s.to_string(),
+        ]
+    });
+    let of_workers = ["worker", "busy %", "looking %", "asleep %", "turns/s"];
+    let of_ports =
+        ["port", "worker", "rx/s", "tx/s", "rx Mbit/s", "tx Mbit/s", "held", "queued", "drops/s"];
+    format!("{}\n", top.host)
+        + &table(&of_workers, 1, workers.collect(), "no workers")
+        + &table(&of_ports, 1, ports.collect(), "no ports")
+}
+
+#[cfg(test)]
+mod tests;
