@@ -58,10 +58,18 @@ fn whole(title: &str, about: &str, rest: &str) -> String {
 
 fn pair(published: f64, model: f64, unit: &str) -> Vec<Bar> {
     let bar = |class: &str, name: &str, value: f64| Bar {
-        name: name.to_owned(),
+        name: String::new(),
         parts: vec![(class.to_owned(), value, format!("{name}: {} {unit}", number(value)))],
     };
     vec![bar(PAPER, "paper", published), bar(MODEL, "model", model)]
+}
+
+/// As much of a rule's name as fits below a bar.
+const fn short(rule: Rule) -> &'static str {
+    match rule {
+        Rule::VsExtend => "vse",
+        other => other.name(),
+    }
 }
 
 const BOTH: [(&str, &str); 2] = [(PAPER, "paper"), (MODEL, "model")];
@@ -97,7 +105,7 @@ pub(crate) fn predict(figures: &[Figure]) -> String {
     let chart = |table: u8, of: &[&str], y_label: &str| {
         let is = |f: &&Figure| f.table == table && of.contains(&f.of.as_str());
         let group = |f: &Figure| Group {
-            name: format!("{} {}", f.rule.name(), f.bytes),
+            name: format!("{} {}", short(f.rule), f.bytes),
             bars: pair(f.published, f.predicted, f.unit),
         };
         Bars {

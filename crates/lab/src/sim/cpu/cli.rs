@@ -30,7 +30,7 @@ pub struct CpuArguments {
     /// Parameters of another file than experiments/vs-extend/params.toml
     #[arg(long, value_name = "FILE")]
     pub params: Option<PathBuf>,
-    /// How many hashes are drawn where one decides; default: 32, for vary 8
+    /// How many hashes are drawn where one decides; default: 32, for vary 4
     #[arg(long, value_name = "N")]
     pub seeds: Option<u64>,
     /// Write result.json and report.html to this folder
@@ -60,7 +60,7 @@ pub fn run(command: &CpuCommand) -> anyhow::Result<ExitCode> {
     | CpuCommand::Vary(arguments)) = command;
     let file = File::load(arguments.params.as_deref())?;
     let seeds = arguments.seeds.unwrap_or(match command {
-        CpuCommand::Vary(_) => 8,
+        CpuCommand::Vary(_) => 4,
         _ => 32,
     });
     ensure!((1..=10_000).contains(&seeds), "--seeds {seeds}: give a number from 1 to 10,000");
@@ -99,7 +99,7 @@ fn find(command: &CpuCommand, file: &File, seeds: u64) -> anyhow::Result<Found> 
             }
         }
         CpuCommand::Compare(_) => {
-            let found = compare::compare(testbed, &params, &compare::VMS, seeds)?;
+            let found = compare::compare(testbed, &params, seeds)?;
             Found {
                 text: text::compare(&found),
                 results: rows::results("vs-extend compare", rows::compare(&found)),

@@ -9,6 +9,16 @@ use super::testbed::{Answer, Question, ask};
 /// How many machines there are: fewer than cores, a core without one left, more than cores.
 pub(crate) const VMS: [u16; 4] = [2, 3, 6, 8];
 
+/// What is compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent<'a> {
+    pub(crate) vms: &'a [u16],
+    pub(crate) sizes: &'a [u64],
+    pub(crate) rules: &'a [Rule],
+    /// How many seeds where a hash decides, and where none does.
+    pub(crate) seeds: (u64, u64),
+}
+
 /// One run of the comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
@@ -41,16 +51,26 @@ pub(crate) const fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
-/// Runs all rules with these numbers of machines.
+/// All rules, sizes and numbers of machines.
 pub(crate) fn compare(
     testbed: &Testbed,
     params: &Params,
-    vms: &[u16],
     seeds: u64,
+) -> anyhow::Result<Comparison> {
+    let rules = [Rule::Rss, Rule::RssPlusPlus, Rule::VsExtend, Rule::Adaptive];
+    let seeds = (seeds, seeds.min(4));
+    run(testbed, params, &Extent { vms: &VMS, sizes: &SIZES, rules: &rules, seeds })
+}
+
+/// Runs what is asked for.
+pub(crate) fn run(
+    testbed: &Testbed,
+    params: &Params,
+    extent: &Extent<'_>,
 ) -> anyhow::Result<Comparison> {
     let mut all = Comparison { runs: Vec::new(), alone: Vec::new() };
     for policy in [Policy::Drop, Policy::Hold] {
-        for bytes in SIZES {
+        for &bytes in extent.sizes {
             let mut question = Question {
                 rule: Rule::Adaptive,
                 bytes,
@@ -58,21 +78,18 @@ pub(crate) fn compare(
                 has_priority: true,
                 is_guarded: false,
                 policy,
-                seeds: seeds.min(2),
+                seeds: extent.seeds.1,
             };
             let alone = ask(testbed, params, &question)?.total();
             all.alone.push((bytes, policy, alone));
-            for vms in vms {
-                (question.vms, question.has_priority) = (*vms, *vms > 2);
-                for rule in [Rule::Rss, Rule::RssPlusPlus, Rule::VsExtend, Rule::Adaptive] {
+            for &vms in extent.vms {
+                (question.vms, question.has_priority) = (vms, vms > 2);
+                for &rule in extent.rules {
                     let knows = matches!(rule, Rule::VsExtend | Rule::Adaptive);
                     question.rule = rule;
-                    // Only where a hash decides, much hangs on the seed.
-                    question.seeds = if knows { seeds.min(4) } else { seeds };
-                    for is_guarded in [false, true] {
-                        if is_guarded && !(knows && question.has_priority) {
-                            continue;
-                        }
+                    question.seeds = if knows { extent.seeds.1 } else { extent.seeds.0 };
+                    let guards = if knows && vms > 2 { &[false, true][..] } else { &[false] };
+                    for &is_guarded in guards {
                         question.is_guarded = is_guarded;
                         let answer = ask(testbed, params, &question)?;
                         all.runs.push(Run { question: question.clone(), answer });

@@ -2,9 +2,9 @@
 
 use sluice_sim::cpu::{Params, Policy};
 
-use super::compare::{self, Comparison};
+use super::compare::{self, Comparison, Extent};
 use super::params::Testbed;
-use super::published::{Rule, SIZES};
+use super::published::Rule;
 
 /// What came out with one parameter moved.
 #[derive(Clone, Debug)]
@@ -54,7 +54,13 @@ fn measure(
     seeds: u64,
     (name, value): (&'static str, Option<u64>),
 ) -> anyhow::Result<Varied> {
-    let found = compare::compare(testbed, params, &[2, 3], seeds)?;
+    let extent = Extent {
+        vms: &[2, 3],
+        sizes: &LARGE,
+        rules: &[Rule::Rss, Rule::RssPlusPlus, Rule::Adaptive],
+        seeds: (seeds, seeds.min(2)),
+    };
+    let found = compare::run(testbed, params, &extent)?;
     let total = |rule, bytes, policy, guard| {
         found.of(rule, bytes, 3, policy, guard).map_or(0.0, super::testbed::Answer::total)
     };
@@ -86,7 +92,7 @@ fn measure(
 fn least(found: &Comparison, policy: Policy) -> f64 {
     let mut least = f64::MAX;
     for vms in [2, 3] {
-        for bytes in SIZES {
+        for bytes in LARGE {
             let of = |rule| found.of(rule, bytes, vms, policy, false);
             if let (Some(ours), Some(other)) = (of(Rule::Adaptive), of(Rule::RssPlusPlus)) {
                 least = least.min(ours.total() / other.total());
