@@ -28,9 +28,9 @@ impl FlowReport {
 
     /// Lost of those whose end is known, in millionths.
     #[must_use]
-    pub const fn loss_ppm(&self) -> u64 {
+    pub fn loss_ppm(&self) -> u64 {
         let ended = self.lost() + self.delivered;
-        if ended == 0 { 0 } else { self.lost() * 1_000_000 / ended }
+        (self.lost() * 1_000_000).checked_div(ended).unwrap_or(0)
     }
 }
 

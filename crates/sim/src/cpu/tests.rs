@@ -185,6 +185,16 @@ fn a_flow_on_the_core_of_its_machine_gets_less() {
 }
 
 #[test]
+fn softirq_work_takes_the_core_from_a_vcpu() {
+    let mut scenario = host(Mode::Rss, vec![flow(0, 1400, 750)], Policy::Drop);
+    // In one turn of the guest more segments come than there are descriptors.
+    scenario.params.guest_ns = 5_000_000;
+    let report = run(&scenario).unwrap();
+    assert_eq!(report.flows[0].lost_descriptor, 0);
+    assert!(report.flows[0].lost_guest > 0 && report.cores[0].user_ns > 0);
+}
+
+#[test]
 fn what_is_left_of_a_core_full_of_softirq_work_is_the_turn_that_it_grants() {
     let report = alone_on(0, 8192, 1200);
     let share = report.cores[0].user_ns * 1_000_000 / 100_000_000;

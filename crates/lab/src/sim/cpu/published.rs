@@ -11,32 +11,32 @@ pub(crate) const SIZES: [u64; 3] = [64, 1400, 8192];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
     /// Two flows are processed on one core.
-    FlowCollision,
+    SharedCore,
     /// Two flows, a core each.
-    NoFlowCollision,
+    TwoCores,
     /// One flow is processed on the core of its machine.
-    VmCollision,
+    OnVmCore,
     /// One flow, on a core without a machine.
-    NoVmCollision,
+    OnFreeCore,
 }
 
 impl Case {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::FlowCollision => "two flows, one core",
-            Self::NoFlowCollision => "two flows, two cores",
-            Self::VmCollision => "flow on its VM's core",
-            Self::NoVmCollision => "flow on a free core",
+            Self::SharedCore => "two flows, one core",
+            Self::TwoCores => "two flows, two cores",
+            Self::OnVmCore => "flow on its VM's core",
+            Self::OnFreeCore => "flow on a free core",
         }
     }
 }
 
 /// Table 4: throughput of all flows together per size.
 pub(crate) const TABLE_4: [(Case, [Option<f64>; 3]); 4] = [
-    (Case::FlowCollision, [Some(39.5), Some(954.9), None]),
-    (Case::NoFlowCollision, [Some(39.4), Some(1509.9), Some(1702.4)]),
-    (Case::VmCollision, [Some(19.7), Some(617.3), Some(4.0)]),
-    (Case::NoVmCollision, [Some(19.8), Some(754.6), Some(880.1)]),
+    (Case::SharedCore, [Some(39.5), Some(954.9), None]),
+    (Case::TwoCores, [Some(39.4), Some(1509.9), Some(1702.4)]),
+    (Case::OnVmCore, [Some(19.7), Some(617.3), Some(4.0)]),
+    (Case::OnFreeCore, [Some(19.8), Some(754.6), Some(880.1)]),
 ];
 
 /// A rule of which the paper prints results.

@@ -180,10 +180,10 @@ pub(crate) fn table_4(
     bytes: u64,
 ) -> anyhow::Result<f64> {
     let cores: &[u16] = match case {
-        Case::FlowCollision => &[3, 3],
-        Case::NoFlowCollision => &[2, 3],
-        Case::VmCollision => &[0],
-        Case::NoVmCollision => &[3],
+        Case::SharedCore => &[3, 3],
+        Case::TwoCores => &[2, 3],
+        Case::OnVmCore => &[0],
+        Case::OnFreeCore => &[3],
     };
     let vms = u16::try_from(cores.len())?;
     let question = Question {

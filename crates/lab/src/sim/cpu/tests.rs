@@ -119,6 +119,6 @@ fn a_file_that_cannot_work_says_what_to_write() {
 fn table_4_puts_flows_where_its_rows_say() {
     let file = shipped();
     let at = |case| testbed::table_4(&file.testbed, &file.params(), case, 1400).unwrap();
-    assert!(at(Case::FlowCollision) < 0.7 * at(Case::NoFlowCollision));
-    assert!(at(Case::VmCollision) < 0.9 * at(Case::NoVmCollision));
+    assert!(at(Case::SharedCore) < 0.7 * at(Case::TwoCores));
+    assert!(at(Case::OnVmCore) < 0.9 * at(Case::OnFreeCore));
 }
