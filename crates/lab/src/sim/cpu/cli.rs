@@ -30,7 +30,7 @@ pub struct CpuArguments {
     /// Parameters of another file than experiments/vs-extend/params.toml
     #[arg(long, value_name = "FILE")]
     pub params: Option<PathBuf>,
-    /// How many hashes are drawn where one decides; default: 32, for vary 4
+    /// How many hashes are drawn where one decides; default: 32
     #[arg(long, value_name = "N")]
     pub seeds: Option<u64>,
     /// Write result.json and report.html to this folder
@@ -59,10 +59,7 @@ pub fn run(command: &CpuCommand) -> anyhow::Result<ExitCode> {
     | CpuCommand::Compare(arguments)
     | CpuCommand::Vary(arguments)) = command;
     let file = File::load(arguments.params.as_deref())?;
-    let seeds = arguments.seeds.unwrap_or(match command {
-        CpuCommand::Vary(_) => 4,
-        _ => 32,
-    });
+    let seeds = arguments.seeds.unwrap_or(32);
     ensure!((1..=10_000).contains(&seeds), "--seeds {seeds}: give a number from 1 to 10,000");
     let found = find(command, &file, seeds)?;
     if let Some(folder) = &arguments.out {

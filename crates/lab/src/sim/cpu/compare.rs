@@ -15,8 +15,8 @@ pub(crate) struct Extent<'a> {
     pub(crate) vms: &'a [u16],
     pub(crate) sizes: &'a [u64],
     pub(crate) rules: &'a [Rule],
-    /// How many seeds where a hash decides, and where none does.
-    pub(crate) seeds: (u64, u64),
+    /// How many seeds for `rss`, for `rss++`, and where no hash decides.
+    pub(crate) seeds: [u64; 3],
 }
 
 /// One run of the comparison.
@@ -58,7 +58,7 @@ pub(crate) fn compare(
     seeds: u64,
 ) -> anyhow::Result<Comparison> {
     let rules = [Rule::Rss, Rule::RssPlusPlus, Rule::VsExtend, Rule::Adaptive];
-    let seeds = (seeds, seeds.min(4));
+    let seeds = [seeds, seeds, seeds.min(4)];
     run(testbed, params, &Extent { vms: &VMS, sizes: &SIZES, rules: &rules, seeds })
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn run(
                 has_priority: true,
                 is_guarded: false,
                 policy,
-                seeds: extent.seeds.1,
+                seeds: extent.seeds[2],
             };
             let alone = ask(testbed, params, &question)?.total();
             all.alone.push((bytes, policy, alone));
@@ -87,7 +87,11 @@ pub(crate) fn run(
                 for &rule in extent.rules {
                     let knows = matches!(rule, Rule::VsExtend | Rule::Adaptive);
                     question.rule = rule;
-                    question.seeds = if knows { extent.seeds.1 } else { extent.seeds.0 };
+                    question.seeds = match rule {
+                        Rule::Rss => extent.seeds[0],
+                        Rule::RssPlusPlus => extent.seeds[1],
+                        _ => extent.seeds[2],
+                    };
                     let guards = if knows && vms > 2 { &[false, true][..] } else { &[false] };
                     for &is_guarded in guards {
                         question.is_guarded = is_guarded;

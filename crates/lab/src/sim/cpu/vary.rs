@@ -58,7 +58,8 @@ fn measure(
         vms: &[2, 3],
         sizes: &LARGE,
         rules: &[Rule::Rss, Rule::RssPlusPlus, Rule::Adaptive],
-        seeds: (seeds, seeds.min(2)),
+        // RSS++ takes long, and moves what its hash put badly.
+        seeds: [seeds, seeds.min(4), seeds.min(2)],
     };
     let found = compare::run(testbed, params, &extent)?;
     let total = |rule, bytes, policy, guard| {
