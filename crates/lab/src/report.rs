@@ -3,6 +3,7 @@
 mod chart;
 mod charts;
 pub(crate) mod comparison;
+pub(crate) mod cpu;
 mod notes;
 pub(crate) mod points;
 mod simulation;

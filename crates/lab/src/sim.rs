@@ -15,6 +15,7 @@
 
 pub mod cli;
 mod compare;
+pub mod cpu;
 mod experiment;
 mod from_lab;
 mod rows;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod cpu;
 mod event;
 pub mod events;
 pub mod net;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use sluice_api::config::Policy;
 
+use super::cpu::cli::CpuCommand;
 use super::{Options, Overrides};
 use crate::cli::PolicyName;
 
@@ -20,6 +21,9 @@ pub enum SimCommand {
     Sweep(SweepArguments),
     /// Put the results of a lab run beside those of its simulation
     Compare(CompareArguments),
+    /// Which core does whose tunnel work: the paper on VS-extend, predicted and compared
+    #[command(subcommand)]
+    Cpu(CpuCommand),
 }
 
 /// The arguments of `sluice sim run`.
@@ -115,6 +119,7 @@ pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
             print!("{text}");
             Ok(ExitCode::SUCCESS)
         }
+        SimCommand::Cpu(command) => super::cpu::cli::run(&command),
     }
 }
 

@@ -1,0 +1,224 @@
+//! The pages of `sluice sim cpu`: the paper's tables beside the model's, and the comparison.
+
+use sluice_sim::cpu::Policy;
+
+use super::chart::{Bar, Bars, Group, escape, number};
+use super::page;
+use crate::sim::cpu::compare::{Comparison, policy_name};
+use crate::sim::cpu::fit::Fit;
+use crate::sim::cpu::predict::Figure;
+use crate::sim::cpu::published::{Rule, SIZES, TABLE_7};
+use crate::sim::cpu::text::{self, Grid};
+use crate::sim::cpu::vary::Varied;
+
+const PAPER: &str = "nic";
+const MODEL: &str = "tor";
+const FIRST: &str = "ZZ";
+const OTHERS: &str = "tor";
+
+fn legend(entries: &[(&str, &str)]) -> String {
+    let entry = |(class, name): &(&str, &str)| {
+        format!(
+            "<span><svg viewBox=\"0 0 28 14\"><rect class=\"bar {class}\" x=\"7\" y=\"1\" \
+             width=\"13\" height=\"12\"/></svg>{name}</span>"
+        )
+    };
+    entries.iter().map(entry).collect()
+}
+
+fn figure(title: &str, caption: &str, svg: &str, legend: &str) -> String {
+    format!(
+        "<section><h2>{title}</h2><figure><div class=\"legend\">{legend}</div>{svg}\
+         <figcaption>{caption}</figcaption></figure></section>\n"
+    )
+}
+
+fn grid(title: &str, grid: &Grid) -> String {
+    let cell = |tag: &str, at: usize, text: &str| {
+        let class = if at == 0 { " class=\"l\"" } else { "" };
+        format!("<{tag}{class}>{}</{tag}>", escape(text))
+    };
+    let line = |tag: &str, words: &[String]| {
+        let cells = words.iter().enumerate().map(|(at, text)| cell(tag, at, text));
+        format!("<tr>{}</tr>", cells.collect::<String>())
+    };
+    let head: Vec<String> = grid.head.iter().map(|&text| text.to_owned()).collect();
+    let body: String = grid.lines.iter().map(|words| line("td", words)).collect();
+    format!(
+        "<section><h2>{title}</h2><div class=\"scroll\"><table><thead>{}</thead>\
+         <tbody>{body}</tbody></table></div></section>\n",
+        line("th", &head)
+    )
+}
+
+fn whole(title: &str, about: &str, rest: &str) -> String {
+    let about = format!("<h1>{title}</h1>\n<p class=\"banner\">{about}</p>\n");
+    page(title, &(about + rest))
+}
+
+fn pair(published: f64, model: f64, unit: &str) -> Vec<Bar> {
+    let bar = |class: &str, name: &str, value: f64| Bar {
+        name: String::new(),
+        parts: vec![(class.to_owned(), value, format!("{name}: {} {unit}", number(value)))],
+    };
+    vec![bar(PAPER, "paper", published), bar(MODEL, "model", model)]
+}
+
+/// As much of a rule's name as fits below a bar.
+const fn short(rule: Rule) -> &'static str {
+    match rule {
+        Rule::VsExtend => "vse",
+        other => other.name(),
+    }
+}
+
+const BOTH: [(&str, &str); 2] = [(PAPER, "paper"), (MODEL, "model")];
+
+pub(crate) fn fit(found: &Fit) -> String {
+    let group = |cell: &crate::sim::cpu::fit::Cell| Group {
+        name: format!("{} B", cell.bytes),
+        bars: pair(cell.published, cell.simulated, "Mbit/s"),
+    };
+    let charts: String = [
+        "two flows, one core",
+        "two flows, two cores",
+        "flow on its VM's core",
+        "flow on a free core",
+    ]
+    .iter()
+    .map(|case| {
+        let cells = found.cells.iter().filter(|cell| cell.case.name() == *case);
+        let svg = Bars {
+            x_label: "payload of a datagram".to_owned(),
+            y_label: "Mbit/s".to_owned(),
+            groups: cells.map(group).collect(),
+        }
+        .svg();
+        figure(case, "Table 4 and what the fitted parameters give.", &svg, &legend(&BOTH))
+    })
+    .collect();
+    let table = grid("Table 4", &text::fit_grid(found));
+    whole("VS-extend: the fit", "Parameters are fitted to Table 4 alone.", &(charts + &table))
+}
+
+pub(crate) fn predict(figures: &[Figure]) -> String {
+    let chart = |table: u8, of: &[&str], y_label: &str| {
+        let is = |f: &&Figure| f.table == table && of.contains(&f.of.as_str());
+        let group = |f: &Figure| Group {
+            name: format!("{} {}", short(f.rule), f.bytes),
+            bars: pair(f.published, f.predicted, f.unit),
+        };
+        Bars {
+            x_label: "rule, payload of a datagram in bytes".to_owned(),
+            y_label: y_label.to_owned(),
+            groups: figures.iter().filter(is).map(group).collect(),
+        }
+        .svg()
+    };
+    let legend = legend(&BOTH);
+    let mut body = figure(
+        "Throughput of three VMs",
+        "Table 7: the sum of all three.",
+        &chart(7, &["all"], "Mbit/s of three VMs"),
+        &legend,
+    );
+    body += &figure(
+        "Throughput of VM1, of high priority",
+        "Table 7.",
+        &chart(7, &["VM1"], "Mbit/s of VM1"),
+        &legend,
+    );
+    for vm in ["VM1", "VM2"] {
+        let caption = "Table 6: datagrams lost of two VMs.";
+        body += &figure(&format!("Loss of {vm}"), caption, &chart(6, &[vm], "loss, %"), &legend);
+    }
+    for (table, name) in text::TABLES {
+        body += &grid(name, &text::predict_grid(figures, table));
+    }
+    let about = format!("Predicted with parameters of Table 4. {}.", text::errors(figures));
+    whole("VS-extend: published and predicted", &about, &body)
+}
+
+/// VM1 below, the others on it.
+fn stack(name: &str, first: f64, total: f64) -> Bar {
+    let part = |class: &str, value: f64, who: &str| {
+        (class.to_owned(), value, format!("{name}, {who}: {} Mbit/s", number(value)))
+    };
+    Bar {
+        name: name.to_owned(),
+        parts: vec![part(FIRST, first, "VM1"), part(OTHERS, (total - first).max(0.0), "others")],
+    }
+}
+
+fn throughput(found: &Comparison, vms: u16, policy: Policy, bytes: u64) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    for (size, rule, total, first) in TABLE_7 {
+        if vms == 3 && size == bytes {
+            let name = if rule == Rule::Rss { "rss*" } else { "vse*" };
+            bars.push(stack(name, first.unwrap_or(0.0), total));
+        }
+    }
+    let rules = [
+        (Rule::Rss, false, "rss"),
+        (Rule::RssPlusPlus, false, "rss++"),
+        (Rule::VsExtend, true, "vse"),
+        (Rule::Adaptive, false, "adapt."),
+        (Rule::Adaptive, true, "guard"),
+    ];
+    for (rule, guard, name) in rules {
+        if let Some(answer) = found.of(rule, bytes, vms, policy, guard) {
+            bars.push(stack(name, answer.throughput[0], answer.total()));
+        }
+    }
+    bars
+}
+
+pub(crate) fn compare(found: &Comparison) -> String {
+    let legend = legend(&[(FIRST, "VM1, of high priority"), (OTHERS, "the others")]);
+    let mut body = grid("Targets", &text::targets_grid(found));
+    for vms in [3, 6] {
+        for policy in [Policy::Drop, Policy::Hold] {
+            for bytes in SIZES.into_iter().filter(|bytes| *bytes > 64) {
+                let name = format!("{bytes} bytes");
+                let svg = Bars {
+                    x_label: "rule".to_owned(),
+                    y_label: format!("Mbit/s of {vms} VMs"),
+                    groups: vec![Group { name, bars: throughput(found, vms, policy, bytes) }],
+                }
+                .svg();
+                let title = format!("{vms} VMs, {bytes} bytes, no room: {}", policy_name(policy));
+                let caption = "rss* and vse* are the paper's figures, which drop. guard: adaptive, \
+                               and VM1's core does no tunnel work; vse is guarded too.";
+                body += &figure(&title, caption, &svg, &legend);
+            }
+        }
+    }
+    body += &grid("All runs", &text::runs_grid(found));
+    let about = "Decided by the product's own placement, with parameters of Table 4.";
+    whole("VS-extend: the comparison", about, &body)
+}
+
+pub(crate) fn vary(all: &[Varied]) -> String {
+    let bar = |v: &Varied, at: usize| {
+        let value = v.over_rss[at];
+        let moved = v.value.map(|value| format!(" = {value}")).unwrap_or_default();
+        let title = format!("{}{moved}: {}", v.name, number(value));
+        Bar { name: String::new(), parts: vec![(MODEL.to_owned(), value, title)] }
+    };
+    let mut body = String::new();
+    for (at, bytes, least) in [(0, 1400, 1.50), (1, 8192, 6.87)] {
+        let svg = Bars {
+            x_label: "each parameter less and more by half; the first bar is as fitted".to_owned(),
+            y_label: "adaptive (hold) over rss (drop)".to_owned(),
+            groups: vec![Group {
+                name: String::new(),
+                bars: all.iter().map(|v| bar(v, at)).collect(),
+            }],
+        }
+        .svg();
+        let caption = format!("Needed: {least}. In the order of the table below.");
+        body += &figure(&format!("3 VMs, {bytes} bytes"), &caption, &svg, "");
+    }
+    body += &grid("Each parameter less and more by half", &text::vary_grid(all));
+    whole("VS-extend: moved parameters", "Parameters of Table 4, one moved at a time.", &body)
+}

@@ -1,0 +1,24 @@
+//! The paper on VS-extend, in the simulator's model of a host's cores.
+//!
+//! ```text
+//!  Table 4 ── fit ──> params.toml (frozen) ─┬─ predict ──> Tables 5, 6, 7 beside the paper's
+//!                                           ├─ compare ──> rss++ and adaptive
+//!                                           └─ vary ─────> the same, each parameter +- 50 %
+//! ```
+//!
+//! Nothing but Table 4 decides a parameter. Everything else is either said of the testbed by the
+//! paper, or assumed; `experiments/vs-extend/params.toml` says which.
+
+pub mod cli;
+pub(crate) mod compare;
+pub(crate) mod fit;
+mod params;
+pub(crate) mod predict;
+pub(crate) mod published;
+mod rows;
+mod testbed;
+pub(crate) mod text;
+pub(crate) mod vary;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The product's placement and its table, fed with what the simulated cores measure.
+
+use sluice_base::{Nanos, Priority};
+use sluice_placement::{
+    Config, ConfigError, Core, CoreLoad, Dispatch, EntryId, EntryLoad, Move, Order, Placement,
+    Share, Table,
+};
+
+/// How often is decided: what `sluice steer` does.
+pub(crate) const PERIOD_NS: u64 = 100_000_000;
+/// How long an entry that is to move may take for it before it is held back.
+const PATIENCE: Nanos = Nanos(1_000_000);
+
+/// Who decides, and who dispatches.
+#[derive(Debug)]
+pub(crate) struct Steering {
+    placement: Placement,
+    table: Table,
+    /// What each entry took in this period, in nanoseconds: receiving, delivery.
+    work: Vec<(u64, u64)>,
+    /// What vCPUs took of each core in this period.
+    user: Vec<u64>,
+    moves: Vec<Move>,
+    moved: u64,
+}
+
+impl Steering {
+    pub(crate) fn new(config: &Config, cores: &[Core]) -> Result<Self, ConfigError> {
+        Ok(Self {
+            placement: Placement::new(config.clone(), cores)?,
+            table: Table::new(config.entries, Order::Counted { patience: PATIENCE }),
+            work: vec![(0, 0); config.entries as usize],
+            user: vec![0; cores.len()],
+            moves: Vec::new(),
+            moved: 0,
+        })
+    }
+
+    /// Where a segment goes: receiving, delivery. None: it has to wait for what is before it.
+    pub(crate) fn dispatch(
+        &mut self,
+        now: u64,
+        entry: u32,
+        priority: Priority,
+    ) -> Option<(usize, Option<usize>)> {
+        let (now, entry) = (Nanos(now), EntryId(entry));
+        let found = match self.table.dispatch(now, entry) {
+            Dispatch::Unplaced => {
+                let first = self.placement.place(entry, priority);
+                self.table.set(now, &first);
+                self.table.dispatch(now, entry)
+            }
+            other => other,
+        };
+        match found {
+            Dispatch::To(core, delivery) => Some((core.index(), delivery.map(|d| d.index()))),
+            Dispatch::Hold | Dispatch::Unplaced => None,
+        }
+    }
+
+    /// A segment that was dispatched is done, or was not taken.
+    pub(crate) fn done(&mut self, entry: u32) {
+        self.table.done(EntryId(entry), 1);
+    }
+
+    pub(crate) fn worked(&mut self, entry: u32, receive_ns: u64, deliver_ns: u64) {
+        let work = &mut self.work[entry as usize];
+        work.0 += receive_ns;
+        work.1 += deliver_ns;
+    }
+
+    pub(crate) fn ran(&mut self, core: usize, ns: u64) {
+        self.user[core] += ns;
+    }
+
+    /// A period is over.
+    pub(crate) fn period(&mut self, now: u64) {
+        let share = |ns: u64| Share::of_period(ns, PERIOD_NS);
+        let cores: Vec<CoreLoad> = (self.user.iter())
+            .map(|&ns| CoreLoad { user: share(ns), softirq: Share::ZERO })
+            .collect();
+        let loads: Vec<EntryLoad> = (self.work.iter())
+            .map(|&(receive, deliver)| EntryLoad { decap: share(receive), deliver: share(deliver) })
+            .collect();
+        self.placement.period(&cores, &loads, &mut self.moves);
+        self.moved += self.moves.len() as u64;
+        for change in self.moves.drain(..) {
+            self.table.set(Nanos(now), &change);
+        }
+        self.work.fill((0, 0));
+        self.user.fill(0);
+    }
+
+    /// How many entries have moved.
+    pub(crate) const fn moved(&self) -> u64 {
+        self.moved
+    }
+}
