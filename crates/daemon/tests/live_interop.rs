@@ -26,7 +26,7 @@ use std::net::Ipv4Addr;
 use rig::iperf::Server;
 use rig::ping::Pinger;
 use rig::wire::Capture;
-use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use rig::{Daemon, Net, Netns, cable, say, skip};
 
 const TOOLS: [&str; 4] = ["iperf3", "tcpdump", "tshark", "ss"];
 const BOX: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -176,10 +176,7 @@ fn interoperates(word: &'static str, kind: &str, policy: &str, routed: bool, sec
         return;
     }
     let case = Case::new(word, kind, policy, routed);
-    wait_for("next hops are resolved", || {
-        let tunnels = case.daemon.show("tunnels");
-        tunnels.as_array().unwrap().iter().all(|row| row["next_hop"] != "unresolved")
-    });
+    case.daemon.next_hops_are_resolved();
     let third = Capture::start(&case.net, &case.third, "up0", "udp port 4789");
     let large = Capture::start(&case.net, &case.host, "up0", "greater 1515");
     resolves_and_pings(&case);

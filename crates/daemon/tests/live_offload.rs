@@ -16,7 +16,7 @@ mod rig;
 use std::time::Duration;
 
 use rig::vm::{self, Vm};
-use rig::{Daemon, Net, Netns, cable, say, wait_for};
+use rig::{Daemon, Net, Netns, cable, say};
 
 const TEST: &str = "machines_leave_checksums_and_segments_to_their_ports";
 const LONG: Duration = Duration::from_secs(90);
@@ -80,10 +80,7 @@ impl Case {
         let mut vms = [boot(1), boot(2)];
         vms.iter_mut().for_each(Vm::ready);
         for host in &hosts {
-            wait_for("next hops are resolved", || {
-                let tunnels = host.show("tunnels");
-                tunnels.as_array().unwrap().iter().all(|row| row["next_hop"] != "unresolved")
-            });
+            host.next_hops_are_resolved();
         }
         Self { vms, hosts, inside, far, _net: net }
     }

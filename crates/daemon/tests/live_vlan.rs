@@ -70,10 +70,7 @@ impl Case {
             netns.ip("link set t0 up");
         }
         for host in &hosts {
-            wait_for("next hops are resolved", || {
-                let tunnels = host.show("tunnels");
-                tunnels.as_array().unwrap().iter().all(|row| row["next_hop"] != "unresolved")
-            });
+            host.next_hops_are_resolved();
         }
         Self { hosts, rack_side, net, desk, rack, blue_box, red_box }
     }

@@ -12,7 +12,7 @@ mod rig;
 use std::net::Ipv4Addr;
 
 use rig::iperf::Server;
-use rig::{Net, Netns, cable, say, skip, wait_for};
+use rig::{Net, Netns, cable, say, skip};
 
 const VTEPS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 const A: Ipv4Addr = Ipv4Addr::new(10, 50, 0, 1);
@@ -92,10 +92,7 @@ fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
         netns.ip("link set t0 up");
     }
     for host in &hosts {
-        wait_for("next hops are resolved", || {
-            let tunnels = host.show("tunnels");
-            tunnels.as_array().unwrap().iter().all(|row| row["next_hop"] != "unresolved")
-        });
+        host.next_hops_are_resolved();
     }
     let worker = |port: &str| hosts[0].row("placement", "port", port)["worker"].as_u64();
     assert_eq!((worker("a"), worker("b")), (Some(1), Some(0)));

@@ -374,6 +374,14 @@ impl Daemon {
         }
     }
 
+    /// Waits until the next hop of every tunnel is known.
+    pub(crate) fn next_hops_are_resolved(&self) {
+        wait_for("next hops are resolved", || {
+            let tunnels = self.show("tunnels");
+            tunnels.as_array().unwrap().iter().all(|row| row["next_hop"] != "unresolved")
+        });
+    }
+
     /// Waits until no frame is in the switch.
     pub(crate) fn drained(&self) {
         wait_for("the switch is empty", || {

@@ -103,6 +103,18 @@ fn cpu_time() -> Nanos {
     Nanos(u64::try_from(nanos).unwrap())
 }
 
+/// The next frame that comes to a port.
+fn receive(probes: &[Probe], port: usize) -> Vec<u8> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(frame) = probes[port].receive() {
+            return frame;
+        }
+        assert!(Instant::now() < until, "port {port} gets a frame");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
 impl Running {
     fn ask(&self, question: Question) -> Body {
         let (reply, answer) = sync_channel(1);
@@ -111,14 +123,7 @@ impl Running {
     }
 
     fn receive(&self, port: usize) -> Vec<u8> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(frame) = self.probes[port].receive() {
-                return frame;
-            }
-            assert!(Instant::now() < until, "port {port} gets a frame");
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        receive(&self.probes, port)
     }
 
     fn drain(self) -> (Left, Nanos) {

@@ -66,14 +66,7 @@ impl Several {
     }
 
     fn receive(&self, port: usize) -> Vec<u8> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(frame) = self.probes[port].receive() {
-                return frame;
-            }
-            assert!(Instant::now() < until, "port {port} gets a frame");
-            std::thread::sleep(Duration::from_micros(20));
-        }
+        receive(&self.probes, port)
     }
 
     /// Sends until that has been refused for a while. Returns how many went.
