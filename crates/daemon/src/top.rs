@@ -1,6 +1,6 @@
 //! `sluice top`: what a host does now. It asks again and again, and shows the differences.
 //!
-//! What is shown is a function of two pictures ([`between`]), so that it can be tested without a
+//! What is shown is a function of two pictures (`between`), so that it can be tested without a
 //! host.
 
 use std::collections::BTreeMap;

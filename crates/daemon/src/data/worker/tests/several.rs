@@ -284,3 +284,39 @@ fn a_guest_that_goes_while_another_worker_has_its_frames_has_them_back_at_once()
     running.no_drops();
     running.end();
 }
+
+/// A guest that goes in the middle of everything, again and again, while each reads the memory of
+/// the other through another worker.
+#[test]
+fn guests_that_come_and_go_under_load_disturb_no_other_worker() {
+    let (running, mut guests, dir) = guests(&[0, 1, 1]);
+    let mut number = 0;
+    let mut last = None;
+    for round in 0..40 {
+        let begun = Instant::now();
+        let mut came = 0;
+        while came == 0 || begun.elapsed() < Duration::from_millis(3 + round % 5) {
+            assert!(begun.elapsed() < PATIENCE, "round {round}: nothing comes to guest 0");
+            for (from, to) in [(0, 1), (1, 0), (2, 0), (2, 1)] {
+                number += u32::from(guests[from].send(&frame(from, to, number)));
+            }
+            while let Some(frame) = guests[0].receive() {
+                came += u32::from(frame[11] != 0);
+            }
+            while let Some(frame) = guests[1].receive() {
+                if frame[11] == 0 {
+                    assert!(last < Some(super::number(&frame)), "what guest 0 sent overtakes");
+                    last = Some(super::number(&frame));
+                }
+            }
+        }
+        // Not drained, not stopped: its memory goes away with what others have of it.
+        drop(guests.remove(0));
+        guests.insert(0, Guest::connected(GuestConfig::default(), &dir.join("0")).unwrap());
+    }
+    let Body::Audit(audit) = running.ask(Question::Audit) else { panic!("an audit") };
+    assert!(audit.closed, "{audit:?}");
+    assert_eq!(guests.iter().find_map(Guest::violation), None);
+    guests.clear();
+    running.end();
+}
