@@ -1,6 +1,7 @@
 //! Benchmarks. Each part writes `target/bench/PART.json` and a drawing beside it, and prints a
 //! table with the minimum, the median and the maximum of its rounds.
 
+mod crossing;
 mod dataplane;
 mod fabric;
 mod forward;

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use sluice_api::results::Row;
 
+use crate::crossing::Pair;
 use crate::forward::{self, FRAME_BYTES, Forward, Setup};
 use crate::tunnel::{self, Tunnel};
 use crate::{instructions, report};
@@ -21,6 +22,7 @@ pub(crate) fn run(rounds: usize, pairs: usize) -> anyhow::Result<()> {
     for batch in [1, 32] {
         rows.extend(tunnel_throughput(batch, rounds)?);
     }
+    rows.extend(crossing(rounds)?);
     rows.push(ratio_of_pairs(pairs)?);
     if instructions::available() {
         for (ports, macs) in [(2, 2), (254, 4096)] {
@@ -81,6 +83,32 @@ fn tunnel_throughput(batch: usize, rounds: usize) -> anyhow::Result<Vec<Row>> {
         tunnel_context(Row::new("switch.forward", "sluice", "frames/s", values), batch, lossy)
     });
     Ok(rows.collect())
+}
+
+/// Frames per second between two ports of one switch, and of two whose frames cross; and what
+/// crossing costs, as a ratio of times within a round.
+fn crossing(rounds: usize) -> anyhow::Result<Vec<Row>> {
+    let mut benches = [false, true].map(Pair::new);
+    let mut values = [Vec::new(), Vec::new()];
+    for bench in &mut benches {
+        bench.forward(ROUND_FRAMES / 10);
+    }
+    for _ in 0..rounds {
+        for (bench, values) in benches.iter_mut().zip(&mut values) {
+            values.push(rate_of(ROUND_FRAMES / 2, |frames| bench.forward(frames)));
+        }
+    }
+    for bench in &benches {
+        anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");
+    }
+    let [stays, crosses] = &values;
+    let cost = stays.iter().zip(crosses).map(|(stays, crosses)| stays / crosses).collect();
+    let cost = Row::new("switch.crossing_cost", "sluice", "ratio", cost);
+    let rows = values.into_iter().zip([false, true]).map(|(values, crosses)| {
+        Row::new("switch.crossing", "sluice", "frames/s", values).with("crosses", crosses)
+    });
+    let setup = Setup { ports: 2, macs: 2, lossy: false };
+    Ok(rows.chain([cost]).map(|row| context(row, &setup)).collect())
 }
 
 /// Frames per second, lossy and lossless interleaved.
