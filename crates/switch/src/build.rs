@@ -155,10 +155,7 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
     let unresolved = usize::from(config.unresolved.destinations);
     let mut lanes = Vec::with_capacity(config.ports.len() + config.tunnels.len() + unresolved);
     for (at, port) in config.ports.iter().enumerate() {
-        let mut lane = make_port_lane(PortId::from_index(at), port);
-        // What is handed over has a slot.
-        lane.plain &= !config.crossing.is_elsewhere(at);
-        lanes.push(lane);
+        lanes.push(make_port_lane(PortId::from_index(at), port));
     }
     let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
     for (at, tunnel) in config.tunnels.iter().enumerate() {

@@ -103,6 +103,14 @@ fn priority_of(index: usize) -> Priority {
     Priority::from_low_bits(u8::try_from(index).expect("below eight"))
 }
 
+/// What goes in front of a frame, in bytes.
+fn outer_size(to: Destination) -> u32 {
+    match to {
+        Destination::Tunnel(_) => u32::try_from(tunnel::OUTER_SIZE).expect("50"),
+        Destination::Port(_) => 0,
+    }
+}
+
 impl<B: Buf> Switch<B> {
     /// Hands over what waits for a port that is elsewhere, in the order of the scheduler, as much
     /// as may be lent. Returns how many frames that is.
@@ -116,6 +124,7 @@ impl<B: Buf> Switch<B> {
                 self.lending.by_class[class] += 1;
                 count += 1;
             } else {
+                self.leave_common_of(at, class);
                 refused.insert(priority_of(priority));
             }
         }
@@ -136,6 +145,15 @@ impl<B: Buf> Switch<B> {
 
     /// Hands over the frame whose turn it is. False if it has to be copied and cannot be now.
     fn lend_next(&mut self, at: usize, priority: usize, taker: &mut impl Taker<B>) -> bool {
+        let class = self.class_of(at, priority);
+        if let Some((_, tag)) = self.classes[class].common.head() {
+            if tag.home == Home::Output || self.may_lend_own(tag.input) {
+                self.lend_common(at, priority, taker);
+                return true;
+            }
+            // It is to be copied, which is done in a queue of its source.
+            self.leave_common_of(at, class);
+        }
         let node = self.next_node(at, priority);
         let turn = self.turn_of(at, priority, node);
         let slot = self.slots.get(turn.slot);
@@ -149,19 +167,57 @@ impl<B: Buf> Switch<B> {
             let Some(buf) = taker.copy(body) else { return false };
             copied = Some(buf);
         }
-        let to = match self.lanes[turn.lane as usize].kind {
-            LaneKind::Tunnel(tunnel) => Destination::Tunnel(tunnel),
-            _ => Destination::Port(PortId::from_index(at)),
-        };
-        let outer = match to {
-            Destination::Tunnel(_) => tunnel::OUTER_SIZE,
-            Destination::Port(_) => 0,
-        };
-        let outer = u32::try_from(outer).expect("50") * u32::from(slot.segments_left());
-        let size = slot.bytes_left() + outer;
+        let to = self.destination_of_lane(at, turn.lane);
+        let slot = self.slots.get(turn.slot);
+        let size = slot.bytes_left() + outer_size(to) * u32::from(slot.segments_left());
         self.charge_class(at, priority, size);
         self.queues.get_mut(turn.node).deficit -= i32::try_from(size).unwrap_or(i32::MAX);
         let index = self.dequeue(&turn);
+        self.lend(index, at, to, taker, copied);
+        true
+    }
+
+    /// What has to wait waits in queues of its sources, from which it can be spilled: with what is
+    /// lent, a common queue beside them would be too much of an input.
+    fn leave_common_of(&mut self, at: usize, class: usize) {
+        while let Some((_, tag)) = self.classes[class].common.head() {
+            self.leave_common(self.lane_of_tag(at, tag));
+        }
+    }
+
+    /// Hands over the first frame of a common queue, which gets a slot for that.
+    fn lend_common(&mut self, at: usize, priority: usize, taker: &mut impl Taker<B>) {
+        let class = self.class_of(at, priority);
+        let Some((buf, tag)) = self.classes[class].common.pop() else { return };
+        let (input, source, lane) =
+            (tag.input, self.source_of_tag(at, tag), self.lane_of_tag(at, tag));
+        let (vnet, strip) = (self.inputs[usize::from(input)].vnet, tag.strip.into());
+        self.uncharge_lane(lane, tag.bytes.into(), tag.home);
+        self.mark_idle(at, priority);
+        let urgency = priority_of(priority);
+        let arrival = Arrival { source, vnet, strip, priority: urgency, ecn: None };
+        let index = self.new_slot(input, &arrival, tag.home, buf);
+        let to = self.destination_of_lane(at, lane);
+        self.charge_class(at, priority, u32::from(tag.bytes) - u32::from(strip) + outer_size(to));
+        self.lend(index, at, to, taker, None);
+    }
+
+    fn destination_of_lane(&self, at: usize, lane: u32) -> Destination {
+        match self.lanes[lane as usize].kind {
+            LaneKind::Tunnel(tunnel) => Destination::Tunnel(tunnel),
+            _ => Destination::Port(PortId::from_index(at)),
+        }
+    }
+
+    /// Gives the frame of a slot to the taker, or a copy of it that was made.
+    fn lend(
+        &mut self,
+        index: u32,
+        at: usize,
+        to: Destination,
+        taker: &mut impl Taker<B>,
+        copied: Option<B>,
+    ) {
         let slot = self.slots.get_mut(index);
         slot.lent_to = PortId::from_index(at).0;
         if slot.home == Home::Ring {
@@ -175,10 +231,9 @@ impl<B: Buf> Switch<B> {
             source: slot.source,
             vnet: slot.vnet,
             strip: slot.strip,
-            priority: priority_of(priority),
+            priority: Priority::from_low_bits(slot.priority),
             ecn: slot.ecn,
         });
-        true
     }
 
     /// Whether more of an input's own memory may be lent.

@@ -403,7 +403,7 @@ impl<B: Buf> Switch<B> {
         // A tag has 16 bits for a lane.
         let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
         let l = &mut self.lanes[lane as usize];
-        l.plain = open && !l.shaper.is_limited() && !self.ports[port].elsewhere;
+        l.plain = open && !l.shaper.is_limited();
         if mac.is_some() {
             self.lanes[lane as usize].deadline = Nanos::MAX;
             if self.lanes[lane as usize].gate == Gate::Closed {
