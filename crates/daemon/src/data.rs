@@ -173,25 +173,45 @@ fn doors(count: usize) -> anyhow::Result<(Askers, Vec<End>)> {
 /// Runs the first worker here and the others in threads of their own, until all have drained.
 fn run_all(workers: &mut [Worker], cpus: &[Option<u32>]) -> anyhow::Result<Left> {
     let (first, others) = workers.split_first_mut().context("there is a worker")?;
-    let cannot = "a worker cannot wait for events";
+    if others.is_empty() {
+        settle(cpus[0]);
+        return first.run().context("the worker cannot wait for events");
+    }
     std::thread::scope(|scope| {
         let mut running = Vec::new();
         for (at, worker) in others.iter_mut().enumerate() {
             let (name, cpu) = (format!("worker-{}", at + 1), cpus[at + 1]);
             let body = move || {
                 settle(cpu);
-                worker.run()
+                drained_or_end(|| worker.run())
             };
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, body);
             running.push(thread.context("cannot start the thread of a worker")?);
         }
         settle(cpus[0]);
-        let mut left = first.run().context(cannot)?;
+        let mut left = drained_or_end(|| first.run());
         for thread in running {
-            let one = thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
-            left += one.context(cannot)?;
+            left += thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
         }
         Ok(left)
+    })
+}
+
+/// Ends the process with a worker that ends otherwise than drained, as it ends with an only one:
+/// others wait for what they lent it, and control starts a data process anew.
+fn drained_or_end<T>(run: impl FnOnce() -> std::io::Result<T>) -> T {
+    struct Guard;
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                std::process::abort();
+            }
+        }
+    }
+    let _guard = Guard;
+    run().unwrap_or_else(|error| {
+        say!("a worker cannot wait for events: {error}");
+        std::process::exit(1)
     })
 }
 
@@ -298,3 +318,6 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()>
         .with_context(|| format!("cannot start the thread `{name}`"))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
