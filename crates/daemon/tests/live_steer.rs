@@ -35,15 +35,19 @@ impl Case {
         let mut net = Net::new(word);
         let (a, b) = (net.netns("a"), net.netns("b"));
         cable((&a, "wire", "192.0.2.1/24"), (&b, "wire", "192.0.2.2/24"));
-        for (netns, here, there, address) in [(&a, 1, 2, A), (&b, 2, 1, B)] {
+        for (netns, here, there, address, other) in [(&a, 1, 2, A, B), (&b, 2, 1, B, A)] {
             netns.ip(&format!(
-                "link add vx type vxlan id 77 local 192.0.2.{here} remote 192.0.2.{there} \
-                 dstport 4789"
+                "link add vx address 02:00:00:00:77:0{here} type vxlan id 77 \
+                 local 192.0.2.{here} remote 192.0.2.{there} dstport 4789"
             ));
+            // Nobody asks for a neighbour while flows are counted: what asks is a flow, too.
+            netns.ip("link set vx addrgenmode none");
             netns.ip(&format!("addr add {address}/24 dev vx"));
             netns.ip("link set vx up");
+            netns.ip(&format!(
+                "neigh replace {other} lladdr 02:00:00:00:77:0{there} dev vx nud permanent"
+            ));
         }
-        // The neighbours are known before anything is counted.
         a.ping(B, 3);
         Self { a, b, _net: net }
     }
@@ -69,8 +73,9 @@ impl Case {
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(&from, pace, &stop));
             let receivers: Vec<_> = to.iter().map(|socket| scope.spawn(|| count(socket))).collect();
+            let stops = Stops(&stop);
             let done = work();
-            stop.store(true, Ordering::Relaxed);
+            drop(stops);
             let sent = sender.join().unwrap();
             let counted = receivers.into_iter().map(|thread| thread.join().unwrap());
             let mut fared = Fared { sent: sent * u64::from(FLOWS), ..Fared::default() };
@@ -79,6 +84,15 @@ impl Case {
             }
             (done, fared)
         })
+    }
+}
+
+/// Ends the senders, also if what was done beside them panics.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
