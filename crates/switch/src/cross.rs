@@ -31,6 +31,7 @@ use sluice_base::{Buf, InputId, PortId, Priority, PriorityMask};
 use crate::account::row;
 use crate::config::CrossingConfig;
 use crate::receive::Arrival;
+use crate::run::priority_of;
 use crate::slots::{Home, NIL, NOT_LENT};
 use crate::surface::{Destination, LaneKind};
 use crate::switch::Switch;
@@ -53,13 +54,6 @@ pub struct Crossing<B> {
     strip: u16,
     priority: Priority,
     ecn: Option<u8>,
-}
-
-impl<B> Crossing<B> {
-    /// The handle, for who gives it back unseen.
-    pub fn into_parts(self) -> (B, Loan) {
-        (self.buf, self.loan)
-    }
 }
 
 /// How many frames are lent; the lists are empty if no port is elsewhere.
@@ -96,11 +90,6 @@ pub trait Taker<B> {
 
     /// Takes a frame across. There is room for as many as may be lent.
     fn take(&mut self, frame: Crossing<B>);
-}
-
-/// The priorities of a port, as its classes are counted.
-fn priority_of(index: usize) -> Priority {
-    Priority::from_low_bits(u8::try_from(index).expect("below eight"))
 }
 
 /// What goes in front of a frame, in bytes.

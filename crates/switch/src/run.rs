@@ -330,6 +330,6 @@ impl<B: Buf> Switch<B> {
 }
 
 #[inline]
-fn priority_of(index: usize) -> Priority {
+pub(crate) fn priority_of(index: usize) -> Priority {
     Priority::from_low_bits(u8::try_from(index).expect("below eight"))
 }

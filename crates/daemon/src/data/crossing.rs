@@ -203,9 +203,12 @@ pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker])
             drains: true,
         })
         .collect();
+    let loans = |worker| workers.shard(whole, worker).crossing.loans_max();
+    let room = |worker| usize::try_from(loans(worker)).unwrap_or(usize::MAX).max(1);
+    let room: Vec<usize> = (0..count).map(room).collect();
     for a in 0..count {
         for b in a + 1..count {
-            let (there, here) = pair((a, b), workers, whole, &doors);
+            let (there, here) = pair((a, b), &room, &doors);
             all[a].links.push(there);
             all[b].links.push(here);
         }
@@ -221,21 +224,12 @@ pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker])
     all
 }
 
-/// The two ends of the ways between two workers.
-fn pair(
-    (a, b): (usize, usize),
-    workers: &Workers,
-    whole: &SwitchConfig,
-    doors: &[Arc<Door>],
-) -> (Link, Link) {
-    let room = |from: usize| {
-        let loans = workers.shard(whole, from).crossing.loans_max();
-        usize::try_from(loans).unwrap_or(usize::MAX).max(1)
-    };
-    let (a_over, b_come) = RingBuffer::new(room(a));
-    let (b_home, a_back) = RingBuffer::new(room(a));
-    let (b_over, a_come) = RingBuffer::new(room(b));
-    let (a_home, b_back) = RingBuffer::new(room(b));
+/// The two ends of the ways between two workers; `room` is how much each may lend.
+fn pair((a, b): (usize, usize), room: &[usize], doors: &[Arc<Door>]) -> (Link, Link) {
+    let (a_over, b_come) = RingBuffer::new(room[a]);
+    let (b_home, a_back) = RingBuffer::new(room[a]);
+    let (b_over, a_come) = RingBuffer::new(room[b]);
+    let (a_home, b_back) = RingBuffer::new(room[b]);
     let (a_wants, b_wants) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let to_b = Link {
         worker: b,

@@ -6,7 +6,7 @@
 
 use sluice_base::PortId;
 use sluice_host::inspect::Dropped;
-use sluice_switch::{AuditRow, Balance};
+use sluice_switch::{AuditRow, Balance, TunnelCounters};
 
 use super::look::Seen;
 use super::snapshot::{Body, PortShot, Snapshot};
@@ -61,11 +61,7 @@ fn body(all: &mut Body, one: Body) {
         }
         (Body::Pauses(all), Body::Pauses(one)) => all.extend(one),
         (Body::Tunnels(all), Body::Tunnels(one)) => {
-            for (all, one) in all.iter_mut().zip(one) {
-                all.sent.add_all(one.sent);
-                all.received.add_all(one.received);
-                all.queued_frames += one.queued_frames;
-            }
+            all.iter_mut().zip(one).for_each(|(all, one)| tunnel(all, one));
         }
         (Body::Macs(all), Body::Macs(one)) => {
             all.extend(one);
@@ -76,6 +72,13 @@ fn body(all: &mut Body, one: Body) {
         (Body::Placement, Body::Placement) => {}
         (_, other) => unreachable!("answers to one question are of one kind: {other:?}"),
     }
+}
+
+/// A tunnel of which each worker has a part.
+fn tunnel(all: &mut TunnelCounters, one: TunnelCounters) {
+    all.sent.add_all(one.sent);
+    all.received.add_all(one.received);
+    all.queued_frames += one.queued_frames;
 }
 
 fn add(all: &mut Balance, one: Balance) {
@@ -112,7 +115,12 @@ fn part(all: &mut PortShot, one: PortShot) {
     all.ring.waiting_frames_max = most.reduce(|a, b| a + b);
     all.problem = all.problem.take().or(one.problem);
     all.gone = all.gone.take().or(one.gone);
-    let (Ok(sums), Ok(rows)) = (&mut all.kernel, one.kernel) else { return };
+    let rows = match one.kernel {
+        Ok(rows) => rows,
+        // What one of them cannot read is unknown of all.
+        Err(error) => return all.kernel = Err(error),
+    };
+    let Ok(sums) = &mut all.kernel else { return };
     for (name, count) in rows {
         let sum = sums.entry(name).or_default();
         // What a socket counts is its own; the rest the kernel counts for all of them.
@@ -133,9 +141,7 @@ pub(super) fn looks(seen: Vec<Seen>) -> Option<Seen> {
             match all.tunnels.iter_mut().find(|(known, ..)| *known == tunnel) {
                 None => all.tunnels.push((tunnel, counters, decap)),
                 Some((_, sum, frames)) => {
-                    sum.sent.add_all(counters.sent);
-                    sum.received.add_all(counters.received);
-                    sum.queued_frames += counters.queued_frames;
+                    self::tunnel(sum, counters);
                     *frames = frames.iter().chain(&decap).copied().reduce(|a, b| a + b);
                 }
             }
