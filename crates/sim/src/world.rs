@@ -14,6 +14,7 @@ mod census;
 mod endpoints;
 mod leaving;
 mod plain;
+mod room;
 mod summary;
 mod virt;
 
@@ -136,6 +137,8 @@ pub enum Notice {
     Acknowledged(EndpointId),
     /// A time that the workload asked for has come.
     Time(u32),
+    /// The ring that the workload waited for has room.
+    Room(u32),
 }
 
 /// What runs in a world.

@@ -116,7 +116,7 @@ impl Workload for Aggregating {
                 }
             }
             Notice::Time(_) => self.ask(world),
-            Notice::Acknowledged(_) => {}
+            Notice::Acknowledged(_) | Notice::Room(_) => {}
         }
     }
 

@@ -3,8 +3,10 @@
 //!
 //! Sizes come from a published distribution; flows begin as a Poisson process. A TCP flow has a
 //! connection of its own. A UDP flow has no congestion control: its datagrams leave at a steady
-//! rate until all are sent, unless the station's ring is full, which blocks its socket.
+//! rate until all are sent, unless the station's ring is full. That blocks its socket, which sends
+//! again when the ring is half empty; sockets that are blocked take turns, first come first served.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, Prng};
@@ -58,6 +60,8 @@ impl Background {
 #[derive(Debug)]
 struct Stream {
     connection: ConnectionId,
+    /// Which of the stations sends it.
+    from: u32,
     left: u64,
 }
 
@@ -67,6 +71,8 @@ pub struct BackgroundTraffic {
     plan: Background,
     random: Vec<Prng>,
     streams: Slab<Stream>,
+    /// By station: streams that are blocked, the longest first.
+    blocked: Vec<VecDeque<u32>>,
     flows: u64,
 }
 
@@ -84,13 +90,20 @@ impl BackgroundTraffic {
             .iter()
             .map(|station| Prng::stream(plan.seed, &format!("background {station}")))
             .collect();
-        Self { plan, random, streams: Slab::default(), flows: 0 }
+        let blocked = vec![VecDeque::new(); plan.stations.len()];
+        Self { plan, random, streams: Slab::default(), blocked, flows: 0 }
     }
 
     /// Flows that have begun.
     #[must_use]
     pub const fn flows(&self) -> u64 {
         self.flows
+    }
+
+    /// UDP flows that have not sent all yet.
+    #[must_use]
+    pub fn flows_open(&self) -> usize {
+        self.streams.iter().count()
     }
 
     fn begin(&mut self, world: &mut World, at: u32) {
@@ -115,7 +128,7 @@ impl BackgroundTraffic {
             }
             Carrier::Udp { .. } => {
                 let connection = world.connect_datagrams(&with).expect("all stations are joined");
-                let place = self.streams.insert(Stream { connection, left: bytes });
+                let place = self.streams.insert(Stream { connection, from: at, left: bytes });
                 self.datagram(world, place);
             }
         }
@@ -127,16 +140,42 @@ impl BackgroundTraffic {
         world.at(world.now().after(gap), at);
     }
 
-    /// The next datagram of a stream.
+    /// It is time for a stream's next datagram. It waits behind the streams that are blocked.
     fn datagram(&mut self, world: &mut World, place: u32) {
+        let stream = self.streams.get_mut(place);
+        let (from, client) = (stream.from, stream.connection.client());
+        let blocked = &mut self.blocked[from as usize];
+        if blocked.is_empty() && world.ring_frames(client) < RING_FRAMES {
+            self.send(world, place);
+            return;
+        }
+        blocked.push_back(place);
+        if blocked.len() == 1 {
+            world.tell_room(client, RING_FRAMES / 2, from);
+        }
+    }
+
+    /// The ring of a station is half empty.
+    fn unblock(&mut self, world: &mut World, from: u32) {
+        while let Some(&place) = self.blocked[from as usize].front() {
+            let client = self.streams.get_mut(place).connection.client();
+            if world.ring_frames(client) >= RING_FRAMES {
+                world.tell_room(client, RING_FRAMES / 2, from);
+                return;
+            }
+            self.blocked[from as usize].pop_front();
+            self.send(world, place);
+        }
+    }
+
+    /// Sends a stream's next datagram, and ends the stream or asks for the time of the one after.
+    fn send(&mut self, world: &mut World, place: u32) {
         let Carrier::Udp { bytes, rate } = self.plan.carrier else { return };
         let stream = self.streams.get_mut(place);
         let size = stream.left.min(u64::from(bytes));
-        if world.ring_frames(stream.connection.client()) < RING_FRAMES {
-            let size = u32::try_from(size).expect("not more than a datagram");
-            world.send_datagram(stream.connection.client(), size);
-            stream.left -= u64::from(size);
-        }
+        stream.left -= size;
+        let size = u32::try_from(size).expect("not more than a datagram");
+        world.send_datagram(stream.connection.client(), size);
         if stream.left > 0 {
             let gap = rate.time_for(ByteCount(u64::from(bytes)));
             world.at(world.now().after(gap), STREAMS + place);
@@ -159,6 +198,7 @@ impl Workload for BackgroundTraffic {
             Notice::Time(token) if token >= STREAMS => self.datagram(world, token - STREAMS),
             Notice::Time(at) => self.begin(world, at),
             Notice::Acknowledged(end) => world.close(end.connection()),
+            Notice::Room(from) => self.unblock(world, from),
             Notice::Message { .. } => {}
         }
     }

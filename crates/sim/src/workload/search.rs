@@ -207,7 +207,7 @@ impl Workload for Searching {
         match notice {
             Notice::Time(_) => self.begin(world),
             Notice::Message { to, tag } => self.step(world, to, tag),
-            Notice::Acknowledged(_) => {}
+            Notice::Acknowledged(_) | Notice::Room(_) => {}
         }
     }
 

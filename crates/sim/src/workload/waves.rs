@@ -112,6 +112,7 @@ impl Workload for Waves {
                 self.fct.push(world.now().since(since));
             }
             Notice::Acknowledged(end) => self.close(world, end.connection()),
+            Notice::Room(_) => {}
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use sluice_base::{BitRate, Nanos, PortId};
 
 use super::leaving::{Leaving, Outgoing};
+use super::room::Rooms;
 use super::{EndpointId, Load, Packet, World, WorldError};
 use crate::event::Event;
 use crate::net::{Ecn, Outcome, Overflow, PathId, Shape};
@@ -24,6 +25,8 @@ pub(super) struct Virtual {
     pub(super) vms_per_host: u32,
     /// How long a host takes to hand a frame to a VM's TCP.
     pub(super) receive_latency: Nanos,
+    /// Who waits for a ring to have room.
+    pub(super) rooms: Rooms,
 }
 
 impl Virtual {
@@ -48,6 +51,7 @@ impl Virtual {
             arrived: Vec::new(),
             vms_per_host: config.vms_per_host,
             receive_latency,
+            rooms: Rooms::new((hosts * config.vms_per_host) as usize),
         })
     }
 }
@@ -167,7 +171,11 @@ impl World {
         let now = self.events.now();
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let h = &mut virt.hosts[host as usize];
-        h.has_waiting() && h.read_rings(now, &mut self.packets)
+        let any = h.has_waiting() && h.read_rings(now, &mut self.packets);
+        if any && !virt.rooms.is_empty() {
+            self.tell_rooms(host);
+        }
+        any
     }
 
     /// What the switch has for VMs leaves it.

@@ -71,6 +71,7 @@ impl Workload for Mix {
                 world.close(end.connection());
                 self.missing -= 1;
             }
+            Notice::Room(_) => {}
         }
     }
 

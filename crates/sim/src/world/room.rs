@@ -1,0 +1,72 @@
+//! Who waits until a VM's ring has room, as a socket that blocks does.
+
+use super::{EndpointId, Notice, World};
+
+/// A workload that waits for a ring to have room.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    speaker: u8,
+    token: u32,
+    /// It is told when the ring holds no more frames than these.
+    most: usize,
+}
+
+/// Who waits, by station.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    waiters: Vec<Vec<Waiter>>,
+    /// Of all stations.
+    count: u32,
+}
+
+impl Rooms {
+    pub(super) fn new(stations: usize) -> Self {
+        Self { waiters: vec![Vec::new(); stations], count: 0 }
+    }
+
+    /// Whether nobody waits anywhere.
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl World {
+    /// Asks for a [`Notice::Room`] with this token when the ring of an endpoint's VM holds `most`
+    /// frames or fewer. A socket that blocks waits so: it costs nothing until there is room.
+    /// Without virtual networks there is always room.
+    pub fn tell_room(&mut self, id: EndpointId, most: usize, token: u32) {
+        let speaker = self.speaker;
+        let station = self.endpoints[id.0 as usize].station;
+        match &mut self.virt {
+            Some(virt) => {
+                virt.rooms.waiters[station as usize].push(Waiter { speaker, token, most });
+                virt.rooms.count += 1;
+                self.tell_rooms(station / self.vms_per_host());
+            }
+            None => self.notices.push_back((speaker, Notice::Room(token))),
+        }
+    }
+
+    /// Tells those who wait for a ring of this host that has room now.
+    #[cold]
+    pub(super) fn tell_rooms(&mut self, host: u32) {
+        let Some(virt) = &mut self.virt else { return };
+        let first = host * virt.vms_per_host;
+        for vm in 0..virt.vms_per_host {
+            let waiters = &mut virt.rooms.waiters[(first + vm) as usize];
+            if waiters.is_empty() {
+                continue;
+            }
+            let frames = virt.hosts[host as usize].ring_frames(vm as usize);
+            for waiter in waiters.extract_if(.., |waiter| frames <= waiter.most) {
+                virt.rooms.count -= 1;
+                self.notices.push_back((waiter.speaker, Notice::Room(waiter.token)));
+            }
+        }
+    }
+
+    fn vms_per_host(&self) -> u32 {
+        self.virt.as_ref().map_or(1, |virt| virt.vms_per_host)
+    }
+}
