@@ -37,7 +37,7 @@ const TAG_NOT_ALLOWED: u16 = 0x0fff;
 pub(crate) const IN_GUEST: u32 = 1 << 31;
 /// The bit that says that something is left to be done to it.
 const UNFINISHED: u32 = 1 << 30;
-/// What [`FrameBuf::size`] is for a super-frame.
+/// What [`FrameBuf::size16`] is for a super-frame.
 const SUPER: u16 = u16::MAX;
 /// The largest frame that is no super-frame.
 pub(crate) const PLAIN_SIZE_MAX: usize = SUPER as usize - 1;
@@ -113,15 +113,44 @@ impl More {
 pub struct FrameBuf {
     /// The frame, or its [`Record`].
     start: NonNull<u8>,
-    slot: u32,
-    size: u16,
-    tag: u16,
+    /// See [`about`].
+    about: u64,
 }
 
 const _: () = assert!(size_of::<FrameBuf>() <= 16 && size_of::<Option<FrameBuf>>() <= 16);
 
+/// Slot, size and tag of a handle in one word: it is made in one store and moved on by one load. A
+/// load behind several stores, each to a part of what it needs, waits until they are in the cache.
+#[inline]
+const fn about(slot: u32, size: u16, tag: u16) -> u64 {
+    slot as u64 | (size as u64) << SIZE_SHIFT | (tag as u64) << TAG_SHIFT
+}
+
+const SIZE_SHIFT: u32 = u32::BITS;
+const TAG_SHIFT: u32 = SIZE_SHIFT + u16::BITS;
+
 // SAFETY: a handle has one owner, and only reads.
 unsafe impl Send for FrameBuf {}
+
+#[expect(clippy::cast_possible_truncation, reason = "each is its part of the word")]
+impl FrameBuf {
+    /// Slot of a pool or number of a guest's, with what it says of the frame in its bits.
+    #[inline]
+    const fn slot(&self) -> u32 {
+        self.about as u32
+    }
+
+    /// Its size, or [`SUPER`].
+    #[inline]
+    const fn size16(&self) -> u16 {
+        (self.about >> SIZE_SHIFT) as u16
+    }
+
+    #[inline]
+    const fn tag(&self) -> u16 {
+        (self.about >> TAG_SHIFT) as u16
+    }
+}
 
 impl FrameBuf {
     /// A frame in a slot.
@@ -130,7 +159,7 @@ impl FrameBuf {
     /// From `start` on there are `size` bytes, which stay as they are until the handle is back.
     pub(crate) unsafe fn in_pool(start: NonNull<u8>, slot: u32, size: u16) -> Self {
         debug_assert!(slot & (IN_GUEST | UNFINISHED) == 0, "a pool has fewer slots");
-        Self { start, slot, size, tag: TAG_AS_IS }
+        Self { start, about: about(slot, size, TAG_AS_IS) }
     }
 
     /// A frame in a guest's memory; `number` is for whoever gets it back.
@@ -138,9 +167,10 @@ impl FrameBuf {
     /// # Safety
     /// Nobody writes to the record, and its pieces stay mapped, until the handle is back. The head
     /// and the pieces have `size` bytes, and if there are pieces the head is full.
+    #[inline]
     pub(crate) unsafe fn in_guest(record: NonNull<Record>, number: u32, size: u16) -> Self {
         debug_assert!(number & (IN_GUEST | UNFINISHED) == 0);
-        Self { start: record.cast(), slot: number | IN_GUEST, size, tag: TAG_AS_IS }
+        Self { start: record.cast(), about: about(number | IN_GUEST, size, TAG_AS_IS) }
     }
 
     /// The same frame, to which something is left to be done.
@@ -150,9 +180,9 @@ impl FrameBuf {
     /// stands [`OFFLOAD_ROOM`] bytes in front of it, on a boundary of its kind. A super-frame has a
     /// whole head, be it with zeros.
     pub(crate) unsafe fn unfinished(mut self, is_super: bool) -> Self {
-        self.slot |= UNFINISHED;
+        self.about |= u64::from(UNFINISHED);
         if is_super {
-            self.size = SUPER;
+            self.about |= u64::from(SUPER) << SIZE_SHIFT;
         }
         self
     }
@@ -160,12 +190,12 @@ impl FrameBuf {
     /// What is left to be done.
     #[inline]
     pub(crate) fn offload(&self) -> Option<&Offload> {
-        (self.slot & UNFINISHED != 0).then(|| self.unfinished_offload())
+        (self.slot() & UNFINISHED != 0).then(|| self.unfinished_offload())
     }
 
     #[cold]
     fn unfinished_offload(&self) -> &Offload {
-        if self.slot & IN_GUEST != 0 {
+        if self.slot() & IN_GUEST != 0 {
             return &self.more().offload;
         }
         // SAFETY: as promised to `unfinished`.
@@ -180,25 +210,25 @@ impl FrameBuf {
     /// How many bytes it has where it lies.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        if self.size == SUPER { self.unfinished_offload().size() } else { self.size.into() }
+        if self.size16() == SUPER { self.unfinished_offload().size() } else { self.size16().into() }
     }
 
     /// The slot of a pool, and the place of the frame; `None` if it lies in a guest's memory.
     #[inline]
     pub(crate) fn pool_slot(&self) -> Option<(u32, NonNull<u8>)> {
-        (self.slot & IN_GUEST == 0).then_some((self.slot & !UNFINISHED, self.start))
+        (self.slot() & IN_GUEST == 0).then_some((self.slot() & !UNFINISHED, self.start))
     }
 
     /// What a guest's frame was numbered; `None` if it lies in a pool.
     #[inline]
     pub(crate) fn guest_number(&self) -> Option<u32> {
-        (self.slot & IN_GUEST != 0).then_some(self.slot & !(IN_GUEST | UNFINISHED))
+        (self.slot() & IN_GUEST != 0).then_some(self.slot() & !(IN_GUEST | UNFINISHED))
     }
 
     /// The same frame, with what its driver did about its tag. A tag that is taken off has no
     /// VID 4095.
     pub(crate) fn with_vlan_tag(mut self, tag: VlanTag) -> Self {
-        self.tag = match tag {
+        let tag = match tag {
             VlanTag::AsIs => TAG_AS_IS,
             VlanTag::NotAllowed => TAG_NOT_ALLOWED,
             VlanTag::TakenOff(tci) => {
@@ -206,6 +236,7 @@ impl FrameBuf {
                 tci
             }
         };
+        self.about = about(self.slot(), self.size16(), tag);
         self
     }
 
@@ -216,14 +247,14 @@ impl FrameBuf {
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        assert!(self.slot & IN_GUEST == 0, "no reference into a guest's memory");
+        assert!(self.slot() & IN_GUEST == 0, "no reference into a guest's memory");
         // SAFETY: as promised to `in_pool`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len()) }
     }
 
     #[inline]
     fn record(&self) -> &Record {
-        debug_assert!(self.slot & IN_GUEST != 0);
+        debug_assert!(self.slot() & IN_GUEST != 0);
         // SAFETY: as promised to `in_guest`.
         unsafe { self.start.cast::<Record>().as_ref() }
     }
@@ -232,15 +263,15 @@ impl FrameBuf {
     /// point at may be written by a guest at any time.
     #[inline]
     pub(crate) fn each_part(&self, skip: usize, mut each: impl FnMut(*const u8, usize)) {
-        if self.slot & UNFINISHED != 0 {
+        if self.slot() & UNFINISHED != 0 {
             return self.each_unfinished_part(skip, each);
         }
-        let in_guest = self.slot & IN_GUEST != 0;
+        let in_guest = self.slot() & IN_GUEST != 0;
         let first = if in_guest { self.head() } else { self.bytes() };
         if let Some(rest) = first.get(skip..).filter(|rest| !rest.is_empty()) {
             each(rest.as_ptr(), rest.len());
         }
-        if !in_guest || usize::from(self.size) <= HEAD_SIZE {
+        if !in_guest || usize::from(self.size16()) <= HEAD_SIZE {
             return;
         }
         let record = self.record();
@@ -249,7 +280,7 @@ impl FrameBuf {
 
     #[cold]
     fn each_unfinished_part(&self, skip: usize, mut each: impl FnMut(*const u8, usize)) {
-        let in_guest = self.slot & IN_GUEST != 0;
+        let in_guest = self.slot() & IN_GUEST != 0;
         let first = if in_guest { self.head() } else { self.bytes() };
         // A super-frame may be shorter than its head.
         let first = &first[..first.len().min(self.len())];
@@ -307,7 +338,7 @@ fn each_piece(pieces: &[Piece], mut skip: usize, mut each: impl FnMut(*const u8,
 impl Buf for FrameBuf {
     #[inline]
     fn head(&self) -> &[u8] {
-        let size = usize::from(self.size).min(Self::HEAD_SIZE_MAX);
+        let size = usize::from(self.size16()).min(Self::HEAD_SIZE_MAX);
         // SAFETY: a slot has that many bytes of the frame, and a record begins with its head; both
         // stay as they are until the handle is back.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), size) }
@@ -315,27 +346,35 @@ impl Buf for FrameBuf {
 
     #[inline]
     fn size(&self) -> u32 {
-        if self.size == SUPER { self.unfinished_offload().wire_size() } else { self.size.into() }
+        if self.size16() == SUPER {
+            self.unfinished_offload().wire_size()
+        } else {
+            self.size16().into()
+        }
     }
 
     #[inline]
     fn segments(&self) -> u16 {
-        if self.size == SUPER { self.unfinished_offload().segments() } else { 1 }
+        if self.size16() == SUPER { self.unfinished_offload().segments() } else { 1 }
     }
 
     #[inline]
     fn segment_size(&self) -> u32 {
-        if self.size == SUPER { self.unfinished_offload().segment_size() } else { self.size.into() }
+        if self.size16() == SUPER {
+            self.unfinished_offload().segment_size()
+        } else {
+            self.size16().into()
+        }
     }
 
     #[inline]
     fn plain_size(&self) -> u32 {
-        self.size.into()
+        self.size16().into()
     }
 
     #[inline]
     fn vlan_tag(&self) -> VlanTag {
-        match self.tag {
+        match self.tag() {
             TAG_AS_IS => VlanTag::AsIs,
             TAG_NOT_ALLOWED => VlanTag::NotAllowed,
             tci => VlanTag::TakenOff(tci),
@@ -352,7 +391,7 @@ pub(crate) fn payload_size(frame: &Egress<'_, FrameBuf>) -> usize {
 /// Whether something is left to be done to a frame that leaves.
 #[inline]
 pub(crate) fn is_unfinished(frame: &Egress<'_, FrameBuf>) -> bool {
-    frame.buf.is_some_and(|buf| buf.slot & UNFINISHED != 0)
+    frame.buf.is_some_and(|buf| buf.slot() & UNFINISHED != 0)
 }
 
 /// How many bytes it has in all.

@@ -252,6 +252,13 @@ impl<B: Buf> Switch<B> {
         Window { frames, bytes: ByteCount(bytes), spill }
     }
 
+    /// Whether a frame of an input waits to be copied, so that it may go to several outputs.
+    #[inline]
+    #[must_use]
+    pub fn replicates(&self, input: InputId) -> bool {
+        !self.inputs[input.index()].awaiting.is_empty()
+    }
+
     /// What an input that pauses takes while it holds something. Each paused priority has the whole
     /// buffer to itself, so that one that is held back does not
     /// close the window for the others; a promise must hold whatever comes next.

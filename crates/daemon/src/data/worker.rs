@@ -51,9 +51,9 @@ const TAP_BATCH: usize = 16;
 /// The shortest sleep for a deadline, so that a driver without room cannot make the worker spin:
 /// what it does not take stays due (`Switch::deadline`).
 const SLEEP_MIN: Nanos = Nanos::from_micros(50);
-/// How many turns the worker makes at most before it collects what descriptors tell: a system call,
-/// and a turn with nothing to do is a fraction of a microsecond.
-const TURNS_UNTOLD_MAX: u32 = 16;
+/// For how long the worker goes on with queues that are memory before it collects what descriptors
+/// tell: a system call, which takes as long as a turn.
+const UNTOLD_MAX: Nanos = Nanos::from_micros(20);
 /// How long held frames may take to leave when the host is stopped.
 const DRAIN_MAX: Nanos = Nanos::from_millis(1000);
 
@@ -182,8 +182,8 @@ pub(super) struct Worker {
     asked: bool,
     drain_until: Option<Nanos>,
     spin: Spin,
-    /// Turns since descriptors were asked.
-    untold: u32,
+    /// When descriptors were asked last.
+    collected: Nanos,
     watch: Stopwatch,
     /// What the last turn was for.
     spent: Spent,
@@ -226,7 +226,7 @@ impl Worker {
             asked: false,
             drain_until: None,
             spin: Spin::new(pacing.spin),
-            untold: 0,
+            collected: Nanos::ZERO,
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
         };
@@ -314,7 +314,8 @@ impl Worker {
         let switch = self.host.switch_mut();
         if !self.batch.is_empty() {
             switch.receive(now, input, &mut self.batch);
-            if switch.window(input).spill {
+            // What is beyond a share may leave in this turn; only what has to be copied is.
+            if switch.replicates(input) {
                 let (port, pool) = (&mut self.ports[index].port, &mut self.pool);
                 switch.spill(input, |buf| port.spill(buf, pool));
             }
@@ -416,11 +417,10 @@ impl Worker {
         }
         self.spent = if turn.worked { Spent::Busy } else { Spent::Looking };
         let looks_on = self.spin.goes_on(now);
-        if looks_on && self.untold < TURNS_UNTOLD_MAX {
-            self.untold += 1;
+        if looks_on && now.since(self.collected) < UNTOLD_MAX {
             return Ok(());
         }
-        self.untold = 0;
+        self.collected = now;
         if turn.worked || looks_on || self.rest() || !self.crossings.lie_down() {
             let paces = turn.worked && !turn.in_memory && !looks_on && !turn.backlog;
             if paces && self.pacing.pace > Nanos::ZERO {

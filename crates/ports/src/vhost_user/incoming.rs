@@ -174,8 +174,9 @@ impl Incoming {
         }
     }
 
-    /// A handle of the chain of `head`, whose record was written.
-    #[inline]
+    /// A handle of the chain of `head`, whose record was written. Always inlined: a handle that is
+    /// returned through memory is written in parts and read as a whole.
+    #[inline(always)]
     pub(super) fn handle(&mut self, head: u16, size: usize) -> FrameBuf {
         let (number, record) = self.records.take(head);
         if let Some(order) = &mut self.order {

@@ -79,17 +79,22 @@ impl Outgoing {
         self.ring.log_to(logging.and_then(|of| Some((of.log, of.used?))));
     }
 
+    /// Writes one frame into the next buffer, if that is the usual one and takes all of it. What
+    /// else there is, is [`Self::write`]'s.
+    #[inline]
+    pub(super) fn write_whole(&mut self, frame: &Egress<'_, FrameBuf>) -> bool {
+        let size = HEADER_SIZE + frame_size(frame);
+        let Some((head, at)) = self.whole(size) else { return false };
+        self.fill_whole(head, at, size, frame);
+        true
+    }
+
     /// Writes one frame.
     ///
     /// # Errors
     /// [`Fault`].
     pub(super) fn write(&mut self, frame: &Egress<'_, FrameBuf>) -> Result<Placed, Fault> {
-        let size = HEADER_SIZE + frame_size(frame);
-        if let Some((head, at)) = self.whole(size)? {
-            self.fill_whole(head, at, size, frame);
-            return Ok(Placed::Written);
-        }
-        let placed = self.find(size, u16::MAX)?;
+        let placed = self.find(HEADER_SIZE + frame_size(frame), u16::MAX)?;
         match placed {
             Placed::Written => self.fill(frame, of_buffers),
             Placed::NoRoom => self.starved = true,
@@ -133,20 +138,18 @@ impl Outgoing {
     }
 
     /// The usual buffer, if it is the next one: a descriptor that takes all of the frame. Its head,
-    /// and where it is.
+    /// and where it is. A fault is none, either: who looks closer finds it again.
     #[inline]
-    fn whole(&mut self, size: usize) -> Result<Option<(u16, NonNull<u8>)>, Fault> {
-        if self.ring.available(1)? == 0 {
-            return Ok(None);
+    fn whole(&mut self, size: usize) -> Option<(u16, NonNull<u8>)> {
+        if self.ring.available(1).ok()? == 0 {
+            return None;
         }
-        let head = self.ring.head(0)?;
+        let head = self.ring.head(0).ok()?;
         let desc = self.ring.desc(head);
         if desc.flags != WRITE || (desc.len as usize) < size {
-            return Ok(None);
+            return None;
         }
-        let unmapped = Fault::Unmapped { addr: desc.addr, size: desc.len };
-        let at = self.memory.at(desc.addr, desc.len as usize).ok_or(unmapped)?;
-        Ok(Some((head, at)))
+        Some((head, self.memory.at(desc.addr, desc.len as usize)?))
     }
 
     /// Copies the frame into one buffer and takes that.

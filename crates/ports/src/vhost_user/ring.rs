@@ -26,7 +26,7 @@ const NO_INTERRUPT: u16 = 1;
 const NO_NOTIFY: u16 = 1;
 
 /// How many entries ahead memory is asked for: what a core can wait for at a time is little more.
-pub(super) const LOOK_AHEAD: u16 = 8;
+pub(super) const LOOK_AHEAD: u16 = 16;
 
 /// The largest ring (section 2.7).
 pub(super) const SIZE_MAX: u32 = 32_768;
@@ -106,6 +106,30 @@ impl Place {
     }
 }
 
+/// An index of a ring: it has 16 bits, and a word of its own. Of two in one word the processor may
+/// load both at once, and a load that needs more than one store that is still on its way waits until
+/// that store, and all before it, have reached the cache: here, frames written to memory that another
+/// core has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Index(u32);
+
+impl Index {
+    const fn new(at: u16) -> Self {
+        Self(at as u32)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "its 16 bits")]
+    const fn get(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline]
+    const fn advance(&mut self, count: u16) {
+        self.0 = self.0.wrapping_add(count as u32);
+    }
+}
+
 /// A ring that is set up.
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -116,12 +140,12 @@ pub(super) struct Ring {
     /// Whether both sides say at which index they want to hear (`VIRTIO_F_EVENT_IDX`).
     event_idx: bool,
     /// The next available entry to take.
-    next_avail: u16,
+    next_avail: Index,
     /// The available index, as it was seen last.
-    seen: u16,
+    seen: Index,
     /// The next used entry to write, and the index that was published last.
-    next_used: u16,
-    published: u16,
+    next_used: Index,
+    published: Index,
     /// Where it is marked that the used ring was written, and where the guest sees that.
     log: Option<(Arc<DirtyLog>, u64)>,
 }
@@ -152,15 +176,15 @@ impl Ring {
             used,
             size,
             event_idx,
-            next_avail: base,
-            seen: base,
-            next_used: 0,
-            published: 0,
+            next_avail: Index::new(base),
+            seen: Index::new(base),
+            next_used: Index::new(0),
+            published: Index::new(0),
             log: None,
         };
         // What was used before it was set up here: frames that were not completed come again only
         // if the front end says so by `base`.
-        ring.next_used = ring.used_at(1).load(Ordering::Acquire);
+        ring.next_used = Index::new(ring.used_at(1).load(Ordering::Acquire));
         ring.published = ring.next_used;
         ring.used_at(0).store(if event_idx { 0 } else { NO_NOTIFY }, Ordering::Relaxed);
         Some(ring)
@@ -202,7 +226,7 @@ impl Ring {
 
     /// The next available entry that will be taken.
     pub(super) const fn base(&self) -> u16 {
-        self.next_avail
+        self.next_avail.get()
     }
 
     #[inline]
@@ -232,8 +256,8 @@ impl Ring {
             return Ok(known);
         }
         // Acquire: the entries and descriptors that it speaks of were written before.
-        self.seen = self.avail_at(1).load(Ordering::Acquire);
-        let ahead = self.seen.wrapping_sub(self.next_avail);
+        self.seen = Index::new(self.avail_at(1).load(Ordering::Acquire));
+        let ahead = self.known();
         if ahead > self.size {
             self.seen = self.next_avail;
             return Err(Fault::Index { ahead, size: self.size });
@@ -247,7 +271,7 @@ impl Ring {
     /// [`Fault::Head`].
     #[inline]
     pub(super) fn head(&self, nth: u16) -> Result<u16, Fault> {
-        let at = self.next_avail.wrapping_add(nth) & (self.size - 1);
+        let at = self.next_avail.get().wrapping_add(nth) & (self.size - 1);
         let head = self.avail_at(2 + usize::from(at)).load(Ordering::Relaxed);
         if head < self.size { Ok(head) } else { Err(Fault::Head(head)) }
     }
@@ -255,13 +279,13 @@ impl Ring {
     /// How many entries are known to be available, without looking.
     #[inline]
     pub(super) const fn known(&self) -> u16 {
-        self.seen.wrapping_sub(self.next_avail)
+        self.seen.get().wrapping_sub(self.next_avail.get())
     }
 
     /// Takes entries: they are the device's until they are used.
     #[inline]
     pub(super) fn take(&mut self, count: u16) {
-        self.next_avail = self.next_avail.wrapping_add(count);
+        self.next_avail.advance(count);
     }
 
     /// A copy of a descriptor of the table.
@@ -276,34 +300,35 @@ impl Ring {
     /// [`Self::publish`].
     #[inline]
     pub(super) fn give_back(&mut self, head: u16, len: u32) {
-        let at = usize::from(self.next_used & (self.size - 1));
+        let at = usize::from(self.next_used.get() & (self.size - 1));
         // SAFETY: `new` saw that the used ring, which begins behind two fields, is mapped and
         // aligned for its entries.
         unsafe {
             let entries = self.used.add(2).cast::<Used>();
             entries.add(at).write_volatile(Used { id: head.into(), len });
         }
-        self.next_used = self.next_used.wrapping_add(1);
+        self.next_used.advance(1);
     }
 
     /// Shows the driver what was given back. Returns whether it wants an interrupt for it.
     pub(super) fn publish(&mut self) -> bool {
-        if self.next_used == self.published {
+        let (before, now) = (self.published.get(), self.next_used.get());
+        if now == before {
             return false;
         }
-        let before = std::mem::replace(&mut self.published, self.next_used);
+        self.published = self.next_used;
         // Release: the entries and the frames were written before.
-        self.used_at(1).store(self.next_used, Ordering::Release);
+        self.used_at(1).store(now, Ordering::Release);
         // All at once, and not with each entry: a mark may come late, but not too early.
         if self.log.is_some() {
-            self.mark_published(before, self.next_used);
+            self.mark_published(before, now);
         }
         fence(Ordering::SeqCst);
         if !self.event_idx {
             return self.avail_at(0).load(Ordering::Relaxed) & NO_INTERRUPT == 0;
         }
         let event = self.avail_at(2 + usize::from(self.size)).load(Ordering::Relaxed);
-        passes(event, before, self.next_used)
+        passes(event, before, now)
     }
 
     /// Asks for a kick when entries become available beyond those that were seen. Returns whether
@@ -316,7 +341,7 @@ impl Ring {
         if self.event_idx {
             // Behind the used entries; two bytes each for flags and index.
             let at = 2 + 4 * usize::from(self.size);
-            self.used_at(at).store(self.seen, Ordering::Relaxed);
+            self.used_at(at).store(self.seen.get(), Ordering::Relaxed);
             self.mark_used(at, 1);
         } else {
             self.used_at(0).store(0, Ordering::Relaxed);

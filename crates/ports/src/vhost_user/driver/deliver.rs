@@ -29,8 +29,15 @@ impl VhostUserPort {
         finish(self, |own| &mut own.finisher, frame, Self::offer)
     }
 
+    /// Writes a frame for which the next buffer is not enough, or not of the usual kind.
+    #[inline(never)]
+    fn offer_at_length(&mut self, pair: usize, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let Some(ring) = &mut self.outgoing[pair] else { return Taken::No };
+        let placed = ring.write(frame);
+        self.settle(pair, frame, placed)
+    }
+
     /// What became of a frame, as the switch wants to know it.
-    #[inline]
     fn settle(
         &mut self,
         pair: usize,
@@ -75,8 +82,11 @@ impl Sink<FrameBuf> for VhostUserPort {
             self.lost.count(libc::ENETDOWN, frame_size(frame));
             return Taken::All;
         };
-        let placed = ring.write(frame);
-        self.settle(pair, frame, placed)
+        if !ring.write_whole(frame) {
+            return self.offer_at_length(pair, frame);
+        }
+        self.full.remove(pair);
+        Taken::All
     }
 
     fn refuses(&self) -> PriorityMask {
