@@ -25,10 +25,18 @@ mod underlay;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What is known of a worker that has ended.
+struct Ended {
+    left: Left,
+    spent: Nanos,
+    /// The most that was in the pool, of local ports.
+    pooled: u32,
+}
+
 struct Running {
     probes: Vec<Probe>,
     asker: Asker,
-    thread: JoinHandle<(Left, Nanos)>,
+    thread: JoinHandle<Ended>,
 }
 
 fn mac(port: usize) -> Mac {
@@ -91,7 +99,8 @@ fn run_worker(probes: Vec<Probe>, make: impl FnOnce(Poller, Receiver<Ask>) -> Wo
     let thread = std::thread::spawn(move || {
         let left = worker.run().unwrap();
         worker.close();
-        (left, cpu_time())
+        let [local, _] = worker.host.switch().pool_marks();
+        Ended { left, spent: cpu_time(), pooled: local.frames_max }
     });
     Running { probes, asker, thread }
 }
@@ -127,6 +136,11 @@ impl Running {
     }
 
     fn drain(self) -> (Left, Nanos) {
+        let ended = self.end();
+        (ended.left, ended.spent)
+    }
+
+    fn end(self) -> Ended {
         self.asker.ask(Ask::Drain);
         self.thread.join().unwrap()
     }
@@ -444,7 +458,7 @@ fn draining_sends_what_is_held_and_reads_nothing_more() {
     while numbers.len() < 40 {
         numbers.push(number(&running.receive(1)));
     }
-    let (left, _) = running.thread.join().unwrap();
+    let Ended { left, .. } = running.thread.join().unwrap();
     assert_eq!(left, Left::default());
     assert!(numbers.into_iter().eq(0..40));
     assert!(running.probes[1].receive().is_none(), "the last one was not read");

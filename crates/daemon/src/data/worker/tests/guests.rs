@@ -182,6 +182,29 @@ fn guests_of_all_kinds_talk_to_each_other() {
     }
 }
 
+/// A queue that is beyond its share of its input has the rest of the turn to get rid of that.
+#[test]
+fn what_leaves_in_the_turn_in_which_it_came_is_not_copied_first() {
+    const BURST: u32 = 60;
+    let mut vms = plain(2);
+    for round in 0..20 {
+        let sender = &mut vms.guests[0].pair(0).sender;
+        while sender.room() < BURST as usize {
+            std::thread::yield_now();
+        }
+        for number in 0..BURST {
+            let frame = frame(0, 1, round * BURST + number);
+            assert!(sender.stage(frame.len(), |bytes| bytes.write(0, &frame)));
+        }
+        sender.flush();
+        for number in 0..BURST {
+            assert_eq!(self::number(&vms.receive(1)), round * BURST + number);
+        }
+    }
+    vms.guests.clear();
+    assert_eq!(vms.running.end().pooled, 0, "of a receiver that had room for all");
+}
+
 fn plain(count: usize) -> Vms {
     vms(&containers(count, 64), |_| GuestConfig::default(), Role::Server)
 }
