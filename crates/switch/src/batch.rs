@@ -191,10 +191,17 @@ impl<B: Buf> Switch<B> {
         let mut tally = self.tally(input, vnet, Priority::from_low_bits(priority));
         let out = usize::from(self.lanes[lane as usize].port);
         if buf.plain_size() > self.plain_size_max(port, lane)
-            || self.classes[tally.classes + out].common_room(self.common_max) == 0
             || !self.inputs[usize::from(input)].deferred.is_empty()
         {
             return Err(buf);
+        }
+        if self.classes[tally.classes + out].common_room(self.common_max) == 0 {
+            tally.received.add(buf.plain_size());
+            self.book(&mut tally);
+            let priority = tally.priority;
+            let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
+            self.queue_one(input, lane, &arrival, tally.home, buf);
+            return Ok(());
         }
         #[expect(clippy::cast_possible_truncation, reason = "a plain lane has such a number")]
         let way = if out == lane as usize { input } else { lane as u16 };
@@ -224,7 +231,7 @@ impl<B: Buf> Switch<B> {
         let (out, size_max) = (usize::from(l.port), u32::from(l.plain_size_max));
         let class = self.class_of(out, priority.index());
         let Ok(size) = u16::try_from(bytes) else { return Err(buf) };
-        if bytes > size_max + OUTER_BYTES || self.classes[class].common_room(self.common_max) == 0 {
+        if bytes > size_max + OUTER_BYTES {
             return Err(buf);
         }
         let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
@@ -234,7 +241,13 @@ impl<B: Buf> Switch<B> {
         if home == Home::Ring {
             let sum = Counter { frames: 1, bytes: bytes.into() };
             self.charge_input_all(input, frame.priority, sum);
-        } else if self.output_is_full(lane, bytes) {
+        }
+        if self.classes[class].common_room(self.common_max) == 0 {
+            let arrival = Arrival { source, vnet, strip: PLAIN_STRIP.into(), priority, ecn: None };
+            self.queue_one(input, lane, &arrival, home, buf);
+            return Ok(());
+        }
+        if home == Home::Output && self.output_is_full(lane, bytes) {
             self.drop_loose(buf, tag, frame.priority, DropReason::OutputFull);
             return Ok(());
         }
@@ -242,6 +255,19 @@ impl<B: Buf> Switch<B> {
         self.classes[class].common.push(buf, tag);
         self.mark_active(out, priority.index());
         Ok(())
+    }
+
+    /// Puts a frame that its input is charged with into the queue of its source.
+    #[inline(never)]
+    fn queue_one(&mut self, input: u16, lane: u32, arrival: &Arrival, home: Home, buf: B) {
+        let bytes = buf.plain_size();
+        let slot = self.new_slot(input, arrival, home, buf);
+        if home == Home::Output && self.output_is_full(lane, bytes) {
+            self.drop_frame(slot, DropReason::OutputFull);
+            return;
+        }
+        self.charge_lane(lane, bytes, home);
+        self.enqueue_leaf(slot, lane);
     }
 
     /// The network of a frame of the underlay, the tunnel that it came through, what source that
