@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut load = Load::new(guests);
     let end = |n: u8| End { mac: [2, 0, 0, 0, 0, n], ip: [198, 51, 100, n] };
     let template = plain(end(1), end(2), bytes);
-    let sources = [Source { guest: 0, template, skip: 0, rate: None, flows: 1 }];
+    let sources = [Source { guest: 0, pair: 0, template, skip: 0, rate: None, flows: 1 }];
     let sinks = [Sink { guest: 1, skip: 0, rate: None, sleep_us: None }];
     let run = Run { settle_ms: 300, window_ms: 1000, burst: 32, touch: false };
     for _ in 0..5 {

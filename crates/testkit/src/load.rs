@@ -48,6 +48,8 @@ const DEBT_MAX: u64 = 256;
 pub struct Source {
     /// Index of the guest.
     pub guest: usize,
+    /// Which of its queue pairs.
+    pub pair: usize,
     /// The frame: see [`frame::plain`] and [`frame::vxlan`].
     pub template: Vec<u8>,
     /// Bytes in front of a plain frame: 0, or [`frame::VXLAN_BYTES`].
@@ -250,14 +252,16 @@ impl Load {
     /// Throws away what waits in all receive rings.
     pub fn drain(&mut self) {
         for guest in &mut self.guests {
-            while guest.pair(0).receiver.burst(64, |_| ()) > 0 {}
+            for pair in 0..guest.pairs() {
+                while guest.pair(pair).receiver.burst(64, |_| ()) > 0 {}
+            }
         }
     }
 
-    /// One run over the first queue pair of each guest.
+    /// One run.
     ///
     /// # Panics
-    /// If a source or a sink names a guest that is not there, or a frame is too short.
+    /// If a source or a sink names a guest, or a source a queue pair, that is not there, or a frame is too short.
     pub fn run(
         &mut self,
         sources: &[Source],
@@ -381,7 +385,7 @@ fn taken_counts(taking: &[Taking]) -> Vec<u64> {
 impl Sending {
     #[inline]
     fn turn(&mut self, guest: &mut Guest, run: u16, how: Run, now: u64) {
-        let sender = &mut guest.pair(0).sender;
+        let sender = &mut guest.pair(self.source.pair).sender;
         let allowed = self.pace.allowed(now).min(how.burst);
         let frames = allowed.min(sender.room());
         for _ in 0..frames {
@@ -438,19 +442,20 @@ impl Taking {
             return 0;
         }
         let skip = self.sink.skip;
-        let receiver = &mut guest.pair(0).receiver;
-        let mut ours = 0;
-        let frames = receiver.burst(allowed, |received| {
-            let head = received.head();
-            ours += u64::from(seen.see(head, skip, now));
-            if run.touch {
-                let mut at = LINE;
-                while at + 8 <= head.len() {
-                    seen.checksum ^= head.read_u64(at);
-                    at += LINE;
+        let (mut frames, mut ours) = (0, 0);
+        for pair in 0..guest.pairs() {
+            frames += guest.pair(pair).receiver.burst(allowed - frames, |received| {
+                let head = received.head();
+                ours += u64::from(seen.see(head, skip, now));
+                if run.touch {
+                    let mut at = LINE;
+                    while at + 8 <= head.len() {
+                        seen.checksum ^= head.read_u64(at);
+                        at += LINE;
+                    }
                 }
-            }
-        });
+            });
+        }
         self.pace.spend(frames);
         self.taken.frames += ours;
         frames

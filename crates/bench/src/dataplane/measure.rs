@@ -29,16 +29,18 @@ pub(super) enum Group {
     Overload,
     Asleep,
     Victim,
+    VictimQueues,
     Latency,
     Vxlan,
     IdleCpu,
 }
 
-pub(super) const GROUPS: [(Group, &str); 7] = [
+pub(super) const GROUPS: [(Group, &str); 8] = [
     (Group::VmToVm, "vm_to_vm"),
     (Group::Overload, "overload"),
     (Group::Asleep, "asleep"),
     (Group::Victim, "victim"),
+    (Group::VictimQueues, "victim_queues"),
     (Group::Latency, "latency"),
     (Group::Vxlan, "vxlan"),
     (Group::IdleCpu, "idle_cpu"),
@@ -55,7 +57,8 @@ impl Group {
             Self::Overload | Self::Asleep if subject.switches() => Wiring::guests(3),
             Self::Overload | Self::Asleep => Wiring::guests(2),
             Self::Victim => Wiring::guests(4),
-            Self::Vxlan => Wiring { guests: 2, underlay: true },
+            Self::VictimQueues => Wiring { guests: 3, pairs: 2, underlay: false },
+            Self::Vxlan => Wiring { guests: 2, pairs: 1, underlay: true },
         };
         subject.can(wiring).then_some(wiring)
     }
@@ -79,6 +82,7 @@ impl Group {
             Self::Overload => at.overload(&mut bench.load, wiring.guests - 1, None),
             Self::Asleep => at.overload(&mut bench.load, wiring.guests - 1, Some(SLEEP_US)),
             Self::Victim => at.victim(&mut bench.load),
+            Self::VictimQueues => at.victim_of_queue(&mut bench.load),
             Self::Latency => at.latency(&mut bench.load),
             Self::Vxlan => at.vxlan(&mut bench, wiring.guests)?,
             Self::IdleCpu => at.idle_cpu(&bench, wiring)?,
@@ -180,19 +184,26 @@ impl At<'_> {
     /// What others still get while guest 0 sends as fast as it can to guest 1, which is stuck:
     /// guest 3 from guest 2, which has no part in it; or guest 2 from guest 0 itself.
     fn victim(&mut self, load: &mut Load) {
-        let stuck = Sink { rate: Some(STUCK_TAKES), ..sink(1) };
-        let mut cases = vec![("switch", between(2, 3, 64, Some(LIGHT)), 3)];
+        self.victim_case(load, "switch", between(2, 3, 64, Some(LIGHT)), 3);
         if self.subject.switches() {
-            cases.push(("sender", between(0, 2, 64, Some(LIGHT)), 2));
+            self.victim_case(load, "sender", between(0, 2, 64, Some(LIGHT)), 2);
         }
-        for (shares, source, to) in cases {
-            let sources = [source, between(0, 1, 64, None)];
-            let report = self.run(load, &sources, &[sink(to), stuck.clone()], false);
-            let taken = report.per_second(report.taken[0].in_window);
-            let cell = self.cells.cell("victim", self.subject, "frames/s");
-            let cell = cell.with("frame_bytes", 64).with("shares", shares);
-            cell.add_of(taken as f64, report.sent[0].lost, LIGHT);
-        }
+    }
+
+    /// The same from guest 0 itself, by a queue pair that the flood has no part in.
+    fn victim_of_queue(&mut self, load: &mut Load) {
+        let source = Source { pair: 1, ..between(0, 2, 64, Some(LIGHT)) };
+        self.victim_case(load, "sender, not queue", source, 2);
+    }
+
+    fn victim_case(&mut self, load: &mut Load, shares: &str, source: Source, to: usize) {
+        let stuck = Sink { rate: Some(STUCK_TAKES), ..sink(1) };
+        let sources = [source, between(0, 1, 64, None)];
+        let report = self.run(load, &sources, &[sink(to), stuck], false);
+        let taken = report.per_second(report.taken[0].in_window);
+        let cell = self.cells.cell("victim", self.subject, "frames/s");
+        let cell = cell.with("frame_bytes", 64).with("shares", shares);
+        cell.add_of(taken as f64, report.sent[0].lost, LIGHT);
     }
 
     fn latency(&mut self, load: &mut Load) {
@@ -212,6 +223,7 @@ impl At<'_> {
         for bytes in [64, 1450] {
             let out = Source {
                 guest: 0,
+                pair: 0,
                 template: frame::plain(end(0), REMOTE, bytes),
                 skip: 0,
                 rate: None,
@@ -222,6 +234,7 @@ impl At<'_> {
             let inner = frame::plain(REMOTE, end(0), bytes);
             let back = Source {
                 guest: underlay,
+                pair: 0,
                 template: frame::vxlan(VTEPS[0], VTEPS[1], VNI, &inner),
                 skip: VXLAN_BYTES,
                 rate: None,

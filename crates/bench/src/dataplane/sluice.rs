@@ -62,6 +62,9 @@ fn config(dir: &Path, wiring: Wiring) -> String {
              socket = \"{}\"\nmac = \"{mac}\"\n",
             dir.join(format!("p{guest}")).display(),
         );
+        if wiring.pairs == 2 {
+            text += "queues = [[0, 1, 2, 3], [4, 5, 6, 7]]\n";
+        }
     }
     if wiring.underlay {
         text += &underlay(dir, wiring);

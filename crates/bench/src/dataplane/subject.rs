@@ -55,13 +55,15 @@ pub(super) fn ip(end: End) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wiring {
     pub(super) guests: usize,
+    /// Queue pairs of each guest.
+    pub(super) pairs: usize,
     pub(super) underlay: bool,
 }
 
 impl Wiring {
     /// Guests without an underlay.
     pub(super) const fn guests(guests: usize) -> Self {
-        Self { guests, underlay: false }
+        Self { guests, pairs: 1, underlay: false }
     }
 
     /// All vhost-user ports: the underlay is the last one.
@@ -114,7 +116,9 @@ impl Subject {
     pub(super) fn can(self, wiring: Wiring) -> bool {
         match self {
             Self::OvsDpdk | Self::Sluice => true,
-            Self::Testpmd => wiring.guests.is_multiple_of(2) && !wiring.underlay,
+            Self::Testpmd => {
+                wiring.guests.is_multiple_of(2) && !wiring.underlay && wiring.pairs == 1
+            }
         }
     }
 
@@ -184,6 +188,7 @@ impl Bench {
     fn start(subject: Subject, dir: &Path, wiring: Wiring) -> anyhow::Result<Self> {
         let config = GuestConfig {
             ring_size: RING_SIZE,
+            queue_pairs: wiring.pairs,
             frame_bytes_max: BUFFER_BYTES,
             receive_buffer_bytes: BUFFER_BYTES,
             pages: Pages::Huge,
@@ -247,7 +252,7 @@ impl Bench {
 /// A source from one guest to another.
 pub(super) fn between(from: usize, to: usize, bytes: usize, rate: Option<u64>) -> Source {
     let template = frame::plain(end(from), end(to), bytes);
-    Source { guest: from, template, skip: 0, rate, flows: 1 }
+    Source { guest: from, pair: 0, template, skip: 0, rate, flows: 1 }
 }
 
 /// A sink that takes what comes.
