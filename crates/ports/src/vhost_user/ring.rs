@@ -107,9 +107,9 @@ impl Place {
 }
 
 /// An index of a ring: it has 16 bits, and a word of its own. Of two in one word the processor may
-/// load both at once, and a load that needs more than one store that is still on its way waits until
-/// that store, and all before it, have reached the cache: here, frames written to memory that another
-/// core has.
+/// load both at once, and a load that needs more than one store that is still on its way waits
+/// until that store, and all before it, have reached the cache: here, frames written to memory that
+/// another core has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Index(u32);
 

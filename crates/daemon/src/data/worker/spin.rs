@@ -8,8 +8,8 @@
 //! time is never waited for.
 //!
 //! Where work comes every few microseconds a pause is an accident, of the sender's core mostly, and
-//! to sleep over it saves little: the worker looks on four times as long then. A hundred frames would
-//! wait for its waking up.
+//! to sleep over it saves little: the worker looks on four times as long then. A hundred frames
+//! would wait for its waking up.
 
 use sluice_base::Nanos;
 
