@@ -261,8 +261,8 @@ impl Load {
     /// One run.
     ///
     /// # Panics
-    /// If a source or a sink names a guest, or a source a queue pair, that is not there, or a frame is
-    /// too short.
+    /// If a source or a sink names a guest, or a source a queue pair, that is not there, or a frame
+    /// is too short.
     pub fn run(
         &mut self,
         sources: &[Source],
