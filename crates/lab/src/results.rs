@@ -5,7 +5,7 @@
 //! `lab.kernel`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables`
 //! and `tcp_stream`.
 
-mod cell;
+pub(crate) mod cell;
 
 use serde_json::{Map, Value, json};
 use sluice_api::config::Policy;

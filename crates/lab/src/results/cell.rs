@@ -7,7 +7,7 @@ use sluice_api::results::Row;
 
 use super::{SEED, nanoseconds};
 use crate::losses::Losses;
-use crate::stats;
+use crate::{stats, view};
 
 /// What tells a cell from others.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,16 +60,17 @@ impl Queries<'_> {
 
     /// The gain over another cell: its mean by the mean of this one.
     pub(crate) fn gain_over(&self, base: &Queries<'_>) -> Option<Row> {
-        let (above, below) = (nanoseconds(base.fct_ns), nanoseconds(self.fct_ns));
-        let variant = &base.name.variant;
-        let stream = format!("{variant}/{}/{}", self.name.policy.name(), self.name.size);
-        let ratio = stats::ratio_of_means(&above, &below, SEED, &stream)?;
-        let row = Row::new("pa.gain", self.name.subject, "ratio", vec![ratio.value]);
-        Some(
-            self.describe(row)
-                .with("variant", variant.as_str())
-                .with("ci95_low", ratio.low)
-                .with("ci95_high", ratio.high),
-        )
+        gain(&self.fct()?, &base.fct()?)
     }
+}
+
+/// The gain of one row of completion times over another: that one's mean by its own.
+pub(crate) fn gain(of: &Row, base: &Row) -> Option<Row> {
+    let variant = view::text(base, "variant");
+    let (policy, size) = (view::text(of, "policy"), view::text(of, "size_packets"));
+    let stream = format!("{variant}/{policy}/{size}");
+    let ratio = stats::ratio_of_means(&base.values, &of.values, SEED, &stream)?;
+    let mut row = Row::new("pa.gain", &of.subject, "ratio", vec![ratio.value]);
+    row.context.clone_from(&of.context);
+    Some(row.with("variant", variant).with("ci95_low", ratio.low).with("ci95_high", ratio.high))
 }

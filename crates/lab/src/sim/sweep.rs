@@ -12,6 +12,7 @@
 //! Rows do not depend on the thread, so that the file is the same for any number of them.
 
 mod file;
+mod gains;
 mod grid;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sluice_api::results::{Results, Row};
 
 use self::file::{Line, Lines};
-use self::grid::{Cell, Grid, short, words};
+use self::grid::{Cell, Grid, short, word, words};
 use super::experiment::{Experiment, Overrides};
 use super::rows;
 use super::scenario::Any;
@@ -67,7 +68,8 @@ pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow:
     })?;
     bar.finish_and_clear();
     let run = missing.len();
-    let lines = lines.finish()?;
+    let mut lines = lines.finish()?;
+    gains::add_gains(&mut lines);
     let broken = lines.iter().flat_map(|line| line.broken.clone()).collect();
     let page = folder.join("report.html");
     std::fs::write(&page, page_of(path, &grid, &lines))
@@ -170,11 +172,7 @@ fn table(lines: &[Line]) -> String {
     let fixed = ["packets", "policy", "mean ms", "p95", "gain over LL", "drops", "time-outs"];
     table.set_header(keys.iter().map(|key| key.as_str()).chain(fixed));
     for line in lines {
-        let values = line.parameters.values().map(|value| match value.as_str() {
-            Some(text) => text.to_owned(),
-            None => value.to_string(),
-        });
-        let values: Vec<String> = values.collect();
+        let values: Vec<String> = line.parameters.values().map(word).collect();
         for measured in measured_in(&line.rows) {
             table.add_row(values.iter().cloned().chain(measured));
         }

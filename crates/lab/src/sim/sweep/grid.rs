@@ -56,9 +56,14 @@ pub(super) fn words(parameters: &BTreeMap<String, serde_json::Value>) -> String 
     pairs.join(", ")
 }
 
-/// Parameters for a chart: values only, and of a table its kind and its load.
+/// Parameters for a chart: values only.
 pub(super) fn short(parameters: &BTreeMap<String, serde_json::Value>) -> String {
-    let word = |value: &serde_json::Value| match value {
+    parameters.values().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// A value in few words; of a table its kind and its load.
+pub(super) fn word(value: &serde_json::Value) -> String {
+    match value {
         serde_json::Value::String(text) => text.clone(),
         serde_json::Value::Object(table) => ["kind", "load_percent"]
             .iter()
@@ -67,8 +72,7 @@ pub(super) fn short(parameters: &BTreeMap<String, serde_json::Value>) -> String 
             .collect::<Vec<_>>()
             .join(" "),
         other => other.to_string(),
-    };
-    parameters.values().map(word).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Grid {

@@ -72,6 +72,26 @@ fn a_sweep_gives_the_rows_of_a_run() {
 }
 
 #[test]
+fn a_policy_a_cell_gains_as_all_in_one() {
+    let folder = Folder::new("policies");
+    let gains = |out: &str, policies: &str| {
+        let text = SMALL.replace("[[\"LL\", \"ZZ\"]]", policies);
+        let swept = sweep(&folder.file(&text), &folder.0.join(out), 2, true).unwrap();
+        let lines = swept.table.lines().filter(|line| line.contains(" to ")).map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words[words.iter().position(|word| *word == "to").unwrap() - 2..].join(" ")
+        });
+        let mut gains: Vec<String> = lines.collect();
+        gains.sort();
+        gains
+    };
+    let (together, apart) =
+        (gains("one", "[[\"LL\", \"ZZ\"]]"), gains("two", "[[\"LL\"], [\"ZZ\"]]"));
+    assert_eq!(together.len(), 4, "a gain for each combination");
+    assert_eq!(together, apart);
+}
+
+#[test]
 fn a_killed_sweep_goes_on_where_it_stopped() {
     let folder = Folder::new("killed");
     let (swept_first, whole) = swept(&folder, "out", 1);
