@@ -20,6 +20,8 @@ pub(super) const GUEST_CORE: usize = 0;
 /// Pages of 2 MiB: for one switch and sixteen guests.
 const HUGE_PAGES: u64 = 512;
 const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+const COMPACT_MEMORY: &str = "/proc/sys/vm/compact_memory";
 const AUTOGROUP: &str = "/proc/self/autogroup";
 /// How long a child may take to end when it is asked to.
 const END_MAX: Duration = Duration::from_secs(3);
@@ -75,12 +77,23 @@ impl Machine {
         std::os::unix::process::CommandExt::process_group(&mut keeper, 0);
         let keeper = keeper.stdin(Stdio::piped()).spawn().context("cannot start sh")?;
         let machine = Self { dir, keeper };
-        let free = free_huge_pages();
-        if free < HUGE_PAGES {
-            fs::write(NR_HUGE_PAGES, (before + HUGE_PAGES - free).to_string())?;
+        let reserve = || {
+            let free = free_huge_pages();
+            if free < HUGE_PAGES {
+                fs::write(NR_HUGE_PAGES, (before + HUGE_PAGES - free).to_string())?;
+            }
+            anyhow::Ok(free_huge_pages())
+        };
+        if reserve()? < HUGE_PAGES {
+            // Memory is in too small pieces: files that may be read again go, pages are moved.
+            fs::write(DROP_CACHES, "3").and_then(|()| fs::write(COMPACT_MEMORY, "1"))?;
         }
-        let free = free_huge_pages();
-        ensure!(free >= HUGE_PAGES, "only {free} of {HUGE_PAGES} huge pages are to be had");
+        let free = reserve()?;
+        ensure!(
+            free >= HUGE_PAGES,
+            "only {free} of {HUGE_PAGES} huge pages of 2 MiB are to be had: end programs that use \
+             much memory"
+        );
         if autogroup.is_some() {
             // Else another session's builds have the same right to the cores as this one,
             // whatever their niceness.
