@@ -89,7 +89,11 @@ ip link set eth0 up
 [ ! -x /lab ] || setsid /lab &
 stty -echo
 echo "READY"
-exec sh
+# A shell at a terminal changes its mode around each line, and a line that comes meanwhile can look
+# like the end of its input: another one takes it then, or the machine would end.
+while :; do
+    sh
+done
 INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$out/initrd.gz"
