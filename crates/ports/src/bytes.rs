@@ -24,31 +24,6 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// Eight bytes on any boundary.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Word(u64);
-
-/// Copies bytes that were stored just now in words of eight, in the same words: each load gets what
-/// it needs from one store, and need not wait until that has reached the cache.
-///
-/// # Safety
-/// As for [`copy_short`], and the places do not overlap.
-#[inline]
-pub(crate) unsafe fn copy_stored(from: *const u8, to: *mut u8, size: usize) {
-    let whole = size & !7;
-    // SAFETY: all parts lie within the first `size` bytes. Volatile, so that words stay words.
-    unsafe {
-        for at in (0..whole).step_by(8) {
-            let word = from.add(at).cast::<Word>().read_volatile();
-            to.add(at).cast::<Word>().write(word);
-        }
-        for at in whole..size {
-            to.add(at).write(from.add(at).read_volatile());
-        }
-    }
-}
-
 /// The first `N` bytes, and the last `N`.
 #[inline]
 unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, size: usize) {
@@ -106,10 +81,6 @@ mod tests {
             assert_eq!(to[0], 255);
             assert_eq!(to[1..=size], from[..size]);
             assert!(to[size + 1..].iter().all(|&byte| byte == 255), "{size}");
-            let mut stored = [255; 202];
-            // SAFETY: likewise.
-            unsafe { copy_stored(from.as_ptr(), stored.as_mut_ptr().add(1), size) };
-            assert_eq!(stored, to, "{size}");
         }
     }
 }

@@ -5,11 +5,7 @@
 //! the inner flow, so that the underlay can spread flows and keeps the order within one.
 //!
 //! What is the same for every frame of a port is made once ([`Outer`]). A frame's own fields are
-//! put into it, and only they are added to the sum that its checksum is made of.
-//!
-//! They are put in while it is in registers, and the whole is stored in words of eight bytes, each
-//! once: a driver that reads it at once, in the same words, gets them from the stores. Where a load
-//! needs parts of several stores it waits until all are in the cache.
+//! written over it, and only they are added to the sum that its checksum is made of.
 
 use core::net::Ipv4Addr;
 
@@ -27,9 +23,6 @@ pub(crate) const OUTER_BYTES: u32 = 50;
 
 const _: () = assert!(OUTER_SIZE == 50);
 
-/// Whole words of eight bytes in it.
-const WORDS: usize = OUTER_SIZE / 8;
-
 /// What the outer IPv4 packet has in front of the tenant's frame: all but Ethernet.
 const IP_BYTES: u16 = 36;
 
@@ -45,8 +38,7 @@ pub(crate) struct To {
 /// its flow, its network.
 #[derive(Clone, Debug)]
 pub(crate) struct Outer {
-    words: [u64; WORDS],
-    tail: u16,
+    bytes: [u8; OUTER_SIZE],
     /// The sum of the IPv4 header as it stands there, before it is complemented.
     sum: u32,
 }
@@ -72,11 +64,9 @@ impl Outer {
         bytes[16..18].fill(0);
         bytes[24..26].fill(0);
         udp::Repr { src_port: 0, dst_port: vxlan::PORT, payload_size: 0 }.emit(&mut bytes[34..42]);
-        bytes[38..40].fill(0);
         vxlan::Repr { vni: Vni::new(0).expect("24 bits") }.emit(&mut bytes[42..50]);
         let sum = !checksum::internet(&bytes[14..34]);
-        let (words, tail) = words_of(&bytes);
-        Self { words, tail, sum: sum.into() }
+        Self { bytes, sum: sum.into() }
     }
 
     /// Writes the headers in front of a tenant's frame of `inner_size` bytes whose first bytes are
@@ -98,45 +88,18 @@ impl Outer {
         // Twice: the first folding may carry.
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
-        #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
-        let sum = !(sum as u16);
+        let [_, _, sum @ ..] = (!sum).to_be_bytes();
         let [_, vni @ ..] = to.vni.get().to_be_bytes();
-        let src_port = flow::source_port(flow::hash(inner_head));
-        let [a, b, c, d] = remote.to_be_bytes();
-        let mut words = self.words;
-        let mut put = |at: usize, bytes: &[u8]| put(&mut words, at, bytes);
-        put(0, &to.next_hop.0);
-        put(15, &[tos]);
-        put(16, &ip_size.to_be_bytes());
-        put(24, &sum.to_be_bytes());
-        put(30, &[a, b]);
-        put(32, &[c, d]);
-        put(34, &src_port.to_be_bytes());
-        put(38, &(ip_size - 20).to_be_bytes());
-        put(46, &vni[..2]);
-        let (places, tail) = out.as_chunks_mut::<8>();
-        for (place, word) in places.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
-        }
-        tail.copy_from_slice(&(self.tail | u16::from(vni[2])).to_le_bytes());
+        *out = self.bytes;
+        out[..6].copy_from_slice(&to.next_hop.0);
+        out[15] = tos;
+        out[16..18].copy_from_slice(&ip_size.to_be_bytes());
+        out[24..26].copy_from_slice(&sum);
+        out[30..34].copy_from_slice(&remote.to_be_bytes());
+        out[34..36].copy_from_slice(&flow::source_port(flow::hash(inner_head)).to_be_bytes());
+        out[38..40].copy_from_slice(&(ip_size - 20).to_be_bytes());
+        out[46..49].copy_from_slice(&vni);
     }
-}
-
-/// Puts bytes into one of the words, at this place of the headers, where zeros are.
-#[inline(always)]
-fn put(words: &mut [u64; WORDS], at: usize, bytes: &[u8]) {
-    let word = &mut words[at / 8];
-    for (nth, byte) in bytes.iter().enumerate() {
-        *word |= u64::from(*byte) << (8 * (at % 8 + nth));
-    }
-}
-
-/// The headers as words, as they lie in memory, and the two bytes behind the last one.
-fn words_of(bytes: &[u8; OUTER_SIZE]) -> ([u64; WORDS], u16) {
-    let (words, tail) = bytes.as_chunks::<8>();
-    let word = |at: usize| words.get(at).map_or(0, |word| u64::from_le_bytes(*word));
-    let tail = <[u8; 2]>::try_from(tail).map_or(0, u16::from_le_bytes);
-    (core::array::from_fn(word), tail)
 }
 
 /// Makes the outer headers of a super-frame's largest segment those of one of `inner_size` bytes,

@@ -16,7 +16,7 @@ use super::log::{DirtyLog, Logging};
 use super::memory::Memory;
 use super::offload;
 use super::ring::{Chain, Fault, LOOK_AHEAD, Ring, WRITE};
-use crate::bytes::{copy_short, copy_stored, will_write};
+use crate::bytes::{copy_short, will_write};
 use crate::frame::{FrameBuf, frame_size};
 use crate::offload::Offload;
 
@@ -167,14 +167,7 @@ impl Outgoing {
         }
         // SAFETY: the buffer has room for header and frame, which is more.
         let mut to = unsafe { write_if_other(at, of_buffers(1)) };
-        if !frame.header.is_empty() {
-            // SAFETY: likewise; the header is the switch's own.
-            unsafe {
-                copy_stored(frame.header.as_ptr(), to, frame.header.len());
-                to = to.add(frame.header.len());
-            }
-        }
-        let write = |from: *const u8, size: usize| {
+        let mut write = |from: *const u8, size: usize| {
             // SAFETY: the parts together are not longer than the buffer, which is mapped. Two
             // places of a guest's may overlap, and then it gets what it asked for.
             unsafe {
@@ -182,6 +175,9 @@ impl Outgoing {
                 to = to.add(size);
             }
         };
+        if !frame.header.is_empty() {
+            write(frame.header.as_ptr(), frame.header.len());
+        }
         if let Some(buf) = frame.buf {
             buf.each_part(frame.strip.into(), write);
         }
