@@ -5,7 +5,7 @@
 //! `lab.kernel`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables`
 //! and `tcp_stream`.
 
-pub(crate) mod cell;
+mod cell;
 
 use serde_json::{Map, Value, json};
 use sluice_api::config::Policy;
@@ -16,7 +16,7 @@ use crate::losses::{HighWater, Losses};
 use crate::plan::Plan;
 use crate::scenario::{Fabric, Scenario};
 use crate::settings::{Settings, Variant};
-pub(crate) use cell::{CellName, Queries};
+pub(crate) use cell::{CellName, Queries, gain};
 
 /// The seed of the bootstrap.
 const SEED: u64 = 1;

@@ -42,7 +42,8 @@ impl World {
             Some(virt) => {
                 virt.rooms.waiters[station as usize].push(Waiter { speaker, token, most });
                 virt.rooms.count += 1;
-                self.tell_rooms(station / self.vms_per_host());
+                let host = station / virt.vms_per_host;
+                self.tell_rooms(host);
             }
             None => self.notices.push_back((speaker, Notice::Room(token))),
         }
@@ -64,9 +65,5 @@ impl World {
                 self.notices.push_back((waiter.speaker, Notice::Room(waiter.token)));
             }
         }
-    }
-
-    fn vms_per_host(&self) -> u32 {
-        self.virt.as_ref().map_or(1, |virt| virt.vms_per_host)
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use sluice_api::results::Row;
 
 use super::file::Line;
-use crate::results::cell::gain;
+use crate::results::gain;
 use crate::view::{Series, text};
 
 /// The key of a grid that says which policies a cell runs.
@@ -13,22 +14,22 @@ const POLICIES: &str = "sim.policies";
 
 /// Adds to each cell without `LL` its gain over the cell that ran `LL` and differs in nothing else.
 pub(super) fn add_gains(lines: &mut [Line]) {
-    let gains: Vec<Vec<_>> = lines
-        .iter()
-        .map(|line| {
-            let base = lines.iter().find(|other| runs_ll(other) && differ_in_policy(line, other));
-            let base = base.filter(|_| !runs_ll(line));
-            let own = line.rows.iter().filter(|row| row.measure == "pa.fct");
-            own.filter_map(|row| {
-                let is_base = |other: &&_| is_base_of(row, other);
-                gain(row, base?.rows.iter().find(is_base)?)
-            })
-            .collect()
-        })
-        .collect();
+    let gains: Vec<Vec<Row>> = lines.iter().map(|line| gains_of(line, lines)).collect();
     for (line, gains) in lines.iter_mut().zip(gains) {
         line.rows.extend(gains);
     }
+}
+
+fn gains_of(line: &Line, lines: &[Line]) -> Vec<Row> {
+    // It has told its own.
+    if runs_ll(line) {
+        return Vec::new();
+    }
+    let is_base = |other: &&Line| runs_ll(other) && differ_in_policy(line, other);
+    let Some(base) = lines.iter().find(is_base) else { return Vec::new() };
+    let own = line.rows.iter().filter(|row| row.measure == "pa.fct");
+    own.filter_map(|row| gain(row, base.rows.iter().find(|other| is_base_of(row, other))?))
+        .collect()
 }
 
 fn runs_ll(line: &Line) -> bool {
@@ -45,7 +46,7 @@ fn differ_in_policy(a: &Line, b: &Line) -> bool {
 }
 
 /// Whether a row has the completion times that another one's are a gain over.
-fn is_base_of(row: &sluice_api::results::Row, base: &sluice_api::results::Row) -> bool {
+fn is_base_of(row: &Row, base: &Row) -> bool {
     let mut series = Series::of(row);
     "LL".clone_into(&mut series.policy);
     base.measure == "pa.fct"
