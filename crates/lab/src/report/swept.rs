@@ -1,5 +1,7 @@
 //! The page of a sweep: what each cell came to, beside the others.
 
+use std::collections::BTreeMap;
+
 use sluice_api::results::Results;
 
 use super::chart::{Bar, Bars, Group, escape, number};
@@ -14,15 +16,22 @@ const SHORT_MAX: usize = 12;
 #[derive(Debug)]
 pub(crate) struct SweptCell {
     pub(crate) words: String,
-    /// The same in as few words as possible.
+    /// The same without policies, in as few words as possible.
     pub(crate) short: String,
+    /// The first cell that differs from this one in nothing but policies: their bars stand together.
+    pub(crate) group: usize,
     pub(crate) results: Results,
 }
 
 /// The page.
 ///
-/// `says` is a publication and what it says of the same cells.
-pub(crate) fn html(name: &str, says: Option<(&str, &[String])>, cells: &[SweptCell]) -> String {
+/// `common` is what all cells share, `says` a publication and what it says of the same cells.
+pub(crate) fn html(
+    name: &str,
+    common: &str,
+    says: Option<(&str, &[String])>,
+    cells: &[SweptCell],
+) -> String {
     let title = format!("Sluice sweep: {}", escape(name));
     let mut body = format!(
         "<h1>{title}</h1>\n<p>A simulation: nothing of it was on a wire. Bars are means over the \
@@ -32,6 +41,9 @@ pub(crate) fn html(name: &str, says: Option<(&str, &[String])>, cells: &[SweptCe
         let about = view::rows(&first.results, "sim.settings").next();
         let about = about.map(|row| view::text(row, "about")).unwrap_or_default();
         body += &format!("<p class=\"soft\">{}</p>\n", escape(&about));
+    }
+    if !common.is_empty() {
+        body += &format!("<p class=\"soft\">All cells: {}</p>\n", escape(common));
     }
     body += &bars("Completion times", "mean completion time, ms", cells, |results| {
         view::cells(results).into_iter().map(|c| (c.series.policy, c.mean / 1e6)).collect()
@@ -56,18 +68,20 @@ fn bars(
     cells: &[SweptCell],
     of: impl Fn(&Results) -> Vec<(String, f64)>,
 ) -> String {
-    let group = |(at, cell): (usize, &SweptCell)| {
+    let mut groups: BTreeMap<usize, Vec<Bar>> = BTreeMap::new();
+    for cell in cells {
         let bar = |(policy, value): (String, f64)| {
             let title = format!("{}, {policy}: {}", cell.words, number(value));
             Bar { name: policy.clone(), parts: vec![(policy, value, title)] }
         };
-        let bars: Vec<Bar> = of(&cell.results).into_iter().map(bar).collect();
-        // Many cells have room for their numbers only.
-        let name = if cells.len() <= SHORT_MAX { cell.short.clone() } else { at.to_string() };
-        Group { name, bars }
-    };
+        groups.entry(cell.group).or_default().extend(of(&cell.results).into_iter().map(bar));
+    }
+    groups.retain(|_, bars| !bars.is_empty());
+    // Many groups have room for the numbers of their first cells only.
+    let short = groups.len() <= SHORT_MAX;
+    let name = |at: usize| if short { cells[at].short.clone() } else { at.to_string() };
     let groups: Vec<Group> =
-        cells.iter().enumerate().map(group).filter(|g| !g.bars.is_empty()).collect();
+        groups.into_iter().map(|(at, bars)| Group { name: name(at), bars }).collect();
     if groups.is_empty() {
         return String::new();
     }

@@ -11,6 +11,7 @@
 //! made of, by a digest of the whole scenario: a changed base or a changed value is another cell.
 //! Rows do not depend on the thread, so that the file is the same for any number of them.
 
+mod differ;
 mod file;
 mod gains;
 mod grid;
@@ -25,8 +26,9 @@ use comfy_table::{ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sluice_api::results::{Results, Row};
 
+use self::differ::{Differences, differ_in_policy};
 use self::file::{Line, Lines};
-use self::grid::{Cell, Grid, short, word, words};
+use self::grid::{Cell, Grid, word, words};
 use super::experiment::{Experiment, Overrides};
 use super::rows;
 use super::scenario::Any;
@@ -79,16 +81,19 @@ pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow:
 
 fn page_of(path: &Path, grid: &Grid, lines: &[Line]) -> String {
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let differences = Differences::of(lines);
     let cells: Vec<SweptCell> = lines
         .iter()
-        .map(|line| SweptCell {
-            words: words(&line.parameters),
-            short: short(&line.parameters),
+        .enumerate()
+        .map(|(at, line)| SweptCell {
+            words: differences.words(line),
+            short: differences.short(line),
+            group: lines.iter().position(|first| differ_in_policy(first, line)).unwrap_or(at),
             results: results_of(&line.rows),
         })
         .collect();
     let says = grid.says.as_ref().map(|says| (says.source.as_str(), says.statements.as_slice()));
-    swept::html(&name.unwrap_or_default(), says, &cells)
+    swept::html(&name.unwrap_or_default(), &differences.common(lines), says, &cells)
 }
 
 /// Rows as results that nobody has signed.
@@ -165,14 +170,15 @@ fn run_cell(cell: &Cell, path: &Path) -> anyhow::Result<Line> {
 
 /// One line per size and policy of each cell.
 fn table(lines: &[Line]) -> String {
-    let keys: Vec<&String> = lines.first().map_or(Vec::new(), |l| l.parameters.keys().collect());
+    let differences = Differences::of(lines);
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     let fixed = ["packets", "policy", "mean ms", "p95", "gain over LL", "drops", "time-outs"];
-    table.set_header(keys.iter().map(|key| key.as_str()).chain(fixed));
+    table.set_header(differences.keys().chain(fixed));
     for line in lines {
-        let values: Vec<String> = line.parameters.values().map(word).collect();
+        let values: Vec<String> =
+            differences.keys().map(|key| word(&line.parameters[key])).collect();
         for measured in measured_in(&line.rows) {
             table.add_row(values.iter().cloned().chain(measured));
         }

@@ -1,16 +1,12 @@
 //! Gains of cells that ran one policy each.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use sluice_api::results::Row;
 
+use super::differ::{POLICIES, differ_in_policy};
 use super::file::Line;
 use crate::results::gain;
 use crate::view::{Series, text};
-
-/// The key of a grid that says which policies a cell runs.
-const POLICIES: &str = "sim.policies";
 
 /// Adds to each cell without `LL` its gain over the cell that ran `LL` and differs in nothing else.
 pub(super) fn add_gains(lines: &mut [Line]) {
@@ -35,14 +31,6 @@ fn gains_of(line: &Line, lines: &[Line]) -> Vec<Row> {
 fn runs_ll(line: &Line) -> bool {
     let policies = line.parameters.get(POLICIES).and_then(Value::as_array);
     policies.is_some_and(|policies| policies.iter().any(|policy| policy == "LL"))
-}
-
-fn differ_in_policy(a: &Line, b: &Line) -> bool {
-    let others = |line: &Line| -> BTreeMap<String, Value> {
-        let all = line.parameters.clone().into_iter();
-        all.filter(|(key, _)| key != POLICIES).collect()
-    };
-    others(a) == others(b)
 }
 
 /// Whether a row has the completion times that another one's are a gain over.

@@ -61,7 +61,7 @@ pub(super) fn short(parameters: &BTreeMap<String, serde_json::Value>) -> String 
     parameters.values().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// A value in few words; of a table its kind and its load.
+/// A value in few words; of a table its kind and its load, of a list its values.
 pub(super) fn word(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
@@ -71,6 +71,7 @@ pub(super) fn word(value: &serde_json::Value) -> String {
             .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
             .collect::<Vec<_>>()
             .join(" "),
+        serde_json::Value::Array(list) => list.iter().map(word).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }
 }

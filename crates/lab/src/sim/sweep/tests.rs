@@ -92,6 +92,28 @@ fn a_policy_a_cell_gains_as_all_in_one() {
 }
 
 #[test]
+fn a_page_says_once_what_all_cells_share_and_puts_policies_side_by_side() {
+    let folder = Folder::new("page");
+    let pages = ["[[\"LL\", \"ZZ\"]]", "[[\"LL\"], [\"ZZ\"]]"].map(|policies| {
+        let text = SMALL.replace("[[\"LL\", \"ZZ\"]]", policies);
+        let swept = sweep(&folder.file(&text), &folder.0.join("out"), 2, true).unwrap();
+        assert!(!swept.table.contains("workload.queries"), "{}", swept.table);
+        assert!(swept.table.contains("switch.buffer_kb"), "{}", swept.table);
+        std::fs::read_to_string(&swept.page).unwrap()
+    });
+    for (page, common) in pages.iter().zip(["LL ZZ, 3, 16", "3, 16"]) {
+        assert!(page.contains(&format!(">All cells: {common}<")), "{common}");
+        for group in ["1, 50", "1, 150", "2, 50", "2, 150"] {
+            assert_eq!(
+                page.matches(&format!(">{group}<")).count(),
+                2,
+                "{group}: once in each chart"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_killed_sweep_goes_on_where_it_stopped() {
     let folder = Folder::new("killed");
     let (swept_first, whole) = swept(&folder, "out", 1);
