@@ -332,6 +332,33 @@ impl Queues {
         self.ring_head(self.nodes[bundle as usize].children)
     }
 
+    /// The leaf of a node of a port's ring, if it has only one.
+    #[inline]
+    pub(crate) fn only_leaf(&self, node: u32) -> Option<u32> {
+        let children = self.nodes[node as usize].children;
+        if children == NIL {
+            return Some(node);
+        }
+        (self.ring_head(children) == children).then_some(children)
+    }
+
+    /// The node of a port's ring that a leaf is served by: its bundle, or itself.
+    #[inline]
+    pub(crate) fn in_ring(&self, leaf: u32) -> u32 {
+        let parent = self.nodes[leaf as usize].parent;
+        if parent == NIL { leaf } else { parent }
+    }
+
+    /// Takes a leaf whose turn it is out of its port's ring.
+    #[inline]
+    pub(crate) fn head_out(&mut self, ring: &mut u32, leaf: u32) {
+        if self.nodes[leaf as usize].parent == NIL {
+            self.ring_pop(ring);
+        } else {
+            self.leaf_out(ring, leaf);
+        }
+    }
+
     /// Gives the next leaf of a bundle its turn.
     #[inline]
     pub(crate) fn child_rotate(&mut self, bundle: u32) {

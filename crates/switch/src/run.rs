@@ -1,5 +1,5 @@
-//! The fast way out: frames of a local port that leave as they are, one after the other, with the
-//! books kept once for all of them; and those for tunnels that waited in a common queue.
+//! The fast way out: frames of one source, one after the other, with the books kept once for all of
+//! them; and those for tunnels that waited in a common queue.
 //!
 //! The loops are never inlined, nor is what they call rarely (`serve`): each has the registers to
 //! itself then, and sums stay out of memory.
@@ -7,12 +7,14 @@
 use sluice_base::{Buf, DropReason, Nanos, Priority};
 
 use crate::account::Ends;
+use crate::inspect::Counter;
 use crate::place::Held;
+use crate::queues::QUANTUM_BYTES;
 use crate::slots::{Home, NIL};
 use crate::surface::{Egress, LaneKind, Sink, Taken};
 use crate::switch::Switch;
 use crate::transmit::Served;
-use crate::tunnel::{OUTER_BYTES, OUTER_SIZE};
+use crate::tunnel::{OUTER_BYTES, OUTER_SIZE, Wrap};
 
 /// What a queue sent in its turn, before it is booked.
 #[derive(Default)]
@@ -47,11 +49,12 @@ impl Run {
 }
 
 /// How far the turn of a queue goes.
-#[derive(Clone, Copy)]
 struct Reach {
     frames_max: u32,
-    /// No frame goes beyond it.
-    bytes: i64,
+    /// The deficit: no frame goes beyond it.
+    deficit: i32,
+    /// Nobody else waits, so that a deficit that does not do is filled up at once.
+    lone: bool,
     /// A larger frame has to be asked about.
     size_max: u32,
     /// The queue's last frame of those at its beginning that lie in the pool.
@@ -98,7 +101,7 @@ impl<B: Buf> Switch<B> {
             }
         }
         *taken += run.frames;
-        self.book_run(now, at, priority, &run);
+        self.book_run(now, at, priority, self.ports[at].lane, &run);
         self.mark_idle(at, priority);
         served
     }
@@ -115,7 +118,7 @@ impl<B: Buf> Switch<B> {
         taken: &mut u32,
     ) -> Served {
         let class = self.class_of(at, priority);
-        let alone = !self.ports[at].shaper.is_limited() && !self.ports[at].has_rivals();
+        let alone = self.is_alone(at);
         let urgency = priority_of(priority);
         let mut header = [0; OUTER_SIZE];
         let mut served = Served::Taken;
@@ -174,8 +177,17 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Serves a source's queue of a local port until its deficit is used up: as [`Self::serve`],
-    /// for frames that leave as they are, with the sums booked once.
+    /// The queue of a node of a port's ring, if it has only one and that may be served in runs: of a
+    /// plain lane.
+    #[inline]
+    pub(crate) fn plain_leaf(&self, node: u32) -> Option<u32> {
+        let leaf = self.queues.only_leaf(node)?;
+        self.lanes[self.queues.get(leaf).lane as usize].plain.then_some(leaf)
+    }
+
+    /// Serves a source's queue of a plain lane until its deficit is used up: as [`Self::serve`],
+    /// with the sums booked once. It is the one whose turn it is, or the only one in the bundle
+    /// whose turn it is.
     pub(crate) fn serve_leaf(
         &mut self,
         now: Nanos,
@@ -186,21 +198,22 @@ impl<B: Buf> Switch<B> {
         taken: &mut u32,
     ) -> Served {
         let node = self.queues.get(leaf);
-        let (mut list, deficit) = (node.list, i64::from(node.deficit));
+        let (lane, mut list) = (node.lane, node.list);
+        let turn = self.queues.in_ring(leaf);
         let mut reach = Reach {
             frames_max: if self.is_alone(at) { u32::MAX } else { 1 },
-            bytes: deficit,
-            size_max: self.lanes[self.ports[at].lane as usize].plain_size_max.into(),
+            deficit: self.queues.get(turn).deficit,
+            lone: self.classes[self.class_of(at, priority)].ring == turn,
+            size_max: self.lanes[lane as usize].plain_size_max.into(),
             pooled_to: node.pooled_to,
         };
         let mut run = Run::default();
         let mut served = Served::Taken;
         while list.head != NIL {
-            let (ends, refused) = self.send_alike(&mut list.head, reach, priority, sink);
+            let (ends, refused) = self.send_alike(lane, &mut list.head, &mut reach, priority, sink);
             if ends.frames > 0 {
                 let sum = Held { frames: ends.frames, bytes: ends.bytes };
                 run.add(ends.home, sum, ends.sent_bytes);
-                reach.bytes = deficit.saturating_sub_unsigned(run.sent_bytes);
                 self.book_ends(&ends, priority_of(priority).get());
                 if ends.pooled_to {
                     reach.pooled_to = NIL;
@@ -226,86 +239,155 @@ impl<B: Buf> Switch<B> {
         }
         let node = self.queues.get_mut(leaf);
         node.list = list;
-        node.deficit = i32::try_from(reach.bytes).unwrap_or(i32::MIN);
         node.pooled_to = reach.pooled_to;
-        self.book_run(now, at, priority, &run);
+        self.queues.get_mut(turn).deficit = reach.deficit;
+        self.book_run(now, at, priority, lane, &run);
         self.end_turn(at, priority, leaf, &run);
         served
     }
 
-    /// Sends frames that leave as they are and came from one input into one kind of memory, from
-    /// the first one of a list on. None if the first one has to be asked about. Also says whether
-    /// the driver refused one.
-    #[inline(never)]
+    /// Sends frames of one lane that came from one input into one kind of memory, from the first one
+    /// of a list on. None if the first one has to be asked about. Also says whether the driver
+    /// refused one.
+    #[inline]
     fn send_alike(
         &mut self,
+        lane: u32,
         head: &mut u32,
-        reach: Reach,
+        reach: &mut Reach,
         priority: usize,
         sink: &mut impl Sink<B>,
     ) -> (Ends, bool) {
         let priority = priority_of(priority);
+        match self.lanes[lane as usize].kind {
+            LaneKind::Tunnel(tunnel) => {
+                let vnet = self.slots.get(*head).vnet;
+                let wrap = self.wrap(tunnel, vnet, priority);
+                self.send_wrapped(head, reach, priority, wrap, sink)
+            }
+            _ => self.send_as_they_are(head, reach, priority, sink),
+        }
+    }
+
+    #[inline(never)]
+    fn send_as_they_are(
+        &mut self,
+        head: &mut u32,
+        reach: &mut Reach,
+        priority: Priority,
+        sink: &mut impl Sink<B>,
+    ) -> (Ends, bool) {
+        self.send_run(head, reach, priority, None, sink)
+    }
+
+    #[inline(never)]
+    fn send_wrapped(
+        &mut self,
+        head: &mut u32,
+        reach: &mut Reach,
+        priority: Priority,
+        wrap: Option<Wrap>,
+        sink: &mut impl Sink<B>,
+    ) -> (Ends, bool) {
+        if wrap.is_none() {
+            reach.size_max = 0;
+        }
+        self.send_run(head, reach, priority, wrap.as_ref(), sink)
+    }
+
+    #[inline(always)]
+    fn send_run(
+        &mut self,
+        head: &mut u32,
+        reach: &mut Reach,
+        priority: Priority,
+        wrap: Option<&Wrap>,
+        sink: &mut impl Sink<B>,
+    ) -> (Ends, bool) {
         let first = self.slots.get(*head);
-        let (input, home) = (first.input, first.home);
+        let (input, home, vnet) = (first.input, first.home, first.vnet);
         let mut ends = Ends { input, home, frames: 0, bytes: 0, sent_bytes: 0, pooled_to: false };
-        let mut left = reach.bytes;
+        let mut deficit = reach.deficit;
+        let mut outer = [0; OUTER_SIZE];
         let input = &mut self.inputs[usize::from(input)];
-        while *head != NIL {
+        let refused = loop {
             let index = *head;
+            if index == NIL || ends.frames >= reach.frames_max {
+                break false;
+            }
             let slot = self.slots.get(index);
-            let size = slot.bytes - u32::from(slot.strip);
+            let (inner_size, strip) = (slot.bytes - u32::from(slot.strip), slot.strip);
             if slot.input != ends.input || slot.home != home || slot.ecn.is_some() {
-                break;
+                break false;
             }
-            if slot.is_super() {
-                break;
+            if slot.is_super() || home == Home::Copy || inner_size > reach.size_max {
+                break false;
             }
-            if home == Home::Copy || size > reach.size_max || i64::from(size) > left {
-                break;
+            let Some(buf) = slot.buf.as_ref() else { break false };
+            let size = inner_size + if wrap.is_some() { OUTER_BYTES } else { 0 };
+            // Not more than 64 KiB and some: it is of a plain lane.
+            let charge = size.cast_signed();
+            if charge > deficit {
+                if !reach.lone {
+                    break false;
+                }
+                deficit = charge.max(QUANTUM_BYTES);
             }
-            let (buf, strip) = (slot.buf.as_ref(), slot.strip);
-            let egress = Egress { header: &[], buf, strip, size, first: 0, priority, tunnel: None };
+            let (mut header, mut tunnel) = (&[][..], None);
+            if let Some(wrap) = wrap {
+                if strip != 0 || slot.vnet != vnet {
+                    break false;
+                }
+                if sink.is_full() {
+                    break true;
+                }
+                wrap.write(buf.head(), inner_size, &mut outer);
+                (header, tunnel) = (&outer[..], Some(wrap.tunnel));
+            }
+            let buf = Some(buf);
+            let egress = Egress { header, buf, strip, size, first: 0, priority, tunnel };
             if sink.offer(&egress) == Taken::No {
-                return (ends, true);
+                break true;
             }
             *head = slot.next;
             ends.frames += 1;
             ends.bytes += u64::from(slot.bytes);
             ends.sent_bytes += u64::from(size);
-            left -= i64::from(size);
+            deficit -= charge;
             if home == Home::Pool {
                 ends.pooled_to |= index == reach.pooled_to;
                 self.slots.stack_push(&mut self.pool_ended, index);
             } else {
                 self.slots.end(index, &mut input.ended, &mut input.ended_slots);
             }
-            if ends.frames >= reach.frames_max {
-                break;
-            }
-        }
-        (ends, false)
+        };
+        reach.deficit = deficit;
+        (ends, refused)
     }
 
     /// Whether nothing but its deficit ends the turn of a queue. With a rate, or another priority
-    /// waiting, one frame may change whose turn it is.
+    /// waiting, one frame may change whose turn it is. That somebody pauses it does not happen
+    /// meanwhile.
     #[inline]
     fn is_alone(&self, at: usize) -> bool {
         let port = &self.ports[at];
-        !port.restrained && !port.has_rivals()
+        !port.shaper.is_limited() && !port.has_rivals()
     }
 
-    /// Books what a queue of a local port sent.
+    /// Books what a queue of a lane of this port sent.
     #[inline]
-    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, run: &Run) {
+    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, lane: u32, run: &Run) {
         let class = self.class_of(at, priority);
-        let sent = &mut self.classes[class].sent;
-        sent.frames += u64::from(run.frames);
-        sent.bytes += run.sent_bytes;
+        let sum = Counter { frames: u64::from(run.frames), bytes: run.sent_bytes };
+        self.classes[class].sent.add_all(sum);
+        if let LaneKind::Tunnel(tunnel) = self.lanes[lane as usize].kind {
+            self.tunnels[tunnel.index()].sent.add_all(sum);
+        }
         if run.frames > 0 && !self.is_alone(at) {
             let size = u32::try_from(run.sent_bytes).expect("one frame");
             self.charge_port(now, at, priority, size);
         }
-        let lane = &mut self.lanes[self.ports[at].lane as usize];
+        let lane = &mut self.lanes[lane as usize];
         lane.frames -= run.frames;
         lane.bytes -= run.bytes;
         lane.room.frames += run.output.frames;
@@ -322,7 +404,7 @@ impl<B: Buf> Switch<B> {
         node.ring_sub(run.ring.frames, run.ring.bytes);
         let ring = &mut self.classes[class].ring;
         if node.frames == 0 {
-            self.queues.ring_pop(ring);
+            self.queues.head_out(ring, leaf);
             self.queues.unbind(leaf);
             self.mark_idle(at, priority);
         }

@@ -13,19 +13,19 @@
 //! it that is of the priorities which it has no room for: an output that was found full stays full,
 //! and nothing overtakes.
 
-use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask};
+use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask, TunnelId};
 use sluice_wire::mac_control;
 
 use crate::account::row;
 use crate::classify;
 use crate::config::Service;
 use crate::inspect::Counter;
-use crate::place::{Gate, Port};
+use crate::place::{Gate, Port, Tunnel, Vnet};
 use crate::queues::QUANTUM_BYTES;
 use crate::slots::{Home, NIL};
 use crate::surface::{Egress, LaneKind, Sink, Taken};
 use crate::switch::Switch;
-use crate::tunnel;
+use crate::tunnel::{self, Outer, Wrap};
 
 /// The most bytes that the switch ever puts in front of a frame.
 const HEADER_SIZE_MAX: usize = 128;
@@ -70,10 +70,9 @@ impl<B: Buf> Switch<B> {
             let Some(priority) = self.next_priority(at, refused) else { break };
             let served = if self.classes[self.class_of(at, priority)].common.is_empty() {
                 let node = self.next_node(at, priority);
-                if self.lane_is_plain(node) {
-                    self.serve_leaf(now, at, priority, node, sink, &mut taken)
-                } else {
-                    self.serve(now, at, priority, sink, &mut taken)
+                match self.plain_leaf(node) {
+                    Some(leaf) => self.serve_leaf(now, at, priority, leaf, sink, &mut taken),
+                    None => self.serve(now, at, priority, sink, &mut taken),
                 }
             } else if self.ports[at].has_bundles {
                 self.serve_tunnels(now, at, priority, sink, &mut taken)
@@ -151,13 +150,6 @@ impl<B: Buf> Switch<B> {
                 if head == *ring { size.max(QUANTUM_BYTES) } else { node.deficit + QUANTUM_BYTES };
             *ring = head;
         }
-    }
-
-    /// Whether a node is a queue of a local port's lane, which needs no questions.
-    #[inline]
-    fn lane_is_plain(&self, node: u32) -> bool {
-        let lane = self.queues.get(node).lane;
-        lane != NIL && self.lanes[lane as usize].plain
     }
 
     /// Whether [`Self::transmit`] would offer a frame now.
@@ -377,14 +369,27 @@ impl<B: Buf> Switch<B> {
         if size as usize + tunnel::OUTER_SIZE > port.frame_size_max as usize {
             return Err(DropReason::Oversize);
         }
-        let (Some(next_hop), Some(vni), Some(outer)) = (t.next_hop, vnet.vni, &port.outer) else {
-            return Err(DropReason::TunnelDown);
-        };
-        let to = tunnel::To { next_hop, remote: t.remote, vni };
+        let Some((outer, to)) = self.outer(t, vnet) else { return Err(DropReason::TunnelDown) };
         let dscp = self.priority_to_dscp[priority.index()];
         let size = u16::try_from(size).expect("checked against the MTU");
         outer.write(&to, dscp, buf.head(), size, header);
         Ok(())
+    }
+
+    /// What is put in front of the frames of a network through a tunnel, if they may go there.
+    #[inline]
+    pub(crate) fn wrap(&self, id: TunnelId, vnet: u16, priority: Priority) -> Option<Wrap> {
+        let tunnel = &self.tunnels[id.index()];
+        let (outer, to) = self.outer(tunnel, &self.vnets[usize::from(vnet)])?;
+        let dscp = self.priority_to_dscp[priority.index()];
+        Some(Wrap { outer: outer.clone(), to, dscp, tunnel: id })
+    }
+
+    #[inline]
+    fn outer(&self, tunnel: &Tunnel, vnet: &Vnet) -> Option<(&Outer, tunnel::To)> {
+        let outer = self.ports[usize::from(tunnel.port)].outer.as_ref()?;
+        let (next_hop, vni) = (tunnel.next_hop?, vnet.vni?);
+        Some((outer, tunnel::To { next_hop, remote: tunnel.remote, vni }))
     }
 
     /// The driver took the frame of this turn, or what was left of it. Returns how many frames that
@@ -465,11 +470,7 @@ impl<B: Buf> Switch<B> {
         let class = self.class_of(turn.port, turn.priority);
         let ring = &mut self.classes[class].ring;
         if empty {
-            if turn.node == turn.leaf {
-                self.queues.ring_pop(ring);
-            } else {
-                self.queues.leaf_out(ring, turn.leaf);
-            }
+            self.queues.head_out(ring, turn.leaf);
             self.queues.unbind(turn.leaf);
             if *ring == NIL {
                 self.mark_idle(turn.port, turn.priority);

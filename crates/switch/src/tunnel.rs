@@ -9,7 +9,7 @@
 
 use core::net::Ipv4Addr;
 
-use sluice_base::{Mac, Vni};
+use sluice_base::{Mac, TunnelId, Vni};
 use sluice_wire::{EtherType, checksum, ethernet, flow, ipv4, udp, vxlan};
 
 use crate::classify;
@@ -99,6 +99,24 @@ impl Outer {
         out[34..36].copy_from_slice(&flow::source_port(flow::hash(inner_head)).to_be_bytes());
         out[38..40].copy_from_slice(&(ip_size - 20).to_be_bytes());
         out[46..49].copy_from_slice(&vni);
+    }
+}
+
+/// What the frames of a run through one tunnel have in common.
+#[derive(Debug)]
+pub(crate) struct Wrap {
+    pub(crate) outer: Outer,
+    pub(crate) to: To,
+    pub(crate) dscp: u8,
+    pub(crate) tunnel: TunnelId,
+}
+
+impl Wrap {
+    /// Writes the headers in front of a frame that fits into the tunnel.
+    #[inline(always)]
+    pub(crate) fn write(&self, inner_head: &[u8], inner_size: u32, out: &mut [u8; OUTER_SIZE]) {
+        #[expect(clippy::cast_possible_truncation, reason = "a plain lane takes it")]
+        self.outer.write(&self.to, self.dscp, inner_head, inner_size as u16, out);
     }
 }
 
