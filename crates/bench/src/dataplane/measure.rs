@@ -57,7 +57,7 @@ impl Group {
             Self::Overload | Self::Asleep if subject.switches() => Wiring::guests(3),
             Self::Overload | Self::Asleep => Wiring::guests(2),
             Self::Victim => Wiring::guests(4),
-            Self::VictimQueues => Wiring { pairs: 2, ..Wiring::guests(3) },
+            Self::VictimQueues => Wiring { pairs: 2, quarter_pool: true, ..Wiring::guests(3) },
             Self::Vxlan => Wiring { underlay: true, ..Wiring::guests(2) },
         };
         subject.can(wiring).then_some(wiring)

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
+use sluice_api::config::{Buffers, Size};
 use sluice_api::show;
 
 use super::machine::{Running, program};
@@ -54,6 +55,14 @@ fn config(dir: &Path, wiring: Wiring) -> String {
         super::machine::SWITCH_CORE,
         super::subject::VNI,
     );
+    if wiring.quarter_pool {
+        let Size { frames, bytes } = Buffers::default().pool_from_local;
+        let (frames, bytes) = (frames / 4, bytes / 4);
+        _ = writeln!(
+            text,
+            "\n[buffers]\npool_from_local = {{ frames = {frames}, bytes = {bytes} }}"
+        );
+    }
     for guest in 0..wiring.guests {
         let mac = mac(end(guest));
         _ = write!(

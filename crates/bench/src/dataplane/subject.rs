@@ -57,13 +57,15 @@ pub(super) struct Wiring {
     pub(super) guests: usize,
     /// Queue pairs of each guest.
     pub(super) pairs: usize,
+    /// Whether a switch that has a pool for frames that wait gets a quarter of what it has else.
+    pub(super) quarter_pool: bool,
     pub(super) underlay: bool,
 }
 
 impl Wiring {
     /// Guests without an underlay.
     pub(super) const fn guests(guests: usize) -> Self {
-        Self { guests, pairs: 1, underlay: false }
+        Self { guests, pairs: 1, quarter_pool: false, underlay: false }
     }
 
     /// All vhost-user ports: the underlay is the last one.
