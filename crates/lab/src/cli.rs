@@ -150,6 +150,7 @@ pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
         }
         LabCommand::Points { folders, out } => {
             let (table, page) = crate::report::points::draw(&folders)?;
+            std::fs::create_dir_all(&out).with_context(|| format!("making {}", out.display()))?;
             let path = out.join("points.html");
             std::fs::write(&path, page).with_context(|| format!("writing {}", path.display()))?;
             println!("{table}{}", path.display());
