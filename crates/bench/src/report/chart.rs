@@ -1,8 +1,9 @@
 //! The rows of a part as a drawing: for each measure a bar per subject up to the median, a whisker
 //! from the least to the greatest round, and a dot for every round.
 //!
-//! Rows of one unit share a scale and stand in one panel. Those measured of one subject only are
-//! drawn as well: a bar alone still shows how far its rounds lie apart.
+//! Rows of one unit share a scale and stand in one panel, unless they would be too short to be seen:
+//! those have a panel and a scale of their own. Those measured of one subject only are drawn as
+//! well: a bar alone still shows how far its rounds lie apart.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -29,6 +30,8 @@ text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600}.v{fill:#555}
 @media(prefers-color-scheme:dark){text{fill:#eee}.v{fill:#aaa}.w{stroke:#eee}.d{fill:#eee}
 .s0{fill:#63b3ed}.s1{fill:#f6ad55}.s2{fill:#68d391}.s3{fill:#b794f4}.s4{fill:#f687b3}}";
 const COLOURS: usize = 6;
+/// What is less than this part of a panel's largest value is drawn in another one.
+const SEEN: f64 = 0.05;
 /// Settings that are counts of what happened: they differ between subjects, whose bars would not
 /// stand together.
 const COUNTS: [&str; 4] = ["lost", "out_of_order", "offered", "bound"];
@@ -41,8 +44,13 @@ pub(super) fn draw(name: &str, rows: &[Row]) -> Option<String> {
     let subjects = subjects(rows);
     let mut body = String::new();
     let mut y = legend(&mut body, name, &subjects);
-    for (unit, groups) in by_unit(rows) {
-        y = panel(&mut body, y, unit, &groups, &subjects);
+    for (unit, mut groups) in by_unit(rows) {
+        while !groups.is_empty() {
+            let most = groups.iter().map(largest).fold(0.0, f64::max);
+            let (seen, small) = groups.into_iter().partition(|group| largest(group) >= most * SEEN);
+            y = panel(&mut body, y, (unit, most), &seen, &subjects);
+            groups = small;
+        }
     }
     Some(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {y:.0}\" role=\"img\">\
@@ -80,7 +88,12 @@ fn label(row: &Row) -> String {
     format!("{} {}", row.measure, setting.join(", "))
 }
 
-type Groups<'a> = Vec<(String, Vec<&'a Row>)>;
+type Group<'a> = (String, Vec<&'a Row>);
+type Groups<'a> = Vec<Group<'a>>;
+
+fn largest(group: &Group<'_>) -> f64 {
+    group.1.iter().flat_map(|row| &row.values).fold(0.0, |most, value| most.max(*value))
+}
 
 /// Rows of the same measure and setting together, by unit.
 fn by_unit(rows: &[Row]) -> BTreeMap<&str, Groups<'_>> {
@@ -105,12 +118,16 @@ fn legend(body: &mut String, name: &str, subjects: &[&str]) -> f64 {
     LEGEND
 }
 
-/// Draws the rows of one unit and returns where they end.
-fn panel(body: &mut String, top: f64, unit: &str, groups: &Groups<'_>, subjects: &[&str]) -> f64 {
-    let values = groups.iter().flat_map(|group| &group.1).flat_map(|row| &row.values);
-    let most = values.fold(0.0_f64, |most, value| most.max(*value));
+/// Draws rows of one unit, the largest value of which is given, and returns where they end.
+fn panel(
+    body: &mut String,
+    top: f64,
+    (unit, most): (&str, f64),
+    groups: &Groups<'_>,
+    subjects: &[&str],
+) -> f64 {
     let scale = if most > 0.0 { (WIDTH - LEFT - RIGHT) / most } else { 0.0 };
-    text(body, (LEFT, top + 20.0), "h", unit);
+    text(body, (LEFT, top + 20.0), "h", &format!("{unit}, up to {}", super::human(most)));
     let mut y = top + HEADING;
     for (label, rows) in groups {
         text(body, (LEFT, y + LABEL - 4.0), "", label);
@@ -200,6 +217,23 @@ mod tests {
         let whole = WIDTH - LEFT - RIGHT;
         assert!(drawing.contains(&format!("width=\"{whole:.1}\"")));
         assert!(drawing.contains(&format!("width=\"{:.1}\"", whole / 2.0)));
+    }
+
+    #[test]
+    fn what_would_be_too_short_has_a_panel_of_its_own() {
+        let rows = [
+            row("rate", "a", "M/s", &[100.0]),
+            row("some", "a", "M/s", &[6.0]),
+            row("rest", "a", "M/s", &[4.0, 2.0]),
+            row("none", "a", "M/s", &[0.0]),
+        ];
+        let drawing = draw("part", &rows).unwrap();
+        for heading in ["M/s, up to 100", "M/s, up to 4", "M/s, up to 0"] {
+            assert!(drawing.contains(heading), "{heading}: {drawing}");
+        }
+        let whole = WIDTH - LEFT - RIGHT;
+        assert!(drawing.contains(&format!("width=\"{:.1}\"", whole * 0.06)), "{drawing}");
+        assert_eq!(drawing.matches("<circle").count(), 5);
     }
 
     #[test]
