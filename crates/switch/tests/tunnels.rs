@@ -346,3 +346,41 @@ fn an_address_can_be_installed_only_where_it_may_be() {
     let group = Err(CommandError::GroupAddress(Mac::BROADCAST));
     assert_eq!(install(0, Mac::BROADCAST, Destination::Port(PortId(0))), group);
 }
+
+#[test]
+fn frames_into_a_tunnel_are_the_same_in_runs_and_one_by_one() {
+    let run = |at_once: u32| {
+        let mut world = world();
+        let mut sent = Vec::new();
+        for round in 0..20 {
+            for port in 0..2 {
+                let size = 60 + 97 * round % 1_400;
+                let tenant = Tenant::new(address(0, 2), SRC, 0, size);
+                world.fill(port, |world| world.tenant(port, &tenant));
+            }
+            loop {
+                let mut room = at_once;
+                let taken = world.transmit(PortId(2), || {
+                    room = room.saturating_sub(1);
+                    room > 0
+                });
+                sent.extend(world.log());
+                if taken == 0 {
+                    break;
+                }
+            }
+            world.reclaim_all();
+        }
+        world.check();
+        let total = sent.iter().map(|sent| u64::from(sent.size)).sum::<u64>();
+        let counter = world.switch.tunnel_counters(TunnelId(0)).sent;
+        assert_eq!((counter.frames, counter.bytes), (sent.len() as u64, total));
+        sent
+    };
+    let one_by_one = run(2);
+    assert!(one_by_one.len() > 500, "{}", one_by_one.len());
+    for at_once in [3, 17, u32::MAX] {
+        let sent = run(at_once);
+        assert!(sent == one_by_one, "{at_once}");
+    }
+}
