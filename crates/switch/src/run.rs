@@ -177,8 +177,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The queue of a node of a port's ring, if it has only one and that may be served in runs: of a
-    /// plain lane.
+    /// The queue of a node of a port's ring, if it has only one and that may be served in runs: of
+    /// a plain lane.
     #[inline]
     pub(crate) fn plain_leaf(&self, node: u32) -> Option<u32> {
         let leaf = self.queues.only_leaf(node)?;
@@ -246,8 +246,8 @@ impl<B: Buf> Switch<B> {
         served
     }
 
-    /// Sends frames of one lane that came from one input into one kind of memory, from the first one
-    /// of a list on. None if the first one has to be asked about. Also says whether the driver
+    /// Sends frames of one lane that came from one input into one kind of memory, from the first
+    /// one of a list on. None if the first one has to be asked about. Also says whether the driver
     /// refused one.
     #[inline]
     fn send_alike(
