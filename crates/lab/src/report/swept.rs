@@ -18,7 +18,8 @@ pub(crate) struct SweptCell {
     pub(crate) words: String,
     /// The same without policies, in as few words as possible.
     pub(crate) short: String,
-    /// The first cell that differs from this one in nothing but policies: their bars stand together.
+    /// The first cell that differs from this one in nothing but policies: their bars stand
+    /// together.
     pub(crate) group: usize,
     pub(crate) results: Results,
 }
