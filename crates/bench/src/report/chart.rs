@@ -1,8 +1,8 @@
 //! The rows of a part as a drawing: for each measure a bar per subject up to the median, a whisker
 //! from the least to the greatest round, and a dot for every round.
 //!
-//! Rows of one unit share a scale and stand in one panel, unless they would be too short to be seen:
-//! those have a panel and a scale of their own. Those measured of one subject only are drawn as
+//! Rows of one unit share a scale and stand in one panel, unless they would be too short to be
+//! seen: those have a panel and a scale of their own. Those measured of one subject only are drawn as
 //! well: a bar alone still shows how far its rounds lie apart.
 
 use std::collections::BTreeMap;
