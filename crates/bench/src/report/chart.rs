@@ -2,8 +2,8 @@
 //! from the least to the greatest round, and a dot for every round.
 //!
 //! Rows of one unit share a scale and stand in one panel, unless they would be too short to be
-//! seen: those have a panel and a scale of their own. Those measured of one subject only are drawn as
-//! well: a bar alone still shows how far its rounds lie apart.
+//! seen: those have a panel and a scale of their own. Those measured of one subject only are drawn
+//! as well: a bar alone still shows how far its rounds lie apart.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
