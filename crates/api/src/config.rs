@@ -45,7 +45,9 @@ impl HostConfig {
     /// How many ports may be added while it runs, at a time.
     #[must_use]
     pub fn spare_ports(&self) -> u16 {
-        let default = if self.fabric.is_some() { SPARE_PORTS_DEFAULT } else { 0 };
+        // They are one worker's.
+        let has_some = self.fabric.is_some() && self.host.workers <= 1;
+        let default = if has_some { SPARE_PORTS_DEFAULT } else { 0 };
         self.host.spare_ports.unwrap_or(default)
     }
 }

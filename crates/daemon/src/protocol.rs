@@ -40,8 +40,8 @@ pub enum Request {
     Add(Box<NewPort>),
     /// A port goes.
     Del(String),
-    /// This connection is for punts and orders from now on.
-    Attach,
+    /// This connection is for punts and orders of one worker from now on.
+    Attach(u16),
 }
 
 /// Who is there.

@@ -5,7 +5,8 @@
 //!   c3 ─ TAP ─┘                       └─ TAP ─ c4
 //! ```
 //!
-//! `c1` and `c2` are learned, `c3` and `c4` are bound with their addresses.
+//! `c1` and `c2` are learned, `c3` and `c4` are bound with their addresses. Each test is run on hosts
+//! with one data worker, and on hosts with two, which serve a container each.
 
 mod rig;
 
@@ -24,6 +25,9 @@ const C4: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 4);
 const C3_MAC: &str = "02:42:00:00:00:03";
 const C4_MAC: &str = "02:42:00:00:00:04";
 
+/// How many data workers a host has.
+const WORKERS: [usize; 2] = [1, 2];
+
 /// Everything of one test. Fields end in this order: the daemons before their namespaces.
 struct Case {
     daemons: [Daemon; 2],
@@ -31,11 +35,18 @@ struct Case {
     containers: [Netns; 4],
 }
 
-fn config(own: usize, learned: &Netns, bound: &Netns, mac: &str, certificates: &Path) -> String {
+fn config(
+    (own, workers): (usize, usize),
+    learned: &Netns,
+    bound: &Netns,
+    mac: &str,
+    certificates: &Path,
+) -> String {
     let (other, id) = (2 - own, own + 1);
     format!(
         r#"
 policy = "ZL"
+workers = {workers}
 [underlay]
 kind = "l2"
 device = "up0"
@@ -79,7 +90,7 @@ vnets = ["blue"]
 }
 
 impl Case {
-    fn new(word: &str) -> Self {
+    fn new(word: &'static str, workers: usize) -> Self {
         let mut net = Net::new(word);
         let hosts = ["h1", "h2"].map(|name| net.netns(name));
         let containers = ["c1", "c2", "c3", "c4"].map(|name| net.netns(name));
@@ -90,7 +101,8 @@ impl Case {
         let daemon = |own: usize| {
             let (learned, bound, mac) = configs[own];
             let name = format!("h{}", own + 1);
-            let text = config(own, learned, bound, mac, &certificates.join(&name));
+            let certificates = certificates.join(&name);
+            let text = config((own, workers), learned, bound, mac, &certificates);
             net.daemon(&hosts[own], &name, &text)
         };
         let daemons = [daemon(0), daemon(1)];
@@ -99,6 +111,8 @@ impl Case {
             container.ip("link set t0 up");
         }
         let case = Self { daemons, _net: net, containers };
+        let rows = case.daemons[0].show("worker");
+        assert_eq!(rows.as_array().unwrap().len(), workers, "{rows}");
         for own in 0..2 {
             wait_for("the hosts are connected", || {
                 let members = case.ask(own, &["fabric", "members"])["members"].take();
@@ -130,7 +144,13 @@ fn endpoints_find_each_other_and_a_fabric_without_control_forwards_on() {
     if skip("live_fabric", &[]) {
         return;
     }
-    let case = Case::new("fabric");
+    for workers in WORKERS {
+        find_each_other(workers);
+    }
+}
+
+fn find_each_other(workers: usize) {
+    let case = Case::new("fabric", workers);
     let [c1, c2, c3, c4] = &case.containers;
     // Bound endpoints are known before they speak, and answered for.
     for own in 0..2 {
@@ -186,7 +206,13 @@ fn an_endpoint_that_moves_is_followed_and_its_move_is_remembered() {
     if skip("live_fabric", &[]) {
         return;
     }
-    let case = Case::new("moves");
+    for workers in WORKERS {
+        follow_one_that_moves(workers);
+    }
+}
+
+fn follow_one_that_moves(workers: usize) {
+    let case = Case::new("moves", workers);
     let [c1, c2, c3, _] = &case.containers;
     c3.ping(C1, 3);
     let mac = c1.ip("-o link show dev t0");
@@ -231,7 +257,13 @@ fn who_uses_an_address_that_is_not_bound_to_its_port_is_refused_and_named() {
     if skip("live_fabric", &[]) {
         return;
     }
-    let case = Case::new("spoof");
+    for workers in WORKERS {
+        refuse_what_is_not_bound(workers);
+    }
+}
+
+fn refuse_what_is_not_bound(workers: usize) {
+    let case = Case::new("spoof", workers);
     let [c1, _, c3, _] = &case.containers;
     c3.ping(C4, 1);
     let spoofed = |reason: &str| {

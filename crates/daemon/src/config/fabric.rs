@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use sluice_api::config::{self as api, HostConfig};
 use sluice_base::{HostId, Mac, PortId, TunnelId, VnetId, Vni};
 
+use super::workers::Workers;
+use crate::channel::Way;
+
 /// The highest number of a member. Those above are for hosts that are none.
 pub(super) const ID_MAX: u16 = 0x7fff;
 
@@ -37,6 +40,8 @@ pub struct FabricPlan {
     pub learn_max: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
+    /// The data workers.
+    pub workers: Workers,
 }
 
 /// Another host.
@@ -83,6 +88,23 @@ impl FabricPlan {
     #[must_use]
     pub fn host(&self, tunnel: TunnelId) -> Option<HostId> {
         self.hosts.get(tunnel.index()).map(|host| host.host)
+    }
+
+    /// How many workers there are.
+    #[must_use]
+    pub fn worker_count(&self) -> u16 {
+        u16::try_from(self.workers.count).expect("checked: a few")
+    }
+
+    /// The worker that sends there. What all of them send to, the first one does.
+    #[must_use]
+    pub(crate) fn worker_of(&self, way: Way) -> usize {
+        let placed = match way {
+            Way::Port(port) => self.workers.ports.get(port.index()),
+            // The underlay is the last port.
+            Way::Tunnel(_) => self.workers.ports.last(),
+        };
+        placed.and_then(|placed| placed.worker).unwrap_or(0)
     }
 
     /// The tunnel to a host.
@@ -170,6 +192,7 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
         bound: bound(config),
         learn_max: fabric.learn_max,
         punts_per_port: fabric.punts_per_port,
+        workers: Workers::of(config),
     })
 }
 

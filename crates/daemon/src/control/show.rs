@@ -74,7 +74,7 @@ fn answer(
         ),
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
-        (Request::Hello | Request::Attach | Request::Look(_), _) => {
+        (Request::Hello | Request::Attach(_) | Request::Look(_), _) => {
             fail("only questions are answered here".to_owned())
         }
     }

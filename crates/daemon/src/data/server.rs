@@ -12,7 +12,7 @@ use super::look::Wanted;
 use super::next_hops::NextHops;
 use super::ports::Ports;
 use super::worker::Ask;
-use super::{Askers, merge, spawn};
+use super::{Asker, Askers, merge, spawn};
 use crate::config::{Fingerprint, Plan};
 use crate::protocol::{self, Failure, Hello, Request};
 use crate::serve;
@@ -50,10 +50,13 @@ impl Server {
             let written = match protocol::read_request(reader) {
                 Ok(None) => return,
                 Ok(Some(Request::Hello)) => protocol::write(stream, &self.hello()),
-                Ok(Some(Request::Attach)) => {
-                    self.attach(stream);
-                    return;
-                }
+                Ok(Some(Request::Attach(worker))) => match self.askers.0.get(usize::from(worker)) {
+                    Some(asker) => return self.attach(stream, asker),
+                    None => {
+                        let error = format!("there is no worker {worker}");
+                        protocol::write(stream, &Failure { error })
+                    }
+                },
                 Ok(Some(Request::Fabric(_))) => {
                     let error = "the control process knows the fabric".to_owned();
                     protocol::write(stream, &Failure { error })
@@ -79,12 +82,12 @@ impl Server {
         }
     }
 
-    /// The connection is the worker's from now on, after the answer.
-    fn attach(&self, stream: &UnixStream) {
+    /// The connection is this worker's from now on, after the answer.
+    fn attach(&self, stream: &UnixStream, worker: &Asker) {
         if protocol::write(stream, &self.hello()).is_ok()
             && let Ok(stream) = stream.try_clone()
         {
-            self.askers.first().ask(Ask::Attach(stream));
+            worker.ask(Ask::Attach(stream));
         }
     }
 

@@ -1,8 +1,9 @@
-//! The connection to the data process of this host: what it tells goes into the control plane, and
-//! what the plane wants goes to it.
+//! The connections to the data process of this host, one to each of its workers: what any of them
+//! tells goes into the control plane, and what the plane wants of the switch goes to all of them,
+//! since together they are one switch. A frame goes to the worker of its port.
 
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -23,8 +24,11 @@ const LINE_SIZE_MAX: usize = 4096;
 /// Reads before others are looked at.
 const READS_MAX: usize = 16;
 
-/// The connection.
-pub(super) struct Data {
+/// The connections, by worker.
+pub(super) struct Data(Vec<Worker>);
+
+/// The connection to a worker.
+struct Worker {
     pipe: Pipe,
     /// There may be more to read, or room to write.
     ready: bool,
@@ -32,12 +36,11 @@ pub(super) struct Data {
     has_told_all: bool,
 }
 
-impl Data {
-    /// Attaches to the data process of a directory. What its chip holds is told first.
-    pub(super) fn attach(run_dir: &Path) -> io::Result<Self> {
+impl Worker {
+    fn attach(run_dir: &Path, number: u16) -> io::Result<Self> {
         let mut stream = UnixStream::connect(run_dir.join(DATA_SOCKET))?;
         stream.set_read_timeout(Some(ATTACH_MAX))?;
-        protocol::write(&stream, &Request::Attach)?;
+        protocol::write(&stream, &Request::Attach(number))?;
         // Byte by byte: what follows the line are records.
         let mut line = Vec::new();
         let mut byte = [0];
@@ -54,28 +57,7 @@ impl Data {
         Ok(Self { pipe: Pipe::new(stream)?, ready: true, has_told_all: false })
     }
 
-    /// The poller told of it.
-    pub(super) fn wake(&mut self) {
-        self.ready = true;
-    }
-
-    /// Whether it has told what was in the chip before.
-    pub(super) fn has_told_all(&self) -> bool {
-        self.has_told_all
-    }
-
-    /// Whether it is to be looked at without an edge.
-    pub(super) fn is_ready(&self) -> bool {
-        self.ready
-    }
-
-    /// Reads what was told.
-    pub(super) fn read(
-        &mut self,
-        now: Nanos,
-        plan: &FabricPlan,
-        plane: &mut Plane,
-    ) -> io::Result<()> {
+    fn read(&mut self, now: Nanos, plan: &FabricPlan, plane: &mut Plane) -> io::Result<()> {
         for _ in 0..READS_MAX {
             if !self.ready {
                 break;
@@ -91,30 +73,76 @@ impl Data {
         }
         self.pipe.flush()
     }
+}
+
+impl Data {
+    /// Attaches to all workers of the data process of a directory. What their chips hold is told
+    /// first.
+    pub(super) fn attach(run_dir: &Path, workers: u16) -> io::Result<Self> {
+        (0..workers)
+            .map(|number| Worker::attach(run_dir, number))
+            .collect::<io::Result<_>>()
+            .map(Self)
+    }
+
+    /// What the poller is to watch.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|worker| worker.pipe.as_fd())
+    }
+
+    /// The poller told of one of them.
+    pub(super) fn wake(&mut self) {
+        for worker in &mut self.0 {
+            worker.ready = true;
+        }
+    }
+
+    /// Whether all have told what was in the chip before.
+    pub(super) fn has_told_all(&self) -> bool {
+        self.0.iter().all(|worker| worker.has_told_all)
+    }
+
+    /// Whether one is to be looked at without an edge.
+    pub(super) fn is_ready(&self) -> bool {
+        self.0.iter().any(|worker| worker.ready)
+    }
+
+    /// Reads what was told. A worker ends with the process, so that one that is gone is all.
+    pub(super) fn read(
+        &mut self,
+        now: Nanos,
+        plan: &FabricPlan,
+        plane: &mut Plane,
+    ) -> io::Result<()> {
+        self.0.iter_mut().try_for_each(|worker| worker.read(now, plan, plane))
+    }
 
     /// Whether nothing more should be ordered now.
     pub(super) fn is_full(&self) -> bool {
-        self.pipe.is_full()
+        self.0.iter().any(|worker| worker.pipe.is_full())
     }
 
     /// Orders what the plane wants, if it concerns the switch.
     pub(super) fn order(&mut self, plan: &FabricPlan, command: &Command) {
-        if let Some(order) = order_of(plan, command) {
-            order.write(self.pipe.out());
+        let Some(order) = order_of(plan, command) else { return };
+        if let Order::Send { to, .. } = order {
+            // Once, and where it leaves.
+            let at = plan.worker_of(to);
+            if let Some(worker) = self.0.get_mut(at) {
+                order.write(worker.pipe.out());
+            }
+            return;
+        }
+        for worker in &mut self.0 {
+            order.write(worker.pipe.out());
         }
     }
 
     /// Sends what was ordered. A failure is found when it is read the next time.
     pub(super) fn flush(&mut self) {
-        if self.pipe.flush().is_err() {
-            self.ready = true;
+        for worker in &mut self.0 {
+            worker.ready |= worker.pipe.flush().is_err();
         }
-    }
-}
-
-impl AsFd for Data {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pipe.as_fd()
     }
 }
 
@@ -183,3 +211,6 @@ fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
         Command::OpenTunnel { .. } | Command::CloseTunnel { .. } => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

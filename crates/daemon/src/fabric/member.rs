@@ -341,9 +341,11 @@ impl Member {
     fn attach(&mut self, now: Nanos, run_dir: &std::path::Path) {
         self.data = None;
         self.plane.chip_lost(now);
-        match Data::attach(run_dir).and_then(|data| {
-            self.poller.add(DATA, data.as_fd(), true)?;
-            self.poller.set(DATA, data.as_fd(), true, true)?;
+        match Data::attach(run_dir, self.plan.worker_count()).and_then(|data| {
+            for descriptor in data.descriptors() {
+                self.poller.add(DATA, descriptor, true)?;
+                self.poller.set(DATA, descriptor, true, true)?;
+            }
             Ok(data)
         }) {
             Ok(data) => self.data = Some(data),

@@ -14,7 +14,7 @@ use sluice_wire::fabric::Topic;
 
 use super::Fabric;
 use super::certificates::{Wanted, make};
-use crate::config::{Bound, FabricPlan, HostPlan, LocalPort};
+use crate::config::{Bound, FabricPlan, HostPlan, LocalPort, Workers};
 
 /// A folder that goes with the test.
 pub(super) struct Folder(PathBuf);
@@ -54,7 +54,7 @@ fn free_port() -> u16 {
 }
 
 /// Host `own` of `hosts`, with one bound endpoint.
-fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
+pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
     let at = |host| SocketAddr::new(Ipv4Addr::new(127, 0, 9, host).into(), port);
     let others = (1..=hosts).filter(|&host| host != own).map(|host| HostPlan {
         host: HostId(host.into()),
@@ -82,6 +82,7 @@ fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         }],
         learn_max: 8,
         punts_per_port: 10_000,
+        workers: Workers { count: 1, ports: vec![] },
     }
 }
 

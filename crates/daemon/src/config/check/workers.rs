@@ -44,13 +44,7 @@ impl Check<'_> {
     /// What one worker can do and several cannot.
     fn several(&mut self) {
         let remedy = "Use `workers = 1` on this host.";
-        if self.config.fabric.is_some() {
-            self.problem(
-                &[Key("fabric")],
-                "the control plane of a fabric speaks to one worker",
-                remedy,
-            );
-        } else if self.config.spare_ports() > 0 {
+        if self.config.spare_ports() > 0 {
             self.problem(
                 &[Key("host"), Key("spare_ports")],
                 "ports are added to one worker",

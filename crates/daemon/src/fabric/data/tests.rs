@@ -1,0 +1,82 @@
+use std::io::{BufReader, Write as _};
+use std::os::unix::net::UnixListener;
+
+use sluice_base::{HostId, Mac, PortId, Vni};
+use sluice_control::plane::Config;
+
+use super::super::tests::{Folder, plan};
+use super::*;
+use crate::config::{Placed, Why, Workers};
+
+/// A data process that says who it is, and gives what it is connected by, worker after worker.
+fn attached(folder: &Path, workers: u16) -> (Data, Vec<UnixStream>) {
+    let listener = UnixListener::bind(folder.join(DATA_SOCKET)).unwrap();
+    let server = std::thread::spawn(move || {
+        let accept = |number| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let request = protocol::read_request(&mut reader).unwrap();
+            assert_eq!(request, Some(Request::Attach(number)));
+            let text = String::new;
+            let hello = protocol::Hello { pid: 1, fingerprint: text(), version: text() };
+            protocol::write(&stream, &hello).unwrap();
+            let mut all = Vec::new();
+            Told::All.write(&mut all);
+            stream.write_all(&all).unwrap();
+            stream
+        };
+        (0..workers).map(accept).collect()
+    });
+    let data = Data::attach(folder, workers).unwrap();
+    (data, server.join().unwrap())
+}
+
+/// What a worker is ordered, in words.
+fn orders(stream: &mut UnixStream) -> Vec<String> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let (mut at, mut all) = (0, Vec::new());
+    while let Some((order, size)) = Order::read(&bytes[at..]).unwrap() {
+        all.push(match order {
+            Order::Install { .. } => "install".to_owned(),
+            Order::Remove { .. } => "remove".to_owned(),
+            Order::Send { frame, .. } => String::from_utf8(frame.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        });
+        at += size;
+    }
+    assert_eq!(at, bytes.len(), "nothing is left over");
+    all
+}
+
+#[test]
+fn every_worker_knows_the_chip_and_a_frame_goes_to_the_one_of_its_port() {
+    let folder = Folder::new("data-workers");
+    let mut plan = plan(&folder, 1, 2, 1);
+    let placed = |worker| Placed { worker, why: Why::Configured };
+    // Two ports, and an underlay that both serve.
+    plan.workers =
+        Workers { count: 2, ports: vec![placed(Some(1)), placed(Some(0)), placed(None)] };
+    let (mut data, mut streams) = attached(&folder, plan.worker_count());
+    let vni = Vni::new(42).unwrap();
+    let (mac, to) = (Mac([2, 0, 0, 0, 0, 1]), plane::Way::Port(PortId(0)));
+    data.order(&plan, &Command::Install { vni, mac, to });
+    for (to, text) in [
+        (plane::Way::Port(PortId(0)), "to port 0"),
+        (plane::Way::Port(PortId(1)), "to port 1"),
+        (plane::Way::Host(HostId(2)), "to a host"),
+    ] {
+        data.order(&plan, &Command::Send { vni, to, frame: text.as_bytes().into() });
+    }
+    data.order(&plan, &Command::Remove { vni, mac });
+    data.flush();
+    assert!(!data.is_full() && !data.has_told_all());
+    data.wake();
+    let config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
+    data.read(Nanos::ZERO, &plan, &mut Plane::new(&config, 1, Nanos::ZERO)).unwrap();
+    assert!(data.has_told_all());
+    drop(data);
+    let told: Vec<_> = streams.iter_mut().map(orders).collect();
+    assert_eq!(told[0], ["install", "to port 1", "to a host", "remove"]);
+    assert_eq!(told[1], ["install", "to port 0", "remove"]);
+}
