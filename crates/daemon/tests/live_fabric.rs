@@ -5,8 +5,8 @@
 //!   c3 ─ TAP ─┘                       └─ TAP ─ c4
 //! ```
 //!
-//! `c1` and `c2` are learned, `c3` and `c4` are bound with their addresses. Each test is run on hosts
-//! with one data worker, and on hosts with two, which serve a container each.
+//! `c1` and `c2` are learned, `c3` and `c4` are bound with their addresses. Each test is run on
+//! hosts with one data worker, and on hosts with two, which serve a container each.
 
 mod rig;
 
