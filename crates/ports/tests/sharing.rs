@@ -235,6 +235,39 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
 }
 
 #[test]
+fn a_frame_that_goes_on_as_a_copy_is_under_way_until_the_copy_has_ended() {
+    let mut sharers = Sharers::open(2);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let pair = (1..).find(|dst| bucket(*dst, 0) % 2 == 0).unwrap();
+    sender.send_to(&datagram(pair, 0, 1), sharers.to).unwrap();
+    let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+    let until = Instant::now() + PATIENCE;
+    while sharers.batch.is_empty() {
+        sharers.ports[0].read(window, 64, &mut sharers.pool, &mut sharers.batch).unwrap();
+        assert!(Instant::now() < until, "it arrives");
+    }
+    let Sharers { ports, pool, batch, .. } = &mut sharers;
+    let gauges = ports[0].buckets().unwrap().gauges();
+    let under_way = || gauges.under_way(bucket(pair, 0));
+    let frame = batch.drain().next().unwrap();
+    let copy = pool.copy_of(&frame).unwrap();
+    ports[0].buckets().unwrap().copied(&frame, &copy);
+    assert_eq!(under_way(), 2);
+    let mut back = Batch::with_limit(64);
+    for (handle, left) in [(frame, 1), (copy, 0)] {
+        back.push(handle).unwrap();
+        ports[0].give_back(&mut back, pool);
+        assert_eq!(under_way(), left);
+    }
+    // A copy of a frame that is counted nowhere is counted nowhere.
+    let (other, copy) = (pool.take().unwrap().freeze(0, 64), pool.take().unwrap().freeze(0, 64));
+    ports[0].buckets().unwrap().copied(&other, &copy);
+    assert!((0..=u8::MAX).all(|bucket| gauges.under_way(bucket) == 0));
+    pool.give_back(other);
+    pool.give_back(copy);
+}
+
+#[test]
 fn a_port_whose_list_is_full_leaves_the_rest_in_its_socket() {
     let mut sharers = Sharers::open(2);
     sharers.pool = Pool::new(PoolConfig::for_mtu(4096, 1500)).unwrap();

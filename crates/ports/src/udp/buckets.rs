@@ -1,9 +1,9 @@
 //! What one of several sockets at an address knows of the buckets of flows (`sharing.rs`), and its
 //! part in moving one to another socket.
 //!
-//! Every frame that is read is counted under its bucket until its handle is back, so that it is
-//! known when nothing of a bucket is under way. It costs a store per frame and direction, and
-//! nothing where an address has one socket.
+//! Every frame that is read is counted under its bucket until its handle is back, and that of a copy
+//! as which it goes on, so that it is known when nothing of a bucket is under way. It costs a store
+//! per frame and direction, and nothing where an address has one socket.
 //!
 //! **A move** of a bucket from port A to port B, which nobody may notice by a frame that is late or
 //! gone. Whoever moves it ([`Selector`]) does this, each step after the one before:
@@ -203,6 +203,21 @@ impl Buckets {
         self.kept.len()
     }
 
+    /// A frame goes on as a copy in the same pool, whose handle comes back, too: until then it is
+    /// under way.
+    pub fn copied(&mut self, from: &FrameBuf, copy: &FrameBuf) {
+        let slot = |buf: &FrameBuf| buf.pool_slot().map(|(slot, _)| slot as usize);
+        let bucket = slot(from).and_then(|slot| self.tags.get(slot)).copied();
+        let Some(gauge) = self.gauges.under_way.get(usize::from(bucket.unwrap_or(NO_BUCKET)))
+        else {
+            return;
+        };
+        if let Some(tag) = slot(copy).and_then(|slot| self.tags.get_mut(slot)) {
+            *tag = bucket.unwrap_or(NO_BUCKET);
+            count(gauge, 1);
+        }
+    }
+
     /// A frame's handle is back.
     #[inline]
     pub fn ended(&mut self, buf: &FrameBuf) {
@@ -238,6 +253,7 @@ impl Buckets {
     pub(super) fn pass(&mut self, bucket: Option<u8>, buf: FrameBuf) -> Option<FrameBuf> {
         let Some(bucket) = bucket else { return Some(buf) };
         if let Some((slot, _)) = buf.pool_slot() {
+            debug_assert_eq!(self.tags[slot as usize], NO_BUCKET, "its last frame has ended");
             self.tags[slot as usize] = bucket.into();
         }
         count(&self.gauges.seen[usize::from(bucket)], 1);

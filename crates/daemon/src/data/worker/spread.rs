@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use sluice_ports::FrameBuf;
-use sluice_ports::udp::{BucketSet, BucketTable, Gauges, Selector};
+use sluice_ports::udp::{BucketSet, BucketTable, Buckets, Gauges, Selector};
 
 use super::{Attached, Worker};
 
@@ -60,9 +60,13 @@ pub(super) struct Spread {
 }
 
 impl Spread {
+    pub(super) fn buckets<'a>(&self, ports: &'a mut [Attached]) -> Option<&'a mut Buckets> {
+        ports[self.at].port.buckets()
+    }
+
     /// The handle of a frame that lay in the host pool is back.
     pub(super) fn ended(&self, ports: &mut [Attached], buf: &FrameBuf) {
-        if let Some(buckets) = ports[self.at].port.buckets() {
+        if let Some(buckets) = self.buckets(ports) {
             buckets.ended(buf);
         }
     }
