@@ -22,9 +22,9 @@
 //! through which the later one will leave, or ended. The list keeps the order in which B read, and
 //! nothing is read while a frame that may go is in it. A frame that comes to A after step 2 would
 //! be late; there is none ([`Selector::set`]). *What A's socket has* in step 3 is known as a number
-//! of bytes: it is empty when the kernel says so, or when as many datagrams were read since as fit
-//! into that number at most. Under a load that never lets it become empty that is what ends the
-//! step. *Loss*: nothing is dropped, for there is nothing in these steps that could drop. The list
+//! of bytes: it is empty when the kernel says so, or when datagrams were read since that take up as
+//! much, each reckoned as the least that it can take. Under a load that never lets it become empty
+//! that is what ends the step. *Loss*: nothing is dropped, for there is nothing in these steps that could drop. The list
 //! has an end, and the pool has slots for it ([`HELD_MAX`]); where it is full B does not read its
 //! socket, whose buffer holds what comes meanwhile, as with a window that is closed. *Nobody waits
 //! for himself*: in one round of moves no port gives and takes, so A, which reads in step 3, is
@@ -42,7 +42,8 @@ use crate::frame::FrameBuf;
 
 /// How many frames a port keeps of buckets that it is to hold back.
 pub const HELD_MAX: usize = 2048;
-/// The least that a datagram takes of a receive buffer: what the kernel needs to describe it.
+/// The least that a datagram takes of a receive buffer beside its bytes: what the kernel needs to
+/// describe it.
 pub(super) const RECEIVE_COST_MIN: u64 = 512;
 /// Of a slot whose frame is counted under no bucket.
 const NO_BUCKET: u16 = u16::MAX;
@@ -124,7 +125,7 @@ fn count(gauge: &AtomicU32, change: i32) {
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     set: BucketSet,
-    /// How many datagrams its socket may have of the time before; not looked at yet: `None`.
+    /// How many bytes of its socket's memory may be of the time before; not looked at yet: `None`.
     unread: Option<u64>,
 }
 
@@ -236,15 +237,16 @@ impl Buckets {
             self.tags.resize(slots as usize, NO_BUCKET);
         }
         if let Some(leaving) = &mut self.leaving {
-            leaving.unread.get_or_insert(waiting_bytes / RECEIVE_COST_MIN);
+            leaving.unread.get_or_insert(waiting_bytes);
         }
     }
 
-    /// So many datagrams were read, and whether there were no more.
+    /// Datagrams of these sizes were read, and whether there were no more.
     #[inline]
-    pub(super) fn were_read(&mut self, datagrams: usize, empty: bool) {
+    pub(super) fn were_read(&mut self, sizes: impl Iterator<Item = usize>, empty: bool) {
         if let Some(Leaving { unread: Some(unread), .. }) = &mut self.leaving {
-            *unread = if empty { 0 } else { unread.saturating_sub(datagrams as u64) };
+            let least: u64 = sizes.map(|size| RECEIVE_COST_MIN + size as u64).sum();
+            *unread = if empty { 0 } else { unread.saturating_sub(least) };
         }
     }
 

@@ -179,7 +179,7 @@ impl UdpPort {
         let full = self.arrivals.len() == asked;
         let (mut frames, mut bytes, mut kept) = (0, 0, 0);
         if let Some(buckets) = &mut self.buckets {
-            buckets.were_read(self.arrivals.len(), !full);
+            buckets.were_read(self.arrivals.iter().map(|arrival| arrival.size), !full);
         }
         let mut slots = self.slots.drain(..);
         for (arrival, mut slot) in self.arrivals.drain(..).zip(&mut slots) {

@@ -54,12 +54,15 @@ fn counters_are_found_by_name() {
 }
 
 #[test]
-fn the_smallest_datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
-    let receiver = Receiver::open("127.0.0.1:0".parse().unwrap(), 1 << 20, 1).unwrap();
-    let to = receiver.socket().local_addr().unwrap();
-    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    for count in 1..=50 {
-        sender.send_to(&[], to).unwrap();
-        assert!(receiver.memory().unwrap().taken >= count * RECEIVE_COST_MIN);
+fn datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
+    for size in [0, 1, 60, 200, 500, 900, 1450, 8000] {
+        let receiver = Receiver::open("127.0.0.1:0".parse().unwrap(), 1 << 20, 1).unwrap();
+        let to = receiver.socket().local_addr().unwrap();
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for count in 1..=10 {
+            sender.send_to(&vec![0; size], to).unwrap();
+            let least = count * (RECEIVE_COST_MIN + size as u64);
+            assert!(receiver.memory().unwrap().taken >= least, "{count} of {size} bytes");
+        }
     }
 }
