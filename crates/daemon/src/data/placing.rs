@@ -16,8 +16,7 @@
 //! within a short time, going by how much of it came in the last period. A flow whose receiver has
 //! stopped reading would else be waited for, and others with it.
 //!
-//! **A round has givers and takers**, and none that is both, so that none waits for another one that
-//! waits for it.
+//! **A round has givers and takers**, and none that is both, so that no two wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -104,7 +103,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Moves buckets, of which no worker gets and gives some. See `sluice_ports::udp` for the steps.
+    /// Moves buckets, of which no worker gets and gives some. The steps are those of
+    /// `sluice_ports::udp`.
     pub(super) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
         let by = |of: fn(&Change) -> u8, only: Option<u8>| {
             let mut sets: BTreeMap<u8, BucketSet> = BTreeMap::new();

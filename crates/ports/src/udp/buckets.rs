@@ -1,9 +1,9 @@
 //! What one of several sockets at an address knows of the buckets of flows (`sharing.rs`), and its
 //! part in moving one to another socket.
 //!
-//! Every frame that is read is counted under its bucket until its handle is back, and that of a copy
-//! as which it goes on, so that it is known when nothing of a bucket is under way. It costs a store
-//! per frame and direction, and nothing where an address has one socket.
+//! Every frame that is read is counted under its bucket until its handle is back, and that of a
+//! copy as which it goes on, so that it is known when nothing of a bucket is under way. It costs a
+//! store per frame and direction, and nothing where an address has one socket.
 //!
 //! **A move** of a bucket from port A to port B, which nobody may notice by a frame that is late or
 //! gone. Whoever moves it ([`Selector`]) does this, each step after the one before:
@@ -16,19 +16,27 @@
 //!   4  B: release    B hands over its list, and then what it reads
 //! ```
 //!
-//! Why it is right. *Order*: a frame of the bucket that B reads came to the host after every one
-//! that A reads, or beside it on another CPU, since the kernel chose its socket by the newer
-//! program. It is handed over in step 4; all that A read has left by then, through the driver
-//! through which the later one will leave, or ended. The list keeps the order in which B read, and
-//! nothing is read while a frame that may go is in it. A frame that comes to A after step 2 would
-//! be late; there is none ([`Selector::set`]). *What A's socket has* in step 3 is known as a number
-//! of bytes: it is empty when the kernel says so, or when datagrams were read since that take up as
-//! much, each reckoned as the least that it can take. Under a load that never lets it become empty
-//! that is what ends the step. *Loss*: nothing is dropped, for there is nothing in these steps that could drop. The list
-//! has an end, and the pool has slots for it ([`HELD_MAX`]); where it is full B does not read its
-//! socket, whose buffer holds what comes meanwhile, as with a window that is closed. *Nobody waits
-//! for himself*: in one round of moves no port gives and takes, so A, which reads in step 3, is
-//! never one whose list is full; and what A has under way leaves by ports that wait for no list.
+//! Why it is right.
+//!
+//! *Order*: a frame of the bucket that B reads came to the host after every one that A reads, or
+//! beside it on another CPU, since the kernel chose its socket by the newer program. It is handed
+//! over in step 4; all that A read has left by then, through the driver through which the later one
+//! will leave, or ended, or (a loan that was recalled) stands in the queue behind which the later
+//! one will be put. The list keeps the order in which B read, and nothing is read while a frame
+//! that may go is in it. A frame that comes to A after step 2 would be late; there is none
+//! ([`Selector::set`]).
+//!
+//! *What A's socket has* in step 3 is known as a number of bytes: it is empty when the kernel says
+//! so, or when datagrams were read since that take up as much, each reckoned as the least that it
+//! can take. Under a load that never lets it become empty that is what ends the step.
+//!
+//! *Loss*: nothing in these steps drops a frame. The list has an end, and the pool has slots for it
+//! ([`HELD_MAX`]); where it is full B does not read its socket, whose buffer holds what comes
+//! meanwhile, as with a window that is closed.
+//!
+//! *Nobody waits for himself*: in one round of moves no port gives and takes, so A, which reads in
+//! step 3, is never one whose list is full; and what A has under way leaves by ports that wait for
+//! no list.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
