@@ -34,6 +34,7 @@ bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric,
 soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800)
 	PROPTEST_CASES=$(CASES) cargo test --profile soak \
 		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
+	SLUICE_MOVE_SECONDS=60 cargo test --profile soak -p sluice-daemon --lib tests::spread -- --nocapture
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
 	cargo build --profile dist --package sluice --package sluice-bench
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600

@@ -108,6 +108,31 @@ impl Policy {
     }
 }
 
+/// By which rule flows go to workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlacementMode {
+    /// By hash alone: nothing moves.
+    #[serde(rename = "rss")]
+    Rss,
+    /// By hash, and from the worker that has most to the one that has least.
+    #[serde(rename = "rss++")]
+    RssPlusPlus,
+    /// Off CPUs with pinned vCPUs and off workers without room.
+    #[serde(rename = "on-the-fly")]
+    OnTheFly,
+    /// Both.
+    #[default]
+    #[serde(rename = "adaptive")]
+    Adaptive,
+}
+
+impl PlacementMode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The host itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,6 +157,12 @@ pub struct Host {
     /// The CPU of each of several workers; empty: none is pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_cpus: Vec<u32>,
+    /// By which rule several workers share an underlay of sockets.
+    #[serde(default, skip_serializing_if = "PlacementMode::is_default")]
+    pub placement: PlacementMode,
+    /// CPUs to which vCPUs are pinned; absent: those of QEMU's threads are looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcpu_cpus: Option<Vec<u16>>,
     /// The shortest sleep of a busy worker in microseconds: longer makes larger batches.
     #[serde(default = "default_pace_us")]
     pub pace_us: u32,

@@ -69,8 +69,9 @@ pub enum Body {
     Placement(Vec<PlacementRow>),
 }
 
-/// A port and the worker that serves it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A port and the worker that serves it, or the buckets of flows of a shared port that a worker has
+/// for one reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlacementRow {
     /// The port.
     pub port: String,
@@ -80,6 +81,18 @@ pub struct PlacementRow {
     pub cpu: Option<u32>,
     /// Why it is this worker.
     pub why: String,
+    /// Absent: the row is about all of the port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<BucketsRow>,
+}
+
+/// Buckets of flows: what hashes alike by the addresses of the inner frame.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BucketsRow {
+    /// Their numbers, of 256.
+    pub list: Vec<u8>,
+    /// What they take of their worker's time, in hundredths.
+    pub load_percent: f64,
 }
 
 /// Where a data worker's time went since it began.

@@ -5,6 +5,7 @@
 //!   worker-N        the others, if there are; frames cross between them (crossing.rs)
 //!   server          data.sock: questions of control (server.rs)
 //!   next-hops       netlink: the way to the other hosts (next_hops.rs)
+//!   placement       which worker reads which flows of a shared underlay (placing.rs)
 //!                         │ bounded channel, then an edge on an eventfd
 //!                         └──────────────▶ the workers, between two turns
 //! ```
@@ -20,6 +21,7 @@ mod look;
 mod merge;
 mod next_hops;
 mod orders;
+mod placing;
 mod ports;
 mod server;
 mod snapshot;
@@ -37,9 +39,11 @@ use rustix::thread::CpuSet;
 use sluice_base::{Nanos, PortId};
 use sluice_host::Host;
 use sluice_ports::l2::PARKED_FRAMES_MAX;
+use sluice_ports::udp::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
-use self::worker::{Ask, BATCH, Left, Opened, Pacing, Worker};
+use self::placing::Cpus;
+use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
 use crate::clock;
 use crate::config::{self, Attachment, KernelDevices, Plan, PortPlan};
 use crate::log::{self, say};
@@ -139,8 +143,9 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let next_hops = next_hops::follow(&plan, askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;
-    let names = answer::Names::new(&plan, started);
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
+    let buckets = follow_placement(&plan, &mut workers, &cpus, &askers)?;
+    let names = answer::Names::new(&plan, started, buckets);
     let ports = plan.ports.len();
     server::serve(listener, plan, names, next_hops, askers)?;
     let count = workers.len();
@@ -152,6 +157,20 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     _ = run_dir::remove(&socket);
     say!("drained; {} frames held and {} in drivers ended", left.resident, left.pending);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has placement say which worker reads which flows of the underlay, if they share it.
+fn follow_placement(
+    plan: &Plan,
+    workers: &mut [Worker],
+    cpus: &[Option<u32>],
+    askers: &Askers,
+) -> anyhow::Result<placing::Shown> {
+    let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
+    let shared = plan.workers.ports.iter().position(|placed| placed.worker.is_none());
+    let port = shared.map_or("", |at| plan.ports[at].name.as_str());
+    let cpus = Cpus::new(cpus.to_vec(), plan.config.host.vcpu_cpus.as_deref());
+    placing::follow(port, placing::mode(plan), cpus, parts, askers)
 }
 
 /// What a worker waits on: descriptors, and questions.
@@ -264,8 +283,11 @@ fn make_worker(
     let bays = ports.len() + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
     let own = ports.iter().map(|(id, ..)| &plan.ports[id.index()]);
     let shares = |port: &&PortPlan| matches!(port.attachment, Attachment::BareMetal { .. });
-    let parked = own.filter(shares).count() * PARKED_FRAMES_MAX;
-    let slots = host.switch().capacity() + bays * BATCH + parked;
+    let parked = own.clone().filter(shares).count() * PARKED_FRAMES_MAX;
+    let is_spread =
+        |port: &&PortPlan| matches!(port.attachment, Attachment::Udp { sharers: 2.., .. });
+    let kept = own.filter(is_spread).count() * HELD_MAX;
+    let slots = host.switch().capacity() + bays * BATCH + parked + kept;
     let slots = u32::try_from(slots).context("more buffers than can be counted")?;
     let mut pool = PoolConfig::for_mtu(slots, plan.mtu_max);
     pool.populate = slots as usize * usize::from(pool.slot_size) <= POPULATED_BYTES_MAX;

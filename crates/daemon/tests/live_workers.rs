@@ -116,6 +116,13 @@ fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
     let times = hosts[0].show("worker");
     let busy = |at: usize| times[at]["busy_ns"].as_u64().unwrap();
     assert!(busy(0) > 0 && busy(1) > 0, "{times}");
+    // Where all of them serve it, each bucket of flows has one of them.
+    let rows = hosts[0].show("placement");
+    let shared =
+        rows.as_array().unwrap().iter().filter_map(|row| row["buckets"]["list"].as_array());
+    let buckets: usize = shared.map(Vec::len).sum();
+    assert_eq!(buckets, if worker("underlay").is_none() { 256 } else { 0 }, "{rows}");
+    say(&hosts[0].print(&["show", "placement"]));
     worker("underlay")
 }
 

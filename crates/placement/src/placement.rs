@@ -60,6 +60,23 @@ impl Placement {
         Move { entry, core, delivery: None, why }
     }
 
+    /// Takes over an entry that is on a core already, because of its hash: what is measured and the
+    /// rules move it on from there. One that is placed stays where it is.
+    ///
+    /// # Panics
+    /// If there is no entry of that number, or no such core.
+    pub fn adopt(&mut self, entry: EntryId, priority: Priority, core: CoreIndex) {
+        if self.entries.get(entry).is_some() {
+            return;
+        }
+        let guess = self.guess();
+        self.cores.add(core, guess, self.is_high(priority));
+        let load = EntryLoad { decap: guess, deliver: Share::ZERO };
+        let (why, since) = (Why::Hash, self.period);
+        let state = EntryState { core, delivery: None, load, priority, why, since, is_guess: true };
+        self.entries.put(entry, state);
+    }
+
     /// Forgets an entry.
     pub fn remove(&mut self, entry: EntryId) {
         if let Some(state) = self.entries.take(entry) {

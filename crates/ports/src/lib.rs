@@ -4,7 +4,8 @@
 //! [`tap`] (a container's network card), [`vhost_user`] (a virtual machine's), [`l2`] (whole frames
 //! on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and
 //! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows what the
-//! kernel knows about next hops, [`device`] asks it about devices.
+//! kernel knows about next hops, [`device`] asks it about devices, [`machines`] about the cores of
+//! virtual machines.
 //!
 //! A port is driven by one thread and promises three things. It reads a frame only if somebody
 //! promised to take it (a window) and if there is a slot for it. It never drops a frame that it
@@ -18,11 +19,13 @@
 
 mod bell;
 mod bytes;
+pub mod cpu_list;
 pub mod device;
 mod error;
 mod finish;
 mod frame;
 pub mod l2;
+pub mod machines;
 pub mod memory;
 pub mod neigh;
 mod netlink;

@@ -26,6 +26,7 @@ use sluice_switch::{Sink, Window};
 
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
+use crate::udp::Buckets;
 
 /// A descriptor to wait on, edge-triggered.
 #[derive(Clone, Copy, Debug)]
@@ -202,6 +203,11 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// Sees to what a descriptor of [`Self::poll_fds`] told of, beside frames and room.
     fn attend(&mut self) -> Wanted {
         Wanted::Nothing
+    }
+
+    /// The buckets of what it reads, if it is one of several ports at an address.
+    fn buckets(&mut self) -> Option<&mut Buckets> {
+        None
     }
 
     /// Whether its queues are memory, so that to look at them is no system call.

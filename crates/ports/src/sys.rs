@@ -148,19 +148,30 @@ impl Instruction {
     pub(crate) const fn new(code: u16, k: u32) -> Self {
         Self(libc::sock_filter { code, jt: 0, jf: 0, k })
     }
+
+    /// A comparison with `k`, and how many instructions to skip if it is so, and if not.
+    pub(crate) const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Self {
+        Self(libc::sock_filter { code, jt, jf, k })
+    }
 }
 
 /// Operations of classic BPF (`linux/bpf_common.h`, `linux/filter.h`).
 pub(crate) mod bpf {
+    pub(crate) const LOAD_CONSTANT: u16 = 0x00;
     pub(crate) const LOAD_WORD: u16 = 0x20;
+    /// From and to the program's own memory.
+    pub(crate) const LOAD_STORED: u16 = 0x60;
+    pub(crate) const STORE: u16 = 0x02;
+    pub(crate) const JUMP_IF_NOT_BELOW: u16 = 0x35;
     pub(crate) const MISC_TAX: u16 = 0x07;
     pub(crate) const RET_K: u16 = 0x06;
     pub(crate) const RET_A: u16 = 0x16;
     pub(crate) const ALU_K: u16 = 0x04;
     pub(crate) const ALU_X: u16 = 0x0c;
     pub(crate) const MUL: u16 = 0x20;
+    pub(crate) const AND: u16 = 0x50;
+    pub(crate) const LSH: u16 = 0x60;
     pub(crate) const RSH: u16 = 0x70;
-    pub(crate) const DIV_MOD: u16 = 0x90;
     pub(crate) const XOR: u16 = 0xa0;
 }
 
@@ -185,6 +196,28 @@ fn attach_program(fd: impl AsFd, option: c_int, program: &mut [Instruction]) -> 
         )
     };
     check(result).map(drop)
+}
+
+/// `membarrier`, with one of its commands (`linux/membarrier.h`).
+fn membarrier(command: c_int) -> io::Result<libc::c_long> {
+    // SAFETY: three numbers, no pointer.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+const MEMBARRIER_QUERY: c_int = 0;
+/// A grace period of RCU, which also waits for all that runs with bottom halves off (since 5.0).
+const MEMBARRIER_GLOBAL: c_int = 1;
+
+/// Whether [`grace_period`] works here; it does not on a kernel with CPUs without ticks.
+pub(crate) fn knows_grace_period() -> bool {
+    let global = libc::c_long::from(MEMBARRIER_GLOBAL);
+    membarrier(MEMBARRIER_QUERY).is_ok_and(|commands| commands & global != 0)
+}
+
+/// Waits until whatever the kernel was doing for the network, on any CPU, is done.
+pub(crate) fn grace_period() -> io::Result<()> {
+    membarrier(MEMBARRIER_GLOBAL).map(drop)
 }
 
 /// A request about one device.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Buf as _, ByteCount, Mac};
-use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::udp::{BUCKETS, BucketSet, BucketTable, Selector, UdpConfig, UdpPort};
 use sluice_ports::{Pool, PoolConfig, Port as _};
 use sluice_switch::Window;
 
@@ -45,6 +45,7 @@ impl Sharers {
         let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
         self.ports[at].read(window, 64, &mut self.pool, &mut self.batch).unwrap();
         let mut seen = Vec::new();
+        let mut back = Batch::with_limit(64);
         for buf in self.batch.drain() {
             let inner = &buf.head()[OUTER_SIZE..];
             let number = inner.get(14..18).map_or(0, |n| u32::from_be_bytes(n.try_into().unwrap()));
@@ -53,8 +54,9 @@ impl Sharers {
                 inner.get(11).copied().unwrap_or(0),
                 number,
             ));
-            self.pool.give_back(buf);
+            back.push(buf).unwrap();
         }
+        self.ports[at].give_back(&mut back, &mut self.pool);
         seen
     }
 }
@@ -108,4 +110,189 @@ fn a_datagram_that_is_too_short_comes_to_the_first_port() {
         seen += sharers.read(0).len();
         assert!(Instant::now() < until, "all arrive");
     }
+}
+
+/// The bucket of a frame, reckoned by hand.
+fn bucket(dst: u8, src: u8) -> u8 {
+    let [last, ..] = ((u32::from(dst) ^ u32::from(src)).wrapping_mul(0x9e37_79b1)).to_be_bytes();
+    last
+}
+
+impl Sharers {
+    /// Reads a port until so many frames came.
+    fn read_all(&mut self, at: usize, count: usize) -> Vec<(u8, u8, u32)> {
+        let until = Instant::now() + PATIENCE;
+        let mut seen = Vec::new();
+        while seen.len() < count {
+            seen.extend(self.read(at));
+            assert!(Instant::now() < until, "{} of {count} frames come to port {at}", seen.len());
+        }
+        seen
+    }
+
+    fn selector(&mut self) -> (Selector, BucketTable) {
+        self.ports[0].buckets().unwrap().take_selector().unwrap()
+    }
+
+    fn has_left(&mut self, at: usize) -> bool {
+        self.ports[at].buckets().unwrap().has_left()
+    }
+}
+
+#[test]
+fn each_bucket_goes_where_the_table_says() {
+    if !Selector::can_change() {
+        return;
+    }
+    let mut sharers = Sharers::open(5);
+    let (selector, _) = sharers.selector();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut prng = sluice_base::Prng::new(7);
+    let mut buckets = std::collections::BTreeSet::new();
+    for round in 0..4 {
+        let table: BucketTable = std::array::from_fn(|_| u8::try_from(prng.below(5)).unwrap());
+        selector.set(&table).unwrap();
+        let mut expected = [0; 5];
+        for pair in 0..=u8::MAX {
+            sender.send_to(&datagram(pair, 0, round), sharers.to).unwrap();
+            let bucket = bucket(pair, 0);
+            buckets.insert(bucket);
+            expected[usize::from(table[usize::from(bucket)])] += 1;
+        }
+        for (at, count) in expected.into_iter().enumerate() {
+            for (dst, src, _) in sharers.read_all(at, count) {
+                assert_eq!(usize::from(table[usize::from(bucket(dst, src))]), at);
+            }
+        }
+    }
+    assert!(buckets.len() > BUCKETS / 2, "of {BUCKETS} buckets {} are used", buckets.len());
+}
+
+#[test]
+fn a_bucket_that_moves_waits_for_what_came_before() {
+    if !Selector::can_change() {
+        return;
+    }
+    let mut sharers = Sharers::open(2);
+    let (selector, mut table) = sharers.selector();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (moved, other) = ((1, 0), (2, 0));
+    for pair in [moved, other] {
+        table[usize::from(bucket(pair.0, pair.1))] = 0;
+    }
+    selector.set(&table).unwrap();
+    let send = |sharers: &Sharers, pair: (u8, u8), number| {
+        sender.send_to(&datagram(pair.0, pair.1, number), sharers.to).unwrap();
+    };
+    for number in 0..100 {
+        send(&sharers, moved, number);
+    }
+    let bucket = bucket(moved.0, moved.1);
+    let set = BucketSet::from_iter([bucket]);
+    sharers.ports[1].buckets().unwrap().hold(&set);
+    table[usize::from(bucket)] = 1;
+    selector.set(&table).unwrap();
+    for number in 100..200 {
+        send(&sharers, moved, number);
+        send(&sharers, other, number);
+    }
+    // What came late stays in the port.
+    for _ in 0..10 {
+        assert_eq!(sharers.read(1), []);
+    }
+    assert_eq!(sharers.ports[1].buckets().unwrap().kept(), 100);
+    sharers.ports[0].buckets().unwrap().leave(&set);
+    assert!(!sharers.has_left(0), "its socket has all of them");
+    // One call takes 64; a frame that was read is under way until its handle is back.
+    let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+    sharers.ports[0].read(window, 64, &mut sharers.pool, &mut sharers.batch).unwrap();
+    assert!(!sharers.has_left(0), "there are more in its socket");
+    let mut first: Vec<_> = sharers.batch.drain().collect();
+    let came = sharers.read_all(0, 36 + 100);
+    assert!(!sharers.has_left(0), "64 are under way");
+    let last = first.pop().unwrap();
+    let mut back = Batch::with_limit(64);
+    first.into_iter().for_each(|buf| back.push(buf).unwrap());
+    sharers.ports[0].give_back(&mut back, &mut sharers.pool);
+    assert!(!sharers.has_left(0), "one is under way");
+    back.push(last).unwrap();
+    sharers.ports[0].give_back(&mut back, &mut sharers.pool);
+    assert!(sharers.has_left(0));
+    let of = |pair: (u8, u8), came: &[(u8, u8, u32)]| -> Vec<u32> {
+        came.iter().filter(|(dst, ..)| *dst == pair.0).map(|(.., number)| *number).collect()
+    };
+    assert_eq!(of(moved, &came), (64..100).collect::<Vec<_>>());
+    assert_eq!(of(other, &came), (100..200).collect::<Vec<_>>());
+    // Then those of the list, and what comes meanwhile behind them.
+    sharers.ports[1].buckets().unwrap().release(&set);
+    for number in 200..250 {
+        send(&sharers, moved, number);
+    }
+    let came = sharers.read_all(1, 150);
+    assert_eq!(of(moved, &came), (100..250).collect::<Vec<_>>());
+    assert!((0..2).all(|at| sharers.ports[at].buckets().unwrap().gauges().under_way(bucket) == 0));
+    assert_eq!(sharers.pool.used(), 0);
+}
+
+#[test]
+fn a_frame_that_goes_on_as_a_copy_is_under_way_until_the_copy_has_ended() {
+    let mut sharers = Sharers::open(2);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let pair = (1..).find(|dst| bucket(*dst, 0) % 2 == 0).unwrap();
+    sender.send_to(&datagram(pair, 0, 1), sharers.to).unwrap();
+    let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+    let until = Instant::now() + PATIENCE;
+    while sharers.batch.is_empty() {
+        sharers.ports[0].read(window, 64, &mut sharers.pool, &mut sharers.batch).unwrap();
+        assert!(Instant::now() < until, "it arrives");
+    }
+    let Sharers { ports, pool, batch, .. } = &mut sharers;
+    let gauges = ports[0].buckets().unwrap().gauges();
+    let under_way = || gauges.under_way(bucket(pair, 0));
+    let frame = batch.drain().next().unwrap();
+    let copy = pool.copy_of(&frame).unwrap();
+    ports[0].buckets().unwrap().copied(&frame, &copy);
+    assert_eq!(under_way(), 2);
+    let mut back = Batch::with_limit(64);
+    for (handle, left) in [(frame, 1), (copy, 0)] {
+        back.push(handle).unwrap();
+        ports[0].give_back(&mut back, pool);
+        assert_eq!(under_way(), left);
+    }
+    // A copy of a frame that is counted nowhere is counted nowhere.
+    let (other, copy) = (pool.take().unwrap().freeze(0, 64), pool.take().unwrap().freeze(0, 64));
+    ports[0].buckets().unwrap().copied(&other, &copy);
+    assert!((0..=u8::MAX).all(|bucket| gauges.under_way(bucket) == 0));
+    pool.give_back(other);
+    pool.give_back(copy);
+}
+
+#[test]
+fn a_port_whose_list_is_full_leaves_the_rest_in_its_socket() {
+    let mut sharers = Sharers::open(2);
+    sharers.pool = Pool::new(PoolConfig::for_mtu(4096, 1500)).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let pair = (1..).find(|dst| bucket(*dst, 0) % 2 == 1).unwrap();
+    let set = BucketSet::from_iter([bucket(pair, 0)]);
+    sharers.ports[1].buckets().unwrap().hold(&set);
+    let kept = |sharers: &mut Sharers| sharers.ports[1].buckets().unwrap().kept();
+    let count = sluice_ports::udp::HELD_MAX + 100;
+    for number in 0..count {
+        sender.send_to(&datagram(pair, 0, u32::try_from(number).unwrap()), sharers.to).unwrap();
+        if number % 50 == 49 {
+            assert_eq!(sharers.read(1), []);
+        }
+    }
+    for _ in 0..10 {
+        assert_eq!(sharers.read(1), []);
+    }
+    assert!(
+        (sluice_ports::udp::HELD_MAX - 31..=sluice_ports::udp::HELD_MAX)
+            .contains(&kept(&mut sharers))
+    );
+    sharers.ports[1].buckets().unwrap().release(&set);
+    let came = sharers.read_all(1, count);
+    let numbers: Vec<u32> = came.into_iter().map(|(.., number)| number).collect();
+    assert_eq!(numbers, (0..u32::try_from(count).unwrap()).collect::<Vec<_>>());
+    assert_eq!((kept(&mut sharers), sharers.pool.used()), (0, 0));
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 use sluice_placement::Mode;
+use sluice_ports::cpu_list;
 
 use crate::device::Way;
-use crate::list;
 use crate::run;
 
 /// What `sluice steer` is told.
@@ -54,7 +54,7 @@ pub struct Arguments {
 pub struct Cores(pub Vec<u16>);
 
 fn cores(text: &str) -> Result<Cores, String> {
-    list::parse(text).map(Cores).map_err(|error| format!("{error:#}"))
+    cpu_list::parse(text).map(Cores).map_err(|error| error.to_string())
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

@@ -12,7 +12,6 @@
 mod cli;
 mod device;
 mod list;
-mod pinning;
 mod report;
 mod rps;
 mod run;

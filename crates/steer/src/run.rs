@@ -11,10 +11,10 @@ use sluice_base::Priority;
 use sluice_placement::{
     Config, Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Move, Placement, Share,
 };
+use sluice_ports::machines;
 
 use crate::cli::Arguments;
 use crate::device::{self, Way};
-use crate::pinning;
 use crate::report::{Report, State};
 use crate::rps::Rps;
 use crate::stat::{self, Did};
@@ -103,7 +103,7 @@ impl<'a> Steering<'a> {
         config.high_from = Some(HIGH);
         // The kernel's path has no second stage that could be placed apart.
         config.split_at = None;
-        let vcpus = machines(arguments);
+        let vcpus = vcpu_cores(arguments);
         let core = |number: &u16| Core {
             number: *number,
             runs_vcpu: vcpus.contains(number),
@@ -138,7 +138,7 @@ impl<'a> Steering<'a> {
 
     /// Machines come and go.
     fn look_for_machines(&mut self) -> anyhow::Result<()> {
-        let now = machines(self.arguments);
+        let now = vcpu_cores(self.arguments);
         if now == self.vcpus {
             return Ok(());
         }
@@ -212,10 +212,10 @@ impl By {
     }
 }
 
-fn machines(arguments: &Arguments) -> BTreeSet<u16> {
+fn vcpu_cores(arguments: &Arguments) -> BTreeSet<u16> {
     match &arguments.vcpus {
         Some(cores) => cores.0.iter().copied().collect(),
-        None => pinning::of_machines(),
+        None => machines::pinned_cores(),
     }
 }
 

@@ -27,8 +27,8 @@ const RULES: &[Rule] = &[
     rule("sim", 4, &["base", "wire", "switch", "placement", "host"]),
     rule("api", 4, &["base"]),
     rule("testkit", 4, &[]),
-    rule("daemon", 5, &["base", "wire", "switch", "control", "host", "ports", "api"]),
-    rule("steer", 5, &["base", "placement"]),
+    rule("daemon", 5, &["base", "wire", "switch", "control", "placement", "host", "ports", "api"]),
+    rule("steer", 5, &["base", "placement", "ports"]),
     rule("lab", 5, &["base", "wire", "placement", "api", "sim"]),
     rule(
         "bench",

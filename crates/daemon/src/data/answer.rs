@@ -17,6 +17,7 @@ use sluice_switch::{Destination, LaneKind, PauseState, TunnelCounters};
 
 use super::look;
 use super::next_hops::NextHops;
+use super::placing::Shown;
 use super::snapshot::{self, PortShot, Snapshot};
 use super::worker::Times;
 use crate::config::{Plan, PortPlan};
@@ -31,6 +32,7 @@ pub(super) struct Names {
     /// for its counters can be read until then.
     ports: Mutex<BTreeMap<PortId, PortNames>>,
     placement: Vec<PlacementRow>,
+    buckets: Shown,
     vnets: Vec<String>,
     peers: Vec<(String, Ipv4Addr)>,
 }
@@ -49,7 +51,7 @@ impl PortNames {
 }
 
 impl Names {
-    pub(super) fn new(plan: &Plan, started: Nanos) -> Self {
+    pub(super) fn new(plan: &Plan, started: Nanos, buckets: Shown) -> Self {
         let config = &plan.config;
         Self {
             host: config.host.name.clone(),
@@ -57,6 +59,7 @@ impl Names {
             started,
             ports: Mutex::new(port_names(plan)),
             placement: placement(plan),
+            buckets,
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
         }
@@ -106,7 +109,7 @@ impl Names {
             snapshot::Body::Worker(workers) => {
                 Body::Worker(workers.iter().map(worker_times).collect())
             }
-            snapshot::Body::Placement => Body::Placement(self.placement.clone()),
+            snapshot::Body::Placement => Body::Placement(self.placed()),
             snapshot::Body::Macs(rows) => Body::Mac(
                 rows.into_iter()
                     .map(|(vnet, mac, to)| MacRow {
@@ -121,6 +124,16 @@ impl Names {
             ),
         };
         Answer { version: VERSION, host: self.host.clone(), policy: self.policy, at_ns, body }
+    }
+
+    /// Ports, and behind the one that is shared who has which part of it.
+    fn placed(&self) -> Vec<PlacementRow> {
+        let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let of = |row: &PlacementRow| {
+            let parts = buckets.iter().filter(|part| part.port == row.port).cloned();
+            std::iter::once(row.clone()).chain(parts).collect::<Vec<_>>()
+        };
+        self.placement.iter().flat_map(of).collect()
     }
 
     fn port(&self, port: PortId) -> String {
@@ -238,6 +251,7 @@ fn placement(plan: &Plan) -> Vec<PlacementRow> {
         worker: placed.worker.map(|worker| u16::try_from(worker).unwrap_or(u16::MAX)),
         cpu: placed.worker.and_then(|worker| super::cpu_of(plan, worker)),
         why: placed.why.to_string(),
+        buckets: None,
     });
     rows.collect()
 }

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_base::PortId;
+use sluice_ports::udp::Buckets;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Crossing, Loan, SwitchConfig, Taker};
 
@@ -107,11 +108,17 @@ impl Link {
 pub(super) struct Carrier<'a> {
     pub(super) link: &'a mut Link,
     pub(super) pool: &'a mut Pool,
+    /// Of a shared underlay, which must know how long its frames are under way.
+    pub(super) buckets: Option<&'a mut Buckets>,
 }
 
 impl Taker<FrameBuf> for Carrier<'_> {
     fn copy(&mut self, buf: &FrameBuf) -> Option<FrameBuf> {
-        self.pool.copy_of(buf)
+        let copy = self.pool.copy_of(buf)?;
+        if let Some(buckets) = &mut self.buckets {
+            buckets.copied(buf, &copy);
+        }
+        Some(copy)
     }
 
     fn take(&mut self, frame: Crossing<FrameBuf>) {

@@ -32,6 +32,8 @@ use sluice_ports::{FrameBuf, Pool, Port, Rest, Wanted};
 use sluice_switch::{Command, Switch};
 
 use self::spin::Spin;
+use self::spread::Spread;
+pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
 use super::crossing::Crossings;
@@ -73,6 +75,8 @@ pub(super) enum Ask {
     IsOpen(PortId, SyncSender<bool>),
     /// Control attaches by this connection.
     Attach(UnixStream),
+    /// A step of moving buckets of a shared underlay. The answer is that it is done.
+    Move(Step, SyncSender<()>),
     /// Read nothing more, send what is held, and end.
     Drain,
 }
@@ -187,6 +191,8 @@ pub(super) struct Worker {
     watch: Stopwatch,
     /// What the last turn was for.
     spent: Spent,
+    /// The underlay that it shares with other workers.
+    spread: Option<Spread>,
 }
 
 /// What a turn did.
@@ -198,6 +204,8 @@ struct Turn {
     in_memory: bool,
     /// A port has more, and only the batch was full.
     backlog: bool,
+    /// Frames that were read.
+    frames: usize,
 }
 
 impl Worker {
@@ -229,6 +237,7 @@ impl Worker {
             collected: Nanos::ZERO,
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
+            spread: None,
         };
         for (id, name, port) in ports {
             worker.take_up(name, port, id)?;
@@ -263,8 +272,9 @@ impl Worker {
             self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
 
             if self.asked {
-                self.answer(now);
+                turn.worked |= self.answer(now);
             }
+            self.tell_of(turn.frames);
             if let Some(until) = self.drain_until
                 && !turn.worked
             {
@@ -306,6 +316,7 @@ impl Worker {
             Ok(read) => {
                 more = read.more;
                 turn.worked |= read.frames > 0;
+                turn.frames += read.frames;
                 turn.in_memory |= read.frames > 0 && attached.is_memory;
                 turn.backlog |= read.more && read.frames == limit;
             }
@@ -404,6 +415,9 @@ impl Worker {
                 any = true;
                 switch.reclaim(input, &mut self.batch);
                 for buf in self.batch.drain() {
+                    if let Some(spread) = &self.spread {
+                        spread.ended(&mut self.ports, &buf);
+                    }
                     self.pool.give_back(buf);
                 }
             }
@@ -499,9 +513,11 @@ impl Worker {
         attached.gone = Some(error);
     }
 
+    /// Answers what it is asked. Returns whether a turn must follow.
     #[cold]
-    fn answer(&mut self, now: Nanos) {
+    fn answer(&mut self, now: Nanos) -> bool {
         self.asked = false;
+        let mut again = false;
         while let Ok(ask) = self.asks.try_recv() {
             match ask {
                 Ask::Show(question, reply) => {
@@ -530,11 +546,13 @@ impl Worker {
                         say!("control cannot attach: {error}");
                     }
                 }
+                Ask::Move(step, reply) => again |= self.step(&step, reply),
                 Ask::Drain => {
                     self.drain_until.get_or_insert(now.after(DRAIN_MAX));
                 }
             }
         }
+        again
     }
 
     fn left(&self) -> Left {
@@ -571,6 +589,7 @@ fn hand_back(
 mod attach;
 mod cross;
 mod spin;
+mod spread;
 mod times;
 
 #[cfg(test)]

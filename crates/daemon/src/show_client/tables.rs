@@ -213,12 +213,22 @@ fn tunnels(rows: &[TunnelRow]) -> String {
 }
 
 fn placement(rows: &[PlacementRow]) -> String {
+    let is_shared = rows.iter().any(|row| row.buckets.is_some());
     let cells = rows.iter().map(|row| {
         let cpu = row.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
         let worker = row.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string());
-        vec![row.port.clone(), worker, cpu, row.why.clone()]
+        let mut cells = vec![row.port.clone(), worker, cpu];
+        if is_shared {
+            let buckets = row.buckets.as_ref();
+            cells.push(buckets.map_or_else(String::new, |of| of.list.len().to_string()));
+            cells.push(buckets.map_or_else(String::new, |of| format!("{:.1}", of.load_percent)));
+        }
+        cells.push(row.why.clone());
+        cells
     });
-    table(&["port", "worker", "CPU", "why"], 1, cells.collect(), "no ports")
+    let shared = if is_shared { &["buckets", "load %"][..] } else { &[] };
+    let header = [&["port", "worker", "CPU"][..], shared, &["why"]].concat();
+    table(&header, 1, cells.collect(), "no ports")
 }
 
 fn workers(all: &[WorkerTimes]) -> String {

@@ -15,8 +15,13 @@ fn picture(seconds: u64, frames: u64) -> Picture {
         held_frames: 3,
         ..PortRow::default()
     };
-    let placed =
-        PlacementRow { port: "web".to_owned(), worker: Some(1), cpu: None, why: String::new() };
+    let placed = PlacementRow {
+        port: "web".to_owned(),
+        worker: Some(1),
+        cpu: None,
+        why: String::new(),
+        buckets: None,
+    };
     Picture {
         host: "h1".to_owned(),
         at_ns: (seconds * 1_000_000_000, seconds * 1_000_000_000),

@@ -3,11 +3,13 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use sluice_base::{Batch, Mac, Nanos};
+use sluice_base::{Batch, Buf as _, Mac, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 use sluice_wire::{EtherType, ethernet, ipv4, udp};
 
+use super::buckets::Buckets;
 use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target};
+use super::sharing::{Selector, bucket_of};
 use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
@@ -34,8 +36,8 @@ pub struct UdpConfig {
     pub receive_buffer_bytes: usize,
     /// How many sockets send, each from a port of its own.
     pub senders: usize,
-    /// How many ports are opened at this address, each for a part of what comes: opened one after
-    /// the other, from the first part on.
+    /// How many ports are opened at this address, each for some buckets of what comes: opened one
+    /// after the other, from the first on; 256 at most.
     pub sharers: usize,
 }
 
@@ -82,6 +84,8 @@ pub struct UdpPort {
     truncated: u64,
     lost: Losses,
     finisher: Finisher,
+    /// If it is one of several at its address.
+    buckets: Option<Box<Buckets>>,
 }
 
 /// What is held while the port is open.
@@ -91,6 +95,23 @@ struct Open {
     senders: Vec<Sender>,
     /// The kernel's counters when the port was opened.
     before: Counters,
+}
+
+/// What one call of the kernel brought.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    frames: usize,
+    bytes: u64,
+    /// Frames that are held back.
+    kept: usize,
+    /// The kernel had as many as it was asked for.
+    full: bool,
+}
+
+impl Received {
+    const fn nothing(full: bool) -> Self {
+        Self { frames: 0, bytes: 0, kept: 0, full }
+    }
 }
 
 /// Why datagrams stay staged.
@@ -119,6 +140,11 @@ impl UdpPort {
         let mut open = Open { receiver, senders, before: Counters::new() };
         open.before =
             open.counters().map_err(|source| failed(("read the kernel's counters", source)))?;
+        let selector = || Selector::of(open.receiver.socket());
+        let buckets = (config.sharers > 1)
+            .then(|| selector().map(|selector| Buckets::new(config.sharers, selector)))
+            .transpose()
+            .map_err(|source| failed(("duplicate its socket", source)))?;
         Ok(Self {
             config: config.clone(),
             open: Some(open),
@@ -129,29 +155,32 @@ impl UdpPort {
             truncated: 0,
             lost: Losses::default(),
             finisher: Finisher::new(),
+            buckets: buckets.map(Box::new),
         })
     }
 
-    /// Receives once into at most `limit` slots. The frames it made, their bytes, and whether the
-    /// kernel had as many as it was asked for.
+    /// Receives once into at most `limit` slots.
     fn receive(
         &mut self,
         limit: usize,
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
-    ) -> io::Result<(usize, u64, bool)> {
-        let Some(open) = &self.open else { return Ok((0, 0, false)) };
+    ) -> io::Result<Received> {
+        let Some(open) = &self.open else { return Ok(Received::nothing(false)) };
         while self.slots.len() < limit.min(RECEIVE_FRAMES_MAX) {
             let Some(slot) = pool.take() else { break };
             self.slots.push(slot);
         }
         if self.slots.is_empty() {
-            return Ok((0, 0, true));
+            return Ok(Received::nothing(true));
         }
         let asked = self.slots.len();
         let received = open.receiver.receive(&mut self.slots, OUTER_SIZE, &mut self.arrivals);
         let full = self.arrivals.len() == asked;
-        let (mut frames, mut bytes) = (0, 0);
+        let (mut frames, mut bytes, mut kept) = (0, 0, 0);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.were_read(self.arrivals.iter().map(|arrival| arrival.size), !full);
+        }
         let mut slots = self.slots.drain(..);
         for (arrival, mut slot) in self.arrivals.drain(..).zip(&mut slots) {
             if arrival.truncated {
@@ -161,15 +190,24 @@ impl UdpPort {
             }
             write_outer(&self.config, &arrival, slot.bytes_mut());
             let size = OUTER_SIZE + arrival.size;
-            batch.push(slot.freeze(0, size)).expect("room was counted before");
+            let mut buf = slot.freeze(0, size);
+            if let Some(buckets) = &mut self.buckets {
+                let bucket = bucket_of(&buf.head()[OUTER_SIZE..]);
+                let Some(passed) = buckets.pass(bucket, buf) else {
+                    kept += 1;
+                    continue;
+                };
+                buf = passed;
+            }
+            batch.push(buf).expect("room was counted before");
             frames += 1;
             bytes += size as u64;
         }
         slots.for_each(|slot| pool.cancel(slot));
         match received.map_err(|error| (error.raw_os_error(), error)) {
-            Ok(()) => Ok((frames, bytes, full)),
-            Err((Some(libc::EAGAIN), _)) => Ok((0, 0, false)),
-            Err((Some(libc::EINTR), _)) => Ok((0, 0, true)),
+            Ok(()) => Ok(Received { frames, bytes, kept, full }),
+            Err((Some(libc::EAGAIN), _)) => Ok(Received::nothing(false)),
+            Err((Some(libc::EINTR), _)) => Ok(Received::nothing(true)),
             Err((_, error)) => Err(error),
         }
     }
@@ -320,22 +358,29 @@ impl Port for UdpPort {
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false }) };
-        self.waiting_max = self.waiting_max.max(open.receiver.memory()?.taken);
+        let waiting = open.receiver.memory()?.taken;
+        self.waiting_max = self.waiting_max.max(waiting);
         let limit = limit.min(window.frames as usize).min(batch.room());
         let frame_size_max = usize::from(self.config.mtu) + ethernet::HEADER_SIZE;
         let (mut frames, mut bytes) = (0, 0);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.reads(pool.slots(), waiting);
+            (frames, bytes) = buckets.hand_over(window, limit, batch);
+        }
         while frames < limit && bytes < window.bytes.0 {
+            if self.buckets.as_ref().is_some_and(|b| !b.may_read(RECEIVE_FRAMES_MAX)) {
+                break;
+            }
             // As many as surely do not exceed the window by more than the last one.
             let by_bytes = (window.bytes.0 - bytes).div_ceil(frame_size_max as u64);
             let by_bytes = usize::try_from(by_bytes).unwrap_or(usize::MAX);
-            let (more_frames, more_bytes, full) =
-                self.receive((limit - frames).min(by_bytes), pool, batch)?;
-            frames += more_frames;
-            bytes += more_bytes;
-            if !full {
+            let more = self.receive((limit - frames).min(by_bytes), pool, batch)?;
+            frames += more.frames;
+            bytes += more.bytes;
+            if !more.full {
                 return Ok(Read { frames, more: false });
             }
-            if more_frames == 0 {
+            if more.frames + more.kept == 0 {
                 break;
             }
         }
@@ -350,6 +395,19 @@ impl Port for UdpPort {
             }
         }
         Ok(())
+    }
+
+    fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
+        for buf in bufs.drain() {
+            if let Some(buckets) = &mut self.buckets {
+                buckets.ended(&buf);
+            }
+            pool.give_back(buf);
+        }
+    }
+
+    fn buckets(&mut self) -> Option<&mut Buckets> {
+        self.buckets.as_deref_mut()
     }
 
     fn wants_write(&self) -> bool {
@@ -400,6 +458,8 @@ impl Port for UdpPort {
 
     fn close(&mut self) -> io::Result<()> {
         self.open = None;
+        // It may have a descriptor of the socket.
+        _ = self.buckets.as_mut().and_then(|buckets| buckets.take_selector());
         self.waits = Waits::default();
         Ok(())
     }

@@ -17,16 +17,20 @@
 //!
 //! Several threads may have a port each at one address ([`UdpConfig::sharers`]): the kernel then
 //! gives each datagram to one of them, by the addresses of the frame in it, so that the frames of a
-//! pair all come to one port, in order.
+//! pair all come to one port, in order ([`Selector`]). Which of them may change while frames come
+//! ([`Buckets`]).
 //!
 //! What it cannot do: send or see PFC frames. A receive buffer that is full drops
 //! (`socket.drops`), and so does the kernel while it resolves a neighbour
 //! (`neigh.unresolved_discards`); see [`crate::Port::lossless`].
 
+mod buckets;
 mod driver;
 mod rings;
 mod sharing;
 #[cfg(test)]
 mod tests;
 
+pub use buckets::{BucketSet, Buckets, Gauges, HELD_MAX};
 pub use driver::{UdpConfig, UdpPort, VXLAN_PORT};
+pub use sharing::{BUCKETS, BucketTable, Selector};

@@ -72,6 +72,10 @@ impl Receiver {
         self.0.as_fd()
     }
 
+    pub(super) const fn socket(&self) -> &UdpSocket {
+        &self.0
+    }
+
     /// Memory of the socket: the limit of its receive buffer, how much of it is taken, and the
     /// datagrams dropped because it was full. 32 bits, wrapping.
     pub(super) fn memory(&self) -> io::Result<Memory> {

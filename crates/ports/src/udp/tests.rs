@@ -1,7 +1,8 @@
 use std::net::Ipv4Addr;
 
+use super::buckets::RECEIVE_COST_MIN;
 use super::driver::{snmp_counter, target};
-use super::rings::{control_of_tos, tos_of};
+use super::rings::{Receiver, control_of_tos, tos_of};
 
 /// Outer headers with TOS 0xba, to 10.0.0.2, from port 0xc001; `tag` goes before the EtherType.
 fn outer(tag: &[u8], ethertype: u16, first: u8, protocol: u8) -> Vec<u8> {
@@ -50,4 +51,18 @@ fn counters_are_found_by_name() {
     assert_eq!(snmp_counter(text, "Udp:", "NoSuch"), None);
     assert_eq!(snmp_counter(text, "Tcp:", "A"), None);
     assert_eq!(snmp_counter("", "Udp:", "A"), None);
+}
+
+#[test]
+fn datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
+    for size in [0, 1, 60, 200, 500, 900, 1450, 8000] {
+        let receiver = Receiver::open("127.0.0.1:0".parse().unwrap(), 1 << 20, 1).unwrap();
+        let to = receiver.socket().local_addr().unwrap();
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for count in 1..=10 {
+            sender.send_to(&vec![0; size], to).unwrap();
+            let least = count * (RECEIVE_COST_MIN + size as u64);
+            assert!(receiver.memory().unwrap().taken >= least, "{count} of {size} bytes");
+        }
+    }
 }

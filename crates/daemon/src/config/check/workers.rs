@@ -35,6 +35,13 @@ impl Check<'_> {
                 "Use `worker_cpus` with a CPU for each worker.",
             );
         }
+        if host.vcpu_cpus.is_some() && cpus == 0 {
+            self.problem(
+                &[Key("host"), Key("vcpu_cpus")],
+                "no worker is pinned, so it does not matter where machines run",
+                "Name the CPU of each worker by `worker_cpus`.",
+            );
+        }
         if count > 1 {
             self.several();
         }

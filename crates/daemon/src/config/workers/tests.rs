@@ -90,6 +90,9 @@ fn what_cannot_be_is_refused_by_its_key() {
     assert_eq!(wrong(&of("workers = 2\nworker_cpus = [1]")), ["host.worker_cpus"]);
     assert_eq!(wrong(&of("workers = 2\nworker_cpu = 1")), ["host.worker_cpu"]);
     assert_eq!(wrong(&of("workers = 2\nspare_ports = 4")), ["host.spare_ports"]);
+    assert_eq!(wrong(&of("workers = 2\nvcpu_cpus = [1]")), ["host.vcpu_cpus"]);
+    assert!(plan("h", &of("workers = 2\nworker_cpus = [1, 2]\nvcpu_cpus = [1]"), &Every).is_ok());
+    assert!(plan("h", &of("workers = 2\nplacement = \"rss++\""), &Every).is_ok());
     let port = [TWO, &tap("a", "worker = 2")].concat();
     assert_eq!(wrong(&port), ["port[1].worker"]);
     let l2 = |name: &str, vnet: &str, worker: u16| {

@@ -34,6 +34,9 @@ impl Worker {
             }
             while let Some((buf, loan)) = link.returned() {
                 if let Some(copied) = switch.handed_back(buf, loan) {
+                    if let Some(spread) = &self.spread {
+                        spread.ended(&mut self.ports, &copied);
+                    }
                     self.pool.give_back(copied);
                 }
                 any = true;
@@ -66,13 +69,15 @@ impl Worker {
 
     /// Hands over what waits for ports of others. Returns whether there was anything.
     pub(super) fn cross_over(&mut self) -> bool {
-        let Self { crossings, host, pool, .. } = self;
+        let Self { crossings, host, pool, ports, spread, .. } = self;
         let switch = host.switch_mut();
         let mut any = false;
+        let mut buckets = spread.as_ref().and_then(|spread| spread.buckets(ports));
         for &(port, at) in &crossings.elsewhere {
             if switch.is_busy(port) && switch.has_to_lend(port) {
                 let link = &mut crossings.links[at];
-                any |= switch.hand_over(port, &mut Carrier { link, pool }) > 0;
+                let buckets = buckets.as_deref_mut();
+                any |= switch.hand_over(port, &mut Carrier { link, pool, buckets }) > 0;
             }
         }
         any

@@ -21,6 +21,7 @@ mod guests;
 mod planned;
 mod queues;
 mod several;
+mod spread;
 mod underlay;
 
 const PATIENCE: Duration = Duration::from_secs(5);

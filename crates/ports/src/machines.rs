@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::list;
+use crate::cpu_list;
 
 /// A vCPU that may use so many cores of the machine is not pinned.
 const PINNED_TO_MAX: usize = 1;
 
 /// The cores to which vCPUs are pinned. Threads that end while they are looked at count no more.
-pub(crate) fn of_machines() -> BTreeSet<u16> {
+#[must_use]
+pub fn pinned_cores() -> BTreeSet<u16> {
     look(Path::new("/proc"))
 }
 
@@ -32,7 +33,7 @@ fn look(proc: &Path) -> BTreeSet<u16> {
             }
             let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
             let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-            let allowed = allowed.and_then(|text| list::parse(text).ok()).unwrap_or_default();
+            let allowed = allowed.and_then(|text| cpu_list::parse(text).ok()).unwrap_or_default();
             if allowed.len() <= PINNED_TO_MAX {
                 cores.extend(allowed);
             }

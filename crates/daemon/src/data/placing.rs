@@ -1,0 +1,356 @@
+//! Which worker reads which flows of a shared underlay: [`sluice_placement`] decides it, ten times
+//! a second, by what the workers have measured; this carries it out.
+//!
+//! ```text
+//!   worker: Meter, Gauges ──▶ period: loads ──▶ Placement ──▶ wanted
+//!                                                               │ which of them may go now
+//!                              round: hold, set, leave, release ▼
+//! ```
+//!
+//! A thread of its own, since a round waits for the kernel (tens of milliseconds), and no worker
+//! may wait for it. It speaks with the workers by questions, as whoever shows something does: the
+//! channel orders what one has done before what another one does next, so the four steps of
+//! `sluice_ports::udp` need no more than that each waits for the one before.
+//!
+//! **What waits all the time does not move.** A bucket may go when what is under way of it leaves
+//! within a short time, going by how much of it came in the last period. A flow whose receiver has
+//! stopped reading would else be waited for, and others with it.
+//!
+//! **A round has givers and takers**, and none that is both, so that no two wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::mpsc::{RecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sluice_api::config::PlacementMode;
+use sluice_api::show::{BucketsRow, PlacementRow};
+use sluice_base::{Nanos, Priority};
+use sluice_placement::{
+    Config, Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share,
+};
+use sluice_ports::machines;
+use sluice_ports::udp::{BUCKETS, BucketSet, BucketTable, Selector};
+
+use super::worker::{Ask, Part, Step};
+use super::{Askers, spawn};
+use crate::clock;
+use crate::config::Plan;
+use crate::log::say;
+
+/// How often it is decided.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How often vCPUs are looked for.
+const MACHINES_EVERY: Nanos = Nanos::from_millis(1000);
+/// How many buckets move in a round.
+const ROUND_MAX: usize = 32;
+/// What is under way of a bucket that may move leaves within this part of a period.
+const LEAVES_WITHIN: u32 = 10;
+
+/// What is shown of the buckets, by worker and reason.
+pub(super) type Shown = Arc<Mutex<Vec<PlacementRow>>>;
+
+/// A bucket that moves: from one worker to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) bucket: u8,
+    pub(super) from: u8,
+    pub(super) to: u8,
+}
+
+/// Why nothing goes on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    /// A worker is being stopped.
+    #[error("a worker has ended")]
+    Stopped(#[from] RecvError),
+    /// Nobody knows by which table datagrams are given.
+    #[error("the kernel does not change who gets which flows: {0}")]
+    Kernel(#[from] io::Error),
+}
+
+/// Carries moves out.
+pub(super) struct Mover {
+    askers: Askers,
+    selector: Selector,
+    pub(super) table: BucketTable,
+}
+
+impl Mover {
+    pub(super) fn new(askers: Askers, (selector, table): (Selector, BucketTable)) -> Self {
+        Self { askers, selector, table }
+    }
+
+    /// Puts a step in front of workers, and waits for each; `after` is done behind each answer.
+    fn steps(
+        &self,
+        steps: impl Iterator<Item = (u8, Step)>,
+        mut after: impl FnMut(u8) -> Result<(), End>,
+    ) -> Result<(), End> {
+        let asked: Vec<_> = steps
+            .map(|(worker, step)| {
+                let (reply, answer) = sync_channel(1);
+                self.askers.0[usize::from(worker)].ask(Ask::Move(step, reply));
+                (worker, answer)
+            })
+            .collect();
+        for (worker, answer) in asked {
+            answer.recv()?;
+            after(worker)?;
+        }
+        Ok(())
+    }
+
+    /// Moves buckets, of which no worker gets and gives some. The steps are those of
+    /// `sluice_ports::udp`.
+    pub(super) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
+        let by = |of: fn(&Change) -> u8, only: Option<u8>| {
+            let mut sets: BTreeMap<u8, BucketSet> = BTreeMap::new();
+            for change in changes.iter().filter(|c| only.is_none_or(|from| c.from == from)) {
+                sets.entry(of(change)).or_default().insert(change.bucket);
+            }
+            sets
+        };
+        let hold = by(|c| c.to, None).into_iter().map(|(to, set)| (to, Step::Hold(set)));
+        self.steps(hold, |_| Ok(()))?;
+        for change in changes {
+            self.table[usize::from(change.bucket)] = change.to;
+        }
+        self.selector.set(&self.table)?;
+        let leave = by(|c| c.from, None).into_iter().map(|(from, set)| (from, Step::Leave(set)));
+        self.steps(leave, |from| {
+            let release = by(|c| c.to, Some(from)).into_iter();
+            self.steps(release.map(|(to, set)| (to, Step::Release(set))), |_| Ok(()))
+        })
+    }
+}
+
+/// What was read of the workers last.
+struct Last {
+    at: Nanos,
+    busy_ns: Vec<u64>,
+    frames: Vec<u64>,
+    seen: Vec<[u32; BUCKETS]>,
+}
+
+/// The CPUs of workers, and of machines.
+pub(super) struct Cpus {
+    /// By worker; `None`: it is not pinned.
+    workers: Vec<Option<u32>>,
+    /// Where vCPUs are, if that is configured.
+    vcpus: Option<BTreeSet<u16>>,
+    /// When vCPUs were looked for last.
+    looked: Option<Nanos>,
+}
+
+impl Cpus {
+    pub(super) fn new(workers: Vec<Option<u32>>, vcpus: Option<&[u16]>) -> Self {
+        let vcpus = vcpus.map(|cpus| cpus.iter().copied().collect());
+        Self { workers, vcpus, looked: None }
+    }
+
+    /// Whether a vCPU is pinned to the CPU of each worker; `None`: it is as before.
+    fn run_vcpus(&mut self, now: Nanos) -> Option<Vec<bool>> {
+        let is_due = match (&self.vcpus, self.looked) {
+            (_, None) => true,
+            (Some(_), Some(_)) => false,
+            (None, Some(looked)) => now.since(looked) >= MACHINES_EVERY,
+        };
+        if !is_due || self.workers.iter().all(Option::is_none) {
+            return None;
+        }
+        self.looked = Some(now);
+        let vcpus = self.vcpus.clone().unwrap_or_else(machines::pinned_cores);
+        let has = |cpu: u32| u16::try_from(cpu).is_ok_and(|cpu| vcpus.contains(&cpu));
+        Some(self.workers.iter().map(|cpu| cpu.is_some_and(has)).collect())
+    }
+}
+
+struct Placing {
+    parts: Vec<Part>,
+    mover: Mover,
+    placement: Placement,
+    cpus: Cpus,
+    last: Last,
+    /// Frames of each bucket in the last period.
+    came: [u32; BUCKETS],
+    shown: Shown,
+}
+
+/// The rule of a configuration.
+pub(super) fn mode(plan: &Plan) -> Mode {
+    match plan.config.host.placement {
+        PlacementMode::Rss => Mode::Rss,
+        PlacementMode::RssPlusPlus => Mode::RssPlusPlus,
+        PlacementMode::OnTheFly => Mode::OnTheFly,
+        PlacementMode::Adaptive => Mode::Adaptive,
+    }
+}
+
+/// Follows the placement in a thread of its own. `port` is the name of the shared underlay.
+pub(super) fn follow(
+    port: &str,
+    mode: Mode,
+    cpus: Cpus,
+    mut parts: Vec<Part>,
+    askers: &Askers,
+) -> anyhow::Result<Shown> {
+    let shown = Shown::default();
+    let selector = parts.first_mut().and_then(|part| part.selector.take());
+    parts.iter_mut().for_each(|part| part.selector = None);
+    let Some(selector) = selector else { return Ok(shown) };
+    let mut config = Config::new(mode, u32::try_from(BUCKETS)?);
+    // A bucket is read and delivered by one worker.
+    config.split_at = None;
+    let core = |worker: usize| Core {
+        number: u16::try_from(worker).unwrap_or(u16::MAX),
+        ..Core::default()
+    };
+    let cores: Vec<Core> = (0..parts.len()).map(core).collect();
+    let placement = Placement::new(config, &cores).context("the workers cannot be placed on")?;
+    let count = parts.len();
+    let last = Last {
+        at: clock::now(),
+        busy_ns: vec![0; count],
+        frames: vec![0; count],
+        seen: vec![[0; BUCKETS]; count],
+    };
+    let mover = Mover::new(askers.clone(), selector);
+    let came = [0; BUCKETS];
+    let mut placing =
+        Placing { parts, mover, placement, cpus, last, came, shown: Arc::clone(&shown) };
+    placing.show(port);
+    if mode == Mode::Rss {
+        return Ok(shown);
+    }
+    if !Selector::can_change() {
+        say!("{port}: flows stay with their workers: this kernel has no `membarrier` for all CPUs");
+        return Ok(shown);
+    }
+    let port = port.to_owned();
+    spawn("placement", move || {
+        let end = loop {
+            std::thread::sleep(PERIOD);
+            if let Err(end) = placing.period() {
+                break end;
+            }
+            placing.show(&port);
+        };
+        if let End::Kernel(_) = end {
+            say!("{port}: {end}");
+        }
+    })?;
+    Ok(shown)
+}
+
+impl Placing {
+    fn period(&mut self) -> Result<(), End> {
+        if let Some(all) = self.cpus.run_vcpus(clock::now()) {
+            for (worker, runs_vcpu) in all.into_iter().enumerate() {
+                self.placement.set_core(core_of(worker), runs_vcpu, false);
+            }
+        }
+        let (cores, loads) = self.measure();
+        for (bucket, came) in (0..=u8::MAX).zip(self.came) {
+            if came > 0 {
+                let core = CoreIndex(self.mover.table[usize::from(bucket)].into());
+                self.placement.adopt(EntryId(bucket.into()), Priority::ZERO, core);
+            }
+        }
+        self.placement.period(&cores, &loads, &mut Vec::new());
+        let wanted: Vec<Change> = self.wanted().collect();
+        let changes = one_round(wanted.into_iter().filter(|change| self.may_go(*change)));
+        if changes.is_empty() { Ok(()) } else { self.mover.round(&changes) }
+    }
+
+    /// What each worker did beside buckets since it was asked last, and each bucket.
+    fn measure(&mut self) -> (Vec<CoreLoad>, Vec<EntryLoad>) {
+        let now = clock::now();
+        let period_ns = now.since(self.last.at).0;
+        self.last.at = now;
+        self.came = [0; BUCKETS];
+        let mut loads = vec![EntryLoad::default(); BUCKETS];
+        let mut cores = Vec::with_capacity(self.parts.len());
+        for (at, part) in self.parts.iter().enumerate() {
+            let (busy_ns, frames) = (part.meter.busy_ns(), part.meter.frames());
+            let busy = busy_ns - std::mem::replace(&mut self.last.busy_ns[at], busy_ns);
+            let read = frames - std::mem::replace(&mut self.last.frames[at], frames);
+            for bucket in 0..=u8::MAX {
+                let seen = part.gauges.seen(bucket);
+                let last = &mut self.last.seen[at][usize::from(bucket)];
+                let came = seen.wrapping_sub(std::mem::replace(last, seen));
+                self.came[usize::from(bucket)] += came;
+                // Its part of the worker's time is its part of the worker's frames.
+                let used = u128::from(busy) * u128::from(came) / u128::from(read.max(1));
+                let used = u64::try_from(used).unwrap_or(u64::MAX).min(busy);
+                let decap = &mut loads[usize::from(bucket)].decap;
+                *decap = decap.plus(Share::of_period(used, period_ns));
+            }
+            let (placed, _) = self.placement.load_of(core_of(at));
+            let foreign = Share::of_period(busy, period_ns).minus(placed);
+            cores.push(CoreLoad { user: Share::ZERO, softirq: foreign });
+        }
+        (cores, loads)
+    }
+
+    /// Buckets that are not where they should be.
+    fn wanted(&self) -> impl Iterator<Item = Change> {
+        self.placement.entries().filter_map(|(entry, state)| {
+            let bucket = u8::try_from(entry.0).ok()?;
+            let from = self.mover.table[usize::from(bucket)];
+            let to = u8::try_from(state.core.0).ok()?;
+            (from != to).then_some(Change { bucket, from, to })
+        })
+    }
+
+    fn may_go(&self, change: Change) -> bool {
+        let under_way = self.parts[usize::from(change.from)].gauges.under_way(change.bucket);
+        under_way.saturating_mul(LEAVES_WITHIN) <= self.came[usize::from(change.bucket)]
+    }
+
+    /// Tells who has which buckets, and why.
+    fn show(&self, port: &str) {
+        let mut rows: BTreeMap<(u8, String), (Vec<u8>, Share)> = BTreeMap::new();
+        for (bucket, worker) in (0..=u8::MAX).zip(self.mover.table) {
+            let state = self.placement.entry(EntryId(bucket.into()));
+            let why = match state {
+                None => "by hash".to_owned(),
+                Some(state) if state.core == CoreIndex(worker.into()) => state.why.to_string(),
+                Some(state) => format!("it waits to go to worker {}", state.core.0),
+            };
+            let (buckets, load) = rows.entry((worker, why)).or_default();
+            buckets.push(bucket);
+            *load = load.plus(state.map_or(Share::ZERO, |state| state.load.sum()));
+        }
+        let row = |((worker, why), (list, load)): ((u8, String), (Vec<u8>, Share))| PlacementRow {
+            port: port.to_owned(),
+            worker: Some(worker.into()),
+            cpu: self.cpus.workers.get(usize::from(worker)).copied().flatten(),
+            why,
+            buckets: Some(BucketsRow { list, load_percent: f64::from(load.0) / 10_000.0 }),
+        };
+        let rows = rows.into_iter().map(row).collect();
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = rows;
+    }
+}
+
+fn core_of(worker: usize) -> CoreIndex {
+    CoreIndex(u16::try_from(worker).unwrap_or(u16::MAX))
+}
+
+/// As many changes, from the first on, as go in one round.
+fn one_round(wanted: impl Iterator<Item = Change>) -> Vec<Change> {
+    let mut round: Vec<Change> = Vec::new();
+    for change in wanted {
+        let crosses = |other: &Change| other.to == change.from || other.from == change.to;
+        if !round.iter().any(crosses) && round.len() < ROUND_MAX {
+            round.push(change);
+        }
+    }
+    round
+}
+
+#[cfg(test)]
+mod tests;

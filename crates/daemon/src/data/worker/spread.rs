@@ -1,0 +1,127 @@
+//! The worker's part in an underlay that it shares with others: its load, and the steps of moving a
+//! bucket of flows (`sluice_ports::udp::Buckets`), which are made between two turns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+
+use sluice_ports::FrameBuf;
+use sluice_ports::udp::{BucketSet, BucketTable, Buckets, Gauges, Selector};
+
+use super::{Attached, Worker};
+
+/// A step of moving buckets.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::data) enum Step {
+    /// Their frames are to stay in the port.
+    Hold(BucketSet),
+    /// No more of them will come. It is done when those that came are.
+    Leave(BucketSet),
+    /// Their frames may go.
+    Release(BucketSet),
+}
+
+/// What a worker has done, which it writes every turn and anybody may read.
+#[derive(Debug, Default)]
+pub(in crate::data) struct Meter {
+    busy_ns: AtomicU64,
+    frames: AtomicU64,
+}
+
+impl Meter {
+    /// The time of turns that moved something, in nanoseconds.
+    pub(in crate::data) fn busy_ns(&self) -> u64 {
+        self.busy_ns.load(Ordering::Relaxed)
+    }
+
+    /// Frames that it read.
+    pub(in crate::data) fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+}
+
+/// What can be seen of a worker's part of a shared underlay.
+pub(in crate::data) struct Part {
+    pub(in crate::data) gauges: Arc<Gauges>,
+    pub(in crate::data) meter: Arc<Meter>,
+    /// What gives datagrams to all of them.
+    pub(in crate::data) selector: Option<(Selector, BucketTable)>,
+}
+
+/// A shared underlay.
+pub(super) struct Spread {
+    /// Its position in the worker's list of ports, which do not come and go where several workers
+    /// are.
+    at: usize,
+    meter: Arc<Meter>,
+    read: u64,
+    /// Whom to tell when all that is to leave has left.
+    leaving: Option<SyncSender<()>>,
+}
+
+impl Spread {
+    pub(super) fn buckets<'a>(&self, ports: &'a mut [Attached]) -> Option<&'a mut Buckets> {
+        ports[self.at].port.buckets()
+    }
+
+    /// The handle of a frame that lay in the host pool is back.
+    pub(super) fn ended(&self, ports: &mut [Attached], buf: &FrameBuf) {
+        if let Some(buckets) = self.buckets(ports) {
+            buckets.ended(buf);
+        }
+    }
+}
+
+impl Worker {
+    /// Its part of a shared underlay, if it has one.
+    pub(in crate::data) fn part(&mut self) -> Option<Part> {
+        let at = self.ports.iter_mut().position(|attached| attached.port.buckets().is_some())?;
+        let buckets = self.ports[at].port.buckets()?;
+        let meter = Arc::new(Meter::default());
+        self.spread = Some(Spread { at, meter: Arc::clone(&meter), read: 0, leaving: None });
+        Some(Part { gauges: buckets.gauges(), meter, selector: buckets.take_selector() })
+    }
+
+    /// Tells of this turn, and of buckets that have left.
+    #[inline]
+    pub(super) fn tell_of(&mut self, frames: usize) {
+        let Some(spread) = &mut self.spread else { return };
+        spread.read += frames as u64;
+        spread.meter.frames.store(spread.read, Ordering::Relaxed);
+        spread.meter.busy_ns.store(self.watch.times().busy.0, Ordering::Relaxed);
+        if spread.leaving.is_some() {
+            self.see_off();
+        }
+    }
+
+    #[cold]
+    fn see_off(&mut self) {
+        let Some(spread) = &mut self.spread else { return };
+        let attached = &mut self.ports[spread.at];
+        let has_left = attached.port.buckets().is_none_or(|buckets| buckets.has_left());
+        if has_left || attached.gone.is_some() {
+            // Whoever asked may have gone away.
+            _ = spread.leaving.take().map(|reply| reply.send(()));
+        }
+    }
+
+    /// Makes a step. Returns whether the port is to be read again.
+    pub(super) fn step(&mut self, step: &Step, reply: SyncSender<()>) -> bool {
+        let Some(spread) = &mut self.spread else { return false };
+        let attached = &mut self.ports[spread.at];
+        let Some(buckets) = attached.port.buckets() else { return false };
+        match step {
+            Step::Hold(set) => buckets.hold(set),
+            Step::Release(set) => buckets.release(set),
+            Step::Leave(set) => {
+                buckets.leave(set);
+                spread.leaving = Some(reply);
+                attached.readable = true;
+                return true;
+            }
+        }
+        attached.readable = true;
+        _ = reply.send(());
+        true
+    }
+}

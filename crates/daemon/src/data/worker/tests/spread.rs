@@ -1,0 +1,353 @@
+//! Buckets of an underlay of sockets that move between two workers while frames come.
+//!
+//! ```text
+//!   two senders ── UDP over loopback ──▶ worker 0 or 1 ──▶ guest 0 (worker 0), guest 1 (worker 1)
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluice_api::show::PlacementRow;
+use sluice_base::Prng;
+use sluice_placement::Mode;
+use sluice_ports::udp::{BUCKETS, Gauges, Selector, VXLAN_PORT};
+use sluice_testkit::guest::{Guest, GuestConfig};
+
+use super::guests::Folder;
+use super::*;
+use crate::config::{self, KernelDevices};
+use crate::data::placing::{self, Change, Cpus, Mover, Shown};
+use crate::data::worker::Part;
+use crate::data::{Askers, doors, make_workers, merge};
+
+const VNI: u32 = 42;
+const SENDERS: usize = 2;
+const FLOWS: usize = 96;
+/// Of a flow that are on their way at most.
+const WINDOW_MAX: u32 = 32;
+/// How many buckets move in a round at most.
+const MOVES: usize = 60;
+
+struct Spread {
+    askers: Askers,
+    threads: Vec<JoinHandle<Left>>,
+    guests: Vec<Guest>,
+    /// Of the workers; whoever moves buckets takes them.
+    parts: Vec<Part>,
+    gauges: Vec<Arc<Gauges>>,
+    own: Ipv4Addr,
+    peer: Ipv4Addr,
+    _dir: Folder,
+}
+
+/// Addresses of the loopback device that no other test has.
+fn addresses() -> (Ipv4Addr, Ipv4Addr) {
+    static COUNT: AtomicU8 = AtomicU8::new(50);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let next = || Ipv4Addr::new(127, COUNT.fetch_add(1, Ordering::Relaxed), high, low);
+    (next(), next())
+}
+
+fn config(dir: &Folder, own: Ipv4Addr, peer: Ipv4Addr) -> String {
+    let mut text = format!(
+        "[host]\nname = \"t\"\npolicy = \"ZL\"\nworkers = 2\n\
+         [underlay]\nkind = \"udp\"\ndevice = \"lo\"\naddress = \"{own}\"\n\
+         link = {{ in = {{ frames = 8192, bytes = 16000000 }} }}\n\
+         [[vnet]]\nname = \"blue\"\nvni = {VNI}\nmtu = 1400\n\
+         [[peer]]\nname = \"h2\"\nvtep = \"{peer}\"\nvnets = [\"blue\"]\n"
+    );
+    for n in 0..2 {
+        let (socket, mac) = (dir.join(&n.to_string()), mac(n));
+        write!(
+            text,
+            "[[port]]\nname = \"vm{n}\"\nkind = \"vhost-user\"\nvnet = \"blue\"\n\
+             mac = \"{mac}\"\nsocket = \"{}\"\nworker = {n}\n",
+            socket.display()
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn start_spread() -> Spread {
+    let dir = Folder::new();
+    let (own, peer) = addresses();
+    let text = config(&dir, own, peer);
+    let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
+    let (askers, ends) = doors(2).unwrap();
+    let mut workers = make_workers(&plan, ends, &askers, clock::now()).unwrap();
+    let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
+    let gauges = parts.iter().map(|part| Arc::clone(&part.gauges)).collect();
+    let run = |mut worker: Worker| {
+        std::thread::spawn(move || {
+            let left = worker.run().unwrap();
+            worker.close();
+            left
+        })
+    };
+    let threads = workers.into_iter().map(run).collect();
+    let guest =
+        |n: usize| Guest::connected(GuestConfig::default(), &dir.join(&n.to_string())).unwrap();
+    let guests = (0..2).map(guest).collect();
+    Spread { askers, threads, guests, parts, gauges, own, peer, _dir: dir }
+}
+
+/// A datagram of a flow: VXLAN and the inner frame, with its number.
+fn datagram(flow: usize, number: u32) -> Vec<u8> {
+    let mut bytes = vec![8, 0, 0, 0];
+    bytes.extend((VNI << 8).to_be_bytes());
+    bytes.extend(mac(flow % 2).0);
+    // Each flow is in a bucket of its own, as far as there are some.
+    bytes.extend(Mac::from_u64(0x0200_0001_0000 + (flow as u64) * 256).0);
+    bytes.extend([0x88, 0xb5]);
+    bytes.extend(number.to_be_bytes());
+    bytes.resize(8 + 200, 0);
+    bytes
+}
+
+/// What sender and receiver know of all flows.
+struct Flows {
+    sent: [AtomicU32; FLOWS],
+    received: [AtomicU32; FLOWS],
+    stop: AtomicBool,
+}
+
+impl Flows {
+    fn new() -> Self {
+        let zeros = || std::array::from_fn(|_| AtomicU32::new(0));
+        Self { sent: zeros(), received: zeros(), stop: AtomicBool::new(false) }
+    }
+
+    fn under_way(&self, flow: usize) -> u32 {
+        self.sent[flow].load(Ordering::Acquire) - self.received[flow].load(Ordering::Acquire)
+    }
+
+    /// Sends every second flow, each up to its window.
+    fn send(&self, first: usize, from: Ipv4Addr, to: Ipv4Addr, window: u32) {
+        let socket = UdpSocket::bind((from, 0)).unwrap();
+        while !self.stop.load(Ordering::Acquire) {
+            let mut any = false;
+            for flow in (first..FLOWS).step_by(SENDERS) {
+                if self.under_way(flow) < window {
+                    let number = self.sent[flow].load(Ordering::Relaxed);
+                    // First it counts, since it may arrive before the call is back.
+                    self.sent[flow].store(number + 1, Ordering::Release);
+                    socket.send_to(&datagram(flow, number), (to, VXLAN_PORT)).unwrap();
+                    any = true;
+                }
+            }
+            if !any {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Takes what came to a guest: the next frame of a flow each, or it was overtaken or lost.
+    fn receive(&self, guest: &mut Guest) -> Option<()> {
+        let mut any = None;
+        while let Some(frame) = guest.receive() {
+            let flow = usize::from(frame[10]);
+            let next = self.received[flow].load(Ordering::Relaxed);
+            assert_eq!(number(&frame), next, "flow {flow}: a frame is late, or lost");
+            self.received[flow].store(next + 1, Ordering::Release);
+            any = Some(());
+        }
+        any
+    }
+}
+
+impl Spread {
+    fn ask(&self, question: Question) -> Body {
+        let shots = self.askers.answers(|reply| Ask::Show(question, reply)).unwrap();
+        merge::snapshots(shots).unwrap().body
+    }
+
+    /// How many datagrams the socket of one worker holds.
+    fn capacity(&self) -> u64 {
+        let Body::Ports(ports) = self.ask(Question::Ports) else { panic!("ports") };
+        ports[2].ring.capacity_frames / 2
+    }
+
+    /// Nothing was lost, in the switches or in front of them.
+    fn nothing_is_lost(&self) {
+        let Body::Drops(drops) = self.ask(Question::Drops) else { panic!("drops") };
+        assert!(drops.is_empty(), "{drops:?}");
+        let Body::Ports(ports) = self.ask(Question::Ports) else { panic!("ports") };
+        assert_eq!(ports[2].kernel.as_ref().unwrap()["socket.drops"], 0);
+        let Body::Audit(audit) = self.ask(Question::Audit) else { panic!("an audit") };
+        assert!(audit.closed, "{audit:?}");
+    }
+
+    /// Keeps two senders sending while `during` runs, and takes in what comes: each flow's frames
+    /// in order, and in the end all of them.
+    fn under_load<T: Send>(&mut self, during: impl FnOnce() -> T + Send) -> T {
+        let window = u32::try_from(self.capacity() / 2 / FLOWS as u64).unwrap();
+        let (flows, window) = (Flows::new(), window.clamp(1, WINDOW_MAX));
+        let (flows, own, peer, askers) = (&flows, self.own, self.peer, self.askers.clone());
+        std::thread::scope(|scope| {
+            let _stop = Stop(flows, askers);
+            for first in 0..SENDERS {
+                scope.spawn(move || flows.send(first, peer, own, window));
+            }
+            let running = scope.spawn(during);
+            let mut looked = Instant::now();
+            while !running.is_finished() {
+                let any = self.guests.iter_mut().filter_map(|guest| flows.receive(guest)).count();
+                // Guests look away now and then, so that frames of all flows wait in both switches.
+                if looked.elapsed() > Duration::from_millis(100) {
+                    std::thread::sleep(Duration::from_millis(40));
+                    looked = Instant::now();
+                } else if any == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            let done = running.join().unwrap();
+            flows.stop.store(true, Ordering::Release);
+            let until = Instant::now() + PATIENCE;
+            while (0..FLOWS).any(|flow| flows.under_way(flow) > 0) {
+                assert!(Instant::now() < until, "all that was sent arrives");
+                self.guests.iter_mut().for_each(|guest| _ = flows.receive(guest));
+            }
+            let sent: u32 = flows.sent.iter().map(|sent| sent.load(Ordering::Relaxed)).sum();
+            eprintln!("{sent} frames, none lost and none late");
+            done
+        })
+    }
+
+    fn seen(&self, worker: usize) -> u64 {
+        (0..=u8::MAX).map(|bucket| u64::from(self.gauges[worker].seen(bucket))).sum()
+    }
+
+    fn end(self) {
+        self.askers.ask_all(|| Ask::Drain);
+        for thread in self.threads {
+            assert_eq!(thread.join().unwrap(), Left::default());
+        }
+    }
+}
+
+/// Buckets that have flows: three of four that one worker has.
+fn some_of(gauges: &[Arc<Gauges>], mover: &Mover, from: u8, prng: &mut Prng) -> Vec<Change> {
+    let seen = |bucket: u8| gauges.iter().any(|gauges| gauges.seen(bucket) > 0);
+    let all = (0..=u8::MAX).filter(|b| seen(*b) && mover.table[usize::from(*b)] == from);
+    let mut all: Vec<u8> = all.collect();
+    let count = MOVES.min(all.len() * 3 / 4);
+    while all.len() > count {
+        let at = prng.below(all.len() as u64);
+        all.swap_remove(usize::try_from(at).unwrap());
+    }
+    all.into_iter().map(|bucket| Change { bucket, from, to: 1 - from }).collect()
+}
+
+/// Each of these tests wants all processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// For so long: three seconds, or what is asked for.
+fn duration() -> Duration {
+    let said = std::env::var("SLUICE_MOVE_SECONDS").ok();
+    Duration::from_secs(said.and_then(|text| text.parse().ok()).unwrap_or(3))
+}
+
+/// Moves buckets to and fro, a round after the other. How many moves of how many buckets.
+fn move_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> (usize, usize) {
+    let until = Instant::now() + duration();
+    let mut prng = Prng::new(1);
+    let mut buckets = BTreeSet::new();
+    let (mut rounds, mut moves) = (Vec::new(), 0);
+    // On a busy machine a round takes as long as workers wait for a processor.
+    while Instant::now() < until || (rounds.len() < 10 && Instant::now() < until + PATIENCE * 4) {
+        let changes = some_of(gauges, &mover, u8::from(rounds.len() % 2 == 1), &mut prng);
+        let begun = Instant::now();
+        mover.round(&changes).unwrap();
+        rounds.push(begun.elapsed().as_millis());
+        buckets.extend(changes.iter().map(|change| change.bucket));
+        moves += changes.len();
+    }
+    rounds.sort_unstable();
+    let [least, median, most] = [0, rounds.len() / 2, rounds.len() - 1].map(|at| rounds[at]);
+    let (count, used) = (rounds.len(), buckets.len());
+    eprintln!(
+        "{moves} moves of {used} buckets in {count} rounds of {least} / {median} / {most} ms"
+    );
+    (moves, buckets.len())
+}
+
+#[test]
+fn buckets_that_move_under_load_lose_and_reorder_nothing() {
+    if !Selector::can_change() {
+        eprintln!("skipped: no `membarrier` for all CPUs");
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let selector = spread.parts[0].selector.take().unwrap();
+    let mover = Mover::new(spread.askers.clone(), selector);
+    let gauges = spread.gauges.clone();
+    let (moves, buckets) = spread.under_load(move || move_about(mover, &gauges));
+    assert!(buckets > 20 && moves > buckets, "{moves} moves of {buckets} of {BUCKETS} buckets");
+    spread.nothing_is_lost();
+    assert!(spread.seen(0) > 1_000 && spread.seen(1) > 1_000, "both get frames");
+    spread.end();
+}
+
+/// What is shown of the buckets: the worker, how many, and why.
+fn shown(shown: &Shown) -> Vec<(u16, usize, String)> {
+    let rows = shown.lock().unwrap();
+    let row = |row: &PlacementRow| {
+        (row.worker.unwrap(), row.buckets.as_ref().unwrap().list.len(), row.why.clone())
+    };
+    rows.iter().map(row).collect()
+}
+
+#[test]
+fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
+    if !Selector::can_change() {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let parts = std::mem::take(&mut spread.parts);
+    let cpus = Cpus::new(vec![Some(2), Some(3)], Some(&[2]));
+    let placed = placing::follow("underlay", Mode::Adaptive, cpus, parts, &spread.askers).unwrap();
+    assert_eq!(shown(&placed), [0, 1].map(|worker| (worker, 128, "by hash".to_owned())));
+    let gauges = spread.gauges.clone();
+    let seen = move || -> Vec<u32> { (0..=u8::MAX).map(|bucket| gauges[0].seen(bucket)).collect() };
+    let all_left = spread.under_load(|| {
+        let until = Instant::now() + PATIENCE * 2;
+        let mut before = seen();
+        // For half a second it gets nothing.
+        loop {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = seen();
+            if now == before && now.iter().any(|seen| *seen > 0) {
+                return true;
+            }
+            if Instant::now() > until {
+                return false;
+            }
+            before = now;
+        }
+    });
+    let rows = shown(&placed);
+    assert!(all_left, "{rows:?}");
+    let left = rows.iter().find(|(worker, _, why)| *worker == 1 && why.contains("pinned vCPU"));
+    assert!(left.is_some_and(|(_, count, _)| *count > 10), "{rows:?}");
+    assert_eq!(rows.iter().map(|(_, count, _)| count).sum::<usize>(), BUCKETS);
+    spread.nothing_is_lost();
+    spread.end();
+}
+
+/// Ends all others, whatever happens.
+struct Stop<'a>(&'a Flows, Askers);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Release);
+        if std::thread::panicking() {
+            self.1.ask_all(|| Ask::Drain);
+        }
+    }
+}

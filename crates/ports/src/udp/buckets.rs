@@ -1,0 +1,319 @@
+//! What one of several sockets at an address knows of the buckets of flows (`sharing.rs`), and its
+//! part in moving one to another socket.
+//!
+//! Every frame that is read is counted under its bucket until its handle is back, and that of a
+//! copy as which it goes on, so that it is known when nothing of a bucket is under way. It costs a
+//! store per frame and direction, and nothing where an address has one socket.
+//!
+//! **A move** of a bucket from port A to port B, which nobody may notice by a frame that is late or
+//! gone. Whoever moves it ([`Selector`]) does this, each step after the one before:
+//!
+//! ```text
+//!   1  B: hold       frames of the bucket that B reads stay in a list of the port
+//!   2  set           the kernel gives its datagrams to B; what it gave to A is in A's socket
+//!   3  A: leave      A reads all that its socket has now, and says when no frame of the bucket is
+//!                    under way: each was taken by the driver of its output, or has ended
+//!   4  B: release    B hands over its list, and then what it reads
+//! ```
+//!
+//! Why it is right.
+//!
+//! *Order*: a frame of the bucket that B reads came to the host after every one that A reads, or
+//! beside it on another CPU, since the kernel chose its socket by the newer program. It is handed
+//! over in step 4; all that A read has left by then, through the driver through which the later one
+//! will leave, or ended, or (a loan that was recalled) stands in the queue behind which the later
+//! one will be put. The list keeps the order in which B read, and nothing is read while a frame
+//! that may go is in it. A frame that comes to A after step 2 would be late; there is none
+//! ([`Selector::set`]).
+//!
+//! *What A's socket has* in step 3 is known as a number of bytes: it is empty when the kernel says
+//! so, or when datagrams were read since that take up as much, each reckoned as the least that it
+//! can take. Under a load that never lets it become empty that is what ends the step.
+//!
+//! *Loss*: nothing in these steps drops a frame. The list has an end, and the pool has slots for it
+//! ([`HELD_MAX`]); where it is full B does not read its socket, whose buffer holds what comes
+//! meanwhile, as with a window that is closed.
+//!
+//! *Nobody waits for himself*: in one round of moves no port gives and takes, so A, which reads in
+//! step 3, is never one whose list is full; and what A has under way leaves by ports that wait for
+//! no list.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sluice_base::{Batch, Buf as _};
+use sluice_switch::Window;
+
+use super::sharing::{BUCKETS, BucketTable, Selector, evenly};
+use crate::frame::FrameBuf;
+
+/// How many frames a port keeps of buckets that it is to hold back.
+pub const HELD_MAX: usize = 2048;
+/// The least that a datagram takes of a receive buffer beside its bytes: what the kernel needs to
+/// describe it.
+pub(super) const RECEIVE_COST_MIN: u64 = 512;
+/// Of a slot whose frame is counted under no bucket.
+const NO_BUCKET: u16 = u16::MAX;
+
+/// Some of the buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketSet([u64; BUCKETS / 64]);
+
+impl BucketSet {
+    /// Puts one in.
+    pub fn insert(&mut self, bucket: u8) {
+        self.0[usize::from(bucket) / 64] |= 1 << (bucket % 64);
+    }
+
+    /// Whether one is in it.
+    #[must_use]
+    pub const fn contains(&self, bucket: u8) -> bool {
+        self.0[bucket as usize / 64] & 1 << (bucket % 64) != 0
+    }
+
+    /// Whether none is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; BUCKETS / 64]
+    }
+
+    /// Those that are in it.
+    pub fn iter(&self) -> impl Iterator<Item = u8> + use<> {
+        let set = *self;
+        (0..=u8::MAX).filter(move |bucket| set.contains(*bucket))
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own |= other);
+    }
+
+    fn remove(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own &= !other);
+    }
+}
+
+impl FromIterator<u8> for BucketSet {
+    fn from_iter<I: IntoIterator<Item = u8>>(buckets: I) -> Self {
+        let mut set = Self::default();
+        buckets.into_iter().for_each(|bucket| set.insert(bucket));
+        set
+    }
+}
+
+/// Counts by bucket, which the port writes and anybody may read.
+#[derive(Debug)]
+pub struct Gauges {
+    seen: [AtomicU32; BUCKETS],
+    under_way: [AtomicU32; BUCKETS],
+}
+
+impl Gauges {
+    /// Frames of a bucket that were read so far, wrapping.
+    #[must_use]
+    pub fn seen(&self, bucket: u8) -> u32 {
+        self.seen[usize::from(bucket)].load(Ordering::Relaxed)
+    }
+
+    /// Frames of a bucket whose handles are not back yet.
+    #[must_use]
+    pub fn under_way(&self, bucket: u8) -> u32 {
+        self.under_way[usize::from(bucket)].load(Ordering::Relaxed)
+    }
+}
+
+/// Adds to a count that only this thread writes: no exchange is needed.
+#[inline]
+fn count(gauge: &AtomicU32, change: i32) {
+    let now = gauge.load(Ordering::Relaxed);
+    gauge.store(now.wrapping_add_signed(change), Ordering::Relaxed);
+}
+
+/// What a port waits for that is to let go of buckets.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    set: BucketSet,
+    /// How many bytes of its socket's memory may be of the time before; not looked at yet: `None`.
+    unread: Option<u64>,
+}
+
+/// The buckets of one port.
+#[derive(Debug)]
+pub struct Buckets {
+    gauges: Arc<Gauges>,
+    /// By slot of the pool: the bucket of the frame in it.
+    tags: Vec<u16>,
+    held: BucketSet,
+    /// What was read and is held back, in this order.
+    kept: VecDeque<(u8, FrameBuf)>,
+    /// Something in `kept` may go.
+    ready: bool,
+    leaving: Option<Leaving>,
+    sharers: usize,
+    selector: Option<Selector>,
+}
+
+impl Buckets {
+    pub(super) fn new(sharers: usize, selector: Selector) -> Self {
+        let zeros = || std::array::from_fn(|_| AtomicU32::new(0));
+        Self {
+            gauges: Arc::new(Gauges { seen: zeros(), under_way: zeros() }),
+            tags: Vec::new(),
+            held: BucketSet::default(),
+            kept: VecDeque::with_capacity(HELD_MAX),
+            ready: false,
+            leaving: None,
+            sharers,
+            selector: Some(selector),
+        }
+    }
+
+    /// What this port counts.
+    #[must_use]
+    pub fn gauges(&self) -> Arc<Gauges> {
+        Arc::clone(&self.gauges)
+    }
+
+    /// What gives datagrams to this port and the others, and its table. Only once.
+    pub fn take_selector(&mut self) -> Option<(Selector, BucketTable)> {
+        self.selector.take().map(|selector| (selector, evenly(self.sharers)))
+    }
+
+    /// From now on frames of these buckets stay here.
+    pub fn hold(&mut self, set: &BucketSet) {
+        self.held.add(set);
+    }
+
+    /// Frames of these buckets may go: those that are here first.
+    pub fn release(&mut self, set: &BucketSet) {
+        self.held.remove(set);
+        self.ready = self.kept.iter().any(|(bucket, _)| !self.held.contains(*bucket));
+    }
+
+    /// No datagram of these buckets will come any more; [`Self::has_left`] says when those that
+    /// came are done.
+    pub fn leave(&mut self, set: &BucketSet) {
+        self.leaving = Some(Leaving { set: *set, unread: None });
+    }
+
+    /// Whether all that came of the buckets that are to leave is done. Then they have left.
+    pub fn has_left(&mut self) -> bool {
+        let Some(Leaving { set, unread }) = self.leaving else { return true };
+        let is_done = unread == Some(0) && set.iter().all(|b| self.gauges.under_way(b) == 0);
+        if is_done {
+            self.leaving = None;
+        }
+        is_done
+    }
+
+    /// How many frames are held back.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// A frame goes on as a copy in the same pool, whose handle comes back, too: until then it is
+    /// under way.
+    pub fn copied(&mut self, from: &FrameBuf, copy: &FrameBuf) {
+        let slot = |buf: &FrameBuf| buf.pool_slot().map(|(slot, _)| slot as usize);
+        let bucket = slot(from).and_then(|slot| self.tags.get(slot)).copied();
+        let Some(gauge) = self.gauges.under_way.get(usize::from(bucket.unwrap_or(NO_BUCKET)))
+        else {
+            return;
+        };
+        if let Some(tag) = slot(copy).and_then(|slot| self.tags.get_mut(slot)) {
+            *tag = bucket.unwrap_or(NO_BUCKET);
+            count(gauge, 1);
+        }
+    }
+
+    /// A frame's handle is back.
+    #[inline]
+    pub fn ended(&mut self, buf: &FrameBuf) {
+        let Some((slot, _)) = buf.pool_slot() else { return };
+        let Some(tag) = self.tags.get_mut(slot as usize) else { return };
+        let bucket = std::mem::replace(tag, NO_BUCKET);
+        if let Some(gauge) = self.gauges.under_way.get(usize::from(bucket)) {
+            count(gauge, -1);
+        }
+    }
+
+    /// The port is about to read: its pool has so many slots, and its socket so many bytes.
+    #[inline]
+    pub(super) fn reads(&mut self, slots: u32, waiting_bytes: u64) {
+        if self.tags.len() < slots as usize {
+            self.tags.resize(slots as usize, NO_BUCKET);
+        }
+        if let Some(leaving) = &mut self.leaving {
+            leaving.unread.get_or_insert(waiting_bytes);
+        }
+    }
+
+    /// Datagrams of these sizes were read, and whether there were no more.
+    #[inline]
+    pub(super) fn were_read(&mut self, sizes: impl Iterator<Item = usize>, empty: bool) {
+        if let Some(Leaving { unread: Some(unread), .. }) = &mut self.leaving {
+            let least: u64 = sizes.map(|size| RECEIVE_COST_MIN + size as u64).sum();
+            *unread = if empty { 0 } else { unread.saturating_sub(least) };
+        }
+    }
+
+    /// A frame of a bucket was read. It comes back if it may go on.
+    #[inline]
+    pub(super) fn pass(&mut self, bucket: Option<u8>, buf: FrameBuf) -> Option<FrameBuf> {
+        let Some(bucket) = bucket else { return Some(buf) };
+        if let Some((slot, _)) = buf.pool_slot() {
+            debug_assert_eq!(self.tags[slot as usize], NO_BUCKET, "its last frame has ended");
+            self.tags[slot as usize] = bucket.into();
+        }
+        count(&self.gauges.seen[usize::from(bucket)], 1);
+        count(&self.gauges.under_way[usize::from(bucket)], 1);
+        if self.held.contains(bucket) {
+            self.kept.push_back((bucket, buf));
+            return None;
+        }
+        Some(buf)
+    }
+
+    /// Whether the socket may be read: what is here goes first, and so many more have room.
+    #[inline]
+    pub(super) fn may_read(&self, more: usize) -> bool {
+        !self.ready && self.kept.len() + more <= HELD_MAX
+    }
+
+    /// Hands over what was held back and may go. How many frames and bytes that is.
+    #[inline]
+    pub(super) fn hand_over(
+        &mut self,
+        window: Window,
+        limit: usize,
+        batch: &mut Batch<FrameBuf>,
+    ) -> (usize, u64) {
+        if self.ready { self.hand_over_ready(window, limit, batch) } else { (0, 0) }
+    }
+
+    #[cold]
+    fn hand_over_ready(
+        &mut self,
+        window: Window,
+        limit: usize,
+        batch: &mut Batch<FrameBuf>,
+    ) -> (usize, u64) {
+        let (mut frames, mut bytes) = (0, 0);
+        self.ready = false;
+        // Once around: what stays is in its old order afterwards.
+        for _ in 0..self.kept.len() {
+            let Some((bucket, buf)) = self.kept.pop_front() else { break };
+            let may_go = !self.held.contains(bucket);
+            if !may_go || frames == limit || bytes >= window.bytes.0 {
+                self.ready |= may_go;
+                self.kept.push_back((bucket, buf));
+                continue;
+            }
+            frames += 1;
+            bytes += u64::from(buf.size());
+            batch.push(buf).expect("room was counted before");
+        }
+        (frames, bytes)
+    }
+}
