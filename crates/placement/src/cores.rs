@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::CoreIndex;
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::share::Share;
 
 /// A core of the host.
@@ -55,9 +55,9 @@ impl CoreLoad {
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     cores: Vec<Core>,
-    /// What is not placed here, averaged.
+    /// What is not placed here and what vCPUs lack, averaged.
     foreign: Vec<Share>,
-    /// The same with all that vCPUs waited for, averaged.
+    /// The same, with all the time for which vCPUs waited.
     wanted: Vec<Share>,
     /// Work of entries that are placed on it.
     placed: Vec<Share>,
@@ -109,16 +109,16 @@ impl Cores {
         let (full_at, least) = (config.full_at, config.hysteresis);
         let below = if wastes { LACKS_BELOW } else { STARVES_BELOW };
         for (at, load) in loads.iter().enumerate().take(self.cores.len()) {
-            let busy = load.sum().plus(self.placed[at]);
-            let lack = if busy > full_at { load.lack(least) } else { Share::ZERO };
+            // Only the adaptive mode knows what vCPUs lack. Where there is time left they lack
+            // nothing, though they may have waited for their turn.
+            let is_full = load.sum().plus(self.placed[at]) > full_at;
+            let lacks = is_full && config.mode == Mode::Adaptive;
+            let (lack, wait) = (load.lack(least), load.wait.min(Share::WHOLE));
+            let (lack, wait) = if lacks { (lack, wait) } else { (Share::ZERO, Share::ZERO) };
             self.foreign[at] = self.foreign[at].towards(load.sum().plus(lack));
-            let wait = if busy > full_at { load.wait.min(Share::WHOLE) } else { Share::ZERO };
             self.wanted[at] = self.wanted[at].towards(load.sum().plus(wait));
-        }
-        let all = self.cores.iter().zip(&mut self.starved).zip(loads);
-        for ((core, periods), load) in all {
-            let starves = core.runs_vcpu && load.starves(below);
-            *periods = if starves { periods.saturating_add(1) } else { 0 };
+            let starves = self.cores[at].runs_vcpu && load.starves(below);
+            self.starved[at] = if starves { self.starved[at].saturating_add(1) } else { 0 };
         }
     }
 

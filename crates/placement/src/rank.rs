@@ -8,6 +8,12 @@
 //! 3. A core to which a running vCPU is pinned gets nothing while another one has room.
 //! 4. Two entries of high priority do not share a core while one is free of them, and others keep
 //!    away from them while they have room elsewhere.
+//!
+//! In the adaptive mode also, where it is known who is received where:
+//!
+//! 5. An entry that has to share with a vCPU takes that of its own machine, so that what is too
+//!    much harms who causes it.
+//! 6. The core of a machine that receives work of high priority is shared after all others.
 
 use sluice_base::Priority;
 
@@ -65,9 +71,9 @@ impl Placement {
             return None;
         }
         let there = if is_high { cores.total_for_high(core) } else { cores.total(core) };
-        // Who is received where counts in the adaptive mode only.
-        let of_high = !is_high && self.knows_receivers() && cores.received(core).1 > 0;
-        let makes_way = of_high || (!is_high && self.knows_receivers() && cores.high(core) > 0);
+        let knows = !is_high && self.knows_receivers();
+        let of_high = knows && cores.received(core).1 > 0;
+        let makes_way = of_high || (knows && cores.high(core) > 0);
         let is_full = there.plus(load).plus(margin) > config.full_at || self.hides_load(core);
         Some(if is_full {
             if makes_way { Rank::FullHigh } else { Rank::Full }

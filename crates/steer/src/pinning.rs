@@ -5,20 +5,33 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::list;
 
 /// A vCPU that may use so many cores of the machine is not pinned.
 const PINNED_TO_MAX: usize = 1;
 
+/// A vCPU's thread and the core to which it is pinned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Thread {
+    /// Its folder in `/proc`.
+    pub(crate) path: PathBuf,
+    pub(crate) core: u16,
+}
+
 /// The cores to which vCPUs are pinned. Threads that end while they are looked at count no more.
 pub(crate) fn of_machines() -> BTreeSet<u16> {
+    threads().iter().map(|thread| thread.core).collect()
+}
+
+/// The vCPUs that are pinned.
+pub(crate) fn threads() -> BTreeSet<Thread> {
     look(Path::new("/proc"))
 }
 
-fn look(proc: &Path) -> BTreeSet<u16> {
-    let mut cores = BTreeSet::new();
+fn look(proc: &Path) -> BTreeSet<Thread> {
+    let mut threads = BTreeSet::new();
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     for process in entries(proc) {
         let is_process = process.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit());
@@ -26,19 +39,20 @@ fn look(proc: &Path) -> BTreeSet<u16> {
             continue;
         }
         for thread in entries(&process.path().join("task")) {
-            let comm = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+            let path = thread.path();
+            let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
             if !is_vcpu(comm.trim()) {
                 continue;
             }
-            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let status = fs::read_to_string(path.join("status")).unwrap_or_default();
             let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
             let allowed = allowed.and_then(|text| list::parse(text).ok()).unwrap_or_default();
             if allowed.len() <= PINNED_TO_MAX {
-                cores.extend(allowed);
+                threads.extend(allowed.into_iter().map(|core| Thread { path: path.clone(), core }));
             }
         }
     }
-    cores
+    threads
 }
 
 fn is_vcpu(name: &str) -> bool {
@@ -83,6 +97,7 @@ mod tests {
         thread("self", "21", "CPU 0/TCG", "9");
         let found = look(&root);
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(found, BTreeSet::from([2, 7]));
+        let cores: Vec<u16> = found.iter().map(|thread| thread.core).collect();
+        assert_eq!(cores, [2, 7]);
     }
 }

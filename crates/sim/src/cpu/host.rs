@@ -78,7 +78,7 @@ pub(super) struct Host<'a> {
     pub(super) cores: Vec<Core>,
     pub(super) guests: Vec<Guest>,
     pub(super) senders: Vec<Sender>,
-    steering: Steering,
+    pub(super) steering: Steering,
     events: EventQueue,
     now: u64,
     /// Who is asked first when there is room again.
@@ -187,7 +187,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    fn settle_waits(&mut self) {
+    /// Accounts for waits that go on.
+    pub(super) fn settle_waits(&mut self) {
         for guest in &mut self.guests {
             if let Some((core, ns)) = guest.waited(self.now) {
                 self.steering.waited(core, ns);

@@ -86,6 +86,12 @@ impl Steering {
         self.wait[core] += ns;
     }
 
+    /// What vCPUs took of a core and waited for it in this period until now.
+    #[cfg(test)]
+    pub(crate) fn of_vcpus(&self, core: usize) -> (u64, u64) {
+        (self.user[core], self.wait[core])
+    }
+
     /// A period is over.
     pub(crate) fn period(&mut self, now: u64) {
         let share = |ns: u64| Share::of_period(ns, PERIOD_NS);

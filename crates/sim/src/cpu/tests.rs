@@ -243,6 +243,38 @@ fn two_machines_of_a_core_have_equal_turns() {
     assert_eq!(report.cores[0].idle_ns, 0);
 }
 
+/// What vCPUs took of core 0 and waited for it within 99 ms.
+fn took_and_waited(mode: Mode, bytes: u64, mbps: u64) -> (u64, u64) {
+    let mut scenario = host(mode, vec![flow(0, bytes, mbps)], Policy::Drop);
+    scenario.excluded = if mode == Mode::Rss { vec![1, 2, 3] } else { vec![0] };
+    let mut host = Host::new(&scenario).unwrap();
+    host.run_until(99_000_000);
+    host.settle_waits();
+    host.steering.of_vcpus(0)
+}
+
+#[test]
+fn what_a_vcpu_waits_for_its_core_is_counted() {
+    let (took, waited) = took_and_waited(Mode::Adaptive, 1400, 300);
+    assert!(took > 5_000_000 && waited == 0, "alone: {took} ns, waited {waited} ns");
+    let (took, waited) = took_and_waited(Mode::Rss, 8192, 1200);
+    assert!(took < 1_000_000, "it starves: {took} ns");
+    // Without a break, from the first datagram on.
+    assert!((97_000_000..=99_000_000).contains(&(took + waited)), "{took} and {waited} ns");
+}
+
+#[test]
+fn where_there_are_more_machines_than_cores_not_all_of_them_starve() {
+    let mut scenario = host(Mode::Adaptive, Vec::new(), Policy::Drop);
+    scenario.vms = (0..8).map(|vm| Some(vm % 4)).collect();
+    scenario.flows = (0..8).map(|vm| flow(vm, 1400, 800)).collect();
+    (scenario.warm_up, scenario.span) = (Nanos::from_millis(2_000), Nanos::from_millis(500));
+    let report = run(&scenario).unwrap();
+    let starved = |flow: &&FlowReport| flow.throughput_bps < 20_000_000;
+    assert!(report.flows.iter().filter(starved).count() <= 2, "{report:?}");
+    assert!(report.total_bps() > 1_200_000_000, "{report:?}");
+}
+
 #[test]
 fn entries_move_and_their_datagrams_stay_in_order() {
     let mut scenario = host(Mode::RssPlusPlus, Vec::new(), Policy::Drop);
