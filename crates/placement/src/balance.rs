@@ -92,8 +92,8 @@ impl Placement {
         let mut entries = core::mem::take(&mut self.candidates.entries);
         entries.clear();
         let rested = |since: u32| self.period.wrapping_sub(since) > self.config.rest_periods;
-        // What came to a machine's core for balance stays: vCPUs take there what they lacked before,
-        // so that from the other side it looks as it did here.
+        // What came to a machine's core for balance stays: vCPUs take now what they lacked before,
+        // so that from there it looks as it did here.
         let shares = self.config.mode == Mode::Adaptive && self.cores.get(hot).runs_vcpu;
         let stays = |why: Why| shares && matches!(why, Why::Balance(_));
         entries.extend(self.entries.iter().filter_map(|(entry, state)| {
