@@ -77,6 +77,7 @@ fn decide(entries: u32, changes: bool, seed: u64) -> Round {
         .map(|core| CoreLoad {
             user: Share::percent(if core % 4 == 0 { 60 } else { 5 }),
             softirq: Share::ZERO,
+            wait: Share::ZERO,
         })
         .collect();
     for entry in 0..entries {

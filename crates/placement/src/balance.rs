@@ -27,7 +27,10 @@ impl Placement {
             let Some(cold) = self.coldest() else { return };
             let Some(hot) = self.hottest(stuck) else { return };
             let gap = self.cores.total(hot).minus(self.cores.total(cold));
-            if gap <= self.config.hysteresis {
+            // A vCPU's core gains only what is too much elsewhere.
+            let needed = !self.cores.get(cold).runs_vcpu || self.config.mode != Mode::Adaptive;
+            let is_full = self.cores.total(hot) > self.config.full_at;
+            if gap <= self.config.hysteresis || !(needed || is_full) {
                 return;
             }
             self.gather(hot);
@@ -46,9 +49,23 @@ impl Placement {
     fn may_gain(&self, core: CoreIndex) -> bool {
         let is = self.cores.get(core);
         match self.config.mode {
-            Mode::Adaptive => !is.excluded && !is.runs_vcpu && self.cores.high(core) == 0,
+            Mode::Adaptive => {
+                !is.excluded
+                    && (!is.runs_vcpu || self.may_share())
+                    && self.cores.high(core) == 0
+                    && !self.hides_load(core)
+            }
             _ => !is.excluded,
         }
+    }
+
+    /// Whether there is no core without a vCPU that may do work, and no vCPU starves.
+    fn may_share(&self) -> bool {
+        if self.surplus.is_some() || self.cores.all().any(|core| self.cores.starved(core) > 0) {
+            return false;
+        }
+        let mut all = self.cores.all().map(|core| self.cores.get(core));
+        all.all(|core| core.runs_vcpu || core.excluded)
     }
 
     fn coldest(&self) -> Option<CoreIndex> {
@@ -75,8 +92,13 @@ impl Placement {
         let mut entries = core::mem::take(&mut self.candidates.entries);
         entries.clear();
         let rested = |since: u32| self.period.wrapping_sub(since) > self.config.rest_periods;
+        // What came to a machine's core for balance stays: vCPUs take now what they lacked before,
+        // so that from there it looks as it did here.
+        let shares = self.config.mode == Mode::Adaptive && self.cores.get(hot).runs_vcpu;
+        let stays = |why: Why| shares && matches!(why, Why::Balance(_));
         entries.extend(self.entries.iter().filter_map(|(entry, state)| {
             let may = state.core == hot
+                && !stays(state.why)
                 && state.delivery.is_none()
                 && rested(state.since)
                 && !self.is_high(state.priority)

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::CoreIndex;
+use crate::config::{Config, Mode};
 use crate::share::Share;
 
 /// A core of the host.
@@ -16,6 +17,12 @@ pub struct Core {
     pub excluded: bool,
 }
 
+/// vCPUs starve if they waited for at least so much of a period, and got less than one part in so
+/// many of that. Where work is wasted already, they are helped sooner: it costs nobody more.
+const STARVES_FROM: Share = Share::percent(50);
+const STARVES_BELOW: u32 = 64;
+const LACKS_BELOW: u32 = 8;
+
 /// What a core did in a period beside placed work: virtual machines, programs, other interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreLoad {
@@ -23,11 +30,24 @@ pub struct CoreLoad {
     pub user: Share,
     /// In interrupts and the kernel, without placed work.
     pub softirq: Share,
+    /// How long its pinned vCPUs waited for it although they had something to do, all together.
+    /// Zero where nobody measures it.
+    pub wait: Share,
 }
 
 impl CoreLoad {
     fn sum(self) -> Share {
         self.user.plus(self.softirq)
+    }
+
+    /// What vCPUs would take beyond what they took, if they waited: as much again, or `least`.
+    fn lack(self, least: Share) -> Share {
+        self.wait.min(self.user.max(least))
+    }
+
+    /// Whether vCPUs got next to nothing of the time that they wanted.
+    const fn starves(self, below: u32) -> bool {
+        self.wait.0 >= STARVES_FROM.0 && self.user.0 < self.wait.0 / below
     }
 }
 
@@ -35,26 +55,34 @@ impl CoreLoad {
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     cores: Vec<Core>,
-    /// What is not placed here, averaged.
+    /// What is not placed here and what vCPUs lack, averaged.
     foreign: Vec<Share>,
+    /// The same, with all the time for which vCPUs waited.
+    wanted: Vec<Share>,
     /// Work of entries that are placed on it.
     placed: Vec<Share>,
     /// What of it is of high priority.
     placed_high: Vec<Share>,
     /// Entries of high priority that are placed on it.
     high: Vec<u32>,
+    /// Entries whose machine's vCPU is pinned to it, and those of high priority among them.
+    received: Vec<(u32, u32)>,
+    /// For how many periods its vCPUs starved.
+    starved: Vec<u32>,
 }
 
 impl Cores {
     pub(crate) fn new(cores: &[Core]) -> Self {
         let zeros = || cores.iter().map(|_| Share::ZERO).collect();
-        let high = cores.iter().map(|_| 0).collect();
         Self {
             cores: cores.to_vec(),
             foreign: zeros(),
+            wanted: zeros(),
             placed: zeros(),
             placed_high: zeros(),
-            high,
+            high: cores.iter().map(|_| 0).collect(),
+            received: cores.iter().map(|_| (0, 0)).collect(),
+            starved: cores.iter().map(|_| 0).collect(),
         }
     }
 
@@ -77,10 +105,42 @@ impl Cores {
     }
 
     /// Notes what ran beside placed work in a period.
-    pub(crate) fn observe(&mut self, loads: &[CoreLoad]) {
-        for (foreign, load) in self.foreign.iter_mut().zip(loads) {
-            *foreign = foreign.towards(load.sum());
+    pub(crate) fn observe(&mut self, loads: &[CoreLoad], config: &Config, wastes: bool) {
+        let (full_at, least) = (config.full_at, config.hysteresis);
+        let below = if wastes { LACKS_BELOW } else { STARVES_BELOW };
+        for (at, load) in loads.iter().enumerate().take(self.cores.len()) {
+            // Only the adaptive mode knows what vCPUs lack. Where there is time left they lack
+            // nothing, though they may have waited for their turn.
+            let is_full = load.sum().plus(self.placed[at]) > full_at;
+            let lacks = is_full && config.mode == Mode::Adaptive;
+            let (lack, wait) = (load.lack(least), load.wait.min(Share::WHOLE));
+            let (lack, wait) = if lacks { (lack, wait) } else { (Share::ZERO, Share::ZERO) };
+            self.foreign[at] = self.foreign[at].towards(load.sum().plus(lack));
+            self.wanted[at] = self.wanted[at].towards(load.sum().plus(wait));
+            let starves = self.cores[at].runs_vcpu && load.starves(below);
+            self.starved[at] = if starves { self.starved[at].saturating_add(1) } else { 0 };
         }
+    }
+
+    /// For how many periods in a row the vCPUs of a core starved.
+    pub(crate) fn starved(&self, core: CoreIndex) -> u32 {
+        self.starved[core.index()]
+    }
+
+    /// Something has changed there: what its vCPUs get is to be seen anew.
+    pub(crate) fn see_anew(&mut self, core: CoreIndex) {
+        self.starved[core.index()] = 0;
+    }
+
+    /// A placed entry's machine is pinned to a core, or is not any more.
+    pub(crate) fn receives(&mut self, core: CoreIndex, is_high: bool) {
+        let (all, high) = &mut self.received[core.index()];
+        (*all, *high) = (*all + 1, *high + u32::from(is_high));
+    }
+
+    /// Entries of machines that are pinned to a core, and those of high priority among them.
+    pub(crate) fn received(&self, core: CoreIndex) -> (u32, u32) {
+        self.received[core.index()]
     }
 
     /// All that runs on it.
@@ -90,7 +150,7 @@ impl Cores {
 
     /// What an entry of high priority finds there: the others make way for it.
     pub(crate) fn total_for_high(&self, core: CoreIndex) -> Share {
-        self.foreign[core.index()].plus(self.placed_high[core.index()])
+        self.wanted[core.index()].plus(self.placed_high[core.index()])
     }
 
     pub(crate) fn placed(&self, core: CoreIndex) -> Share {
@@ -127,5 +187,6 @@ impl Cores {
         self.placed.fill(Share::ZERO);
         self.placed_high.fill(Share::ZERO);
         self.high.fill(0);
+        self.received.fill((0, 0));
     }
 }

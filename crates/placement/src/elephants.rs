@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::entries::EntryState;
 use crate::placement::Placement;
-use crate::rank::Rank;
+use crate::rank::{Rank, Work};
 use crate::share::Share;
 use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
@@ -30,22 +30,24 @@ impl Placement {
 
     fn split(&mut self, entry: EntryId, state: &EntryState) -> Option<Move> {
         let two_stages = state.load.decap > Share::ZERO && state.load.deliver > Share::ZERO;
-        if !two_stages || self.cores.total(state.core) <= self.config.full_at {
+        let is_surplus = self.surplus == Some(state.core);
+        if !two_stages || is_surplus || self.cores.total(state.core) <= self.config.full_at {
             return None;
         }
         let core = self.for_delivery(entry, state)?;
         Some(self.put(entry, state.core, Some(core), Why::Split))
     }
 
-    /// A core with room for an entry's delivery, other than its own, and no worse than that.
+    /// A core with room for an entry's delivery, other than its own. One that runs a vCPU may do
+    /// it if it leaves room, that of its own machine first: delivery is the smaller part.
     fn for_delivery(&mut self, entry: EntryId, state: &EntryState) -> Option<CoreIndex> {
-        let is_high = self.is_high(state.priority);
-        let (load, margin) = (state.load.deliver, self.config.hysteresis);
-        let best = self.without(entry, |p| p.best(load, is_high, margin, Some(state.core)));
-        best.filter(|(_, rank)| *rank <= Rank::Shared).map(|(core, _)| core)
+        let work = Work { load: state.load.deliver, ..self.whole(state) };
+        let margin = self.config.hysteresis;
+        let best = self.without(entry, |p| p.best(work, margin, Some(state.core)));
+        best.filter(|(_, rank)| *rank < Rank::Full).map(|(core, _)| core)
     }
 
-    /// One core is enough again, with some room, or the second one is not fit any more.
+    /// One core is enough again, with some room, or one of both is not fit any more.
     fn join(
         &mut self,
         entry: EntryId,
@@ -53,24 +55,33 @@ impl Placement {
         delivery: CoreIndex,
         split_at: Share,
     ) -> Option<Move> {
-        let is_high = self.is_high(state.priority);
-        let is_small = state.load.sum().0 <= split_at.0 / 2;
-        let (whole, margin) = (state.load.sum(), self.config.hysteresis);
-        let deliver = state.load.deliver;
-        let (fits, here, there) = self.without(entry, |p| {
-            let fits = p.rank(state.core, whole, is_high, margin).is_some_and(|r| r < Rank::Full);
-            let here = p.rank(state.core, state.load.decap, is_high, Share::ZERO);
-            (fits, here, p.rank(delivery, deliver, is_high, Share::ZERO))
-        });
-        if is_small && fits {
+        let whole = self.whole(state);
+        let is_small = whole.load.0 <= split_at.0 / 2;
+        let margin = self.config.hysteresis;
+        let fits = self.without(entry, |p| p.rank(state.core, whole, margin));
+        if is_small && fits.is_some_and(|rank| rank < Rank::Full) {
             return Some(self.put(entry, state.core, None, Why::Joined));
         }
-        let bad = |rank: Option<Rank>| rank.is_none_or(|rank| rank == Rank::Vcpu);
-        if bad(there) || bad(here) {
-            // As one it is placed by the rules, and split again if it must be.
-            let best = self.without(entry, |p| p.best(whole, is_high, Share::ZERO, None));
-            let (core, _) = best.expect("not all are excluded");
-            return Some(self.put(entry, core, None, Why::LeavesVcpu));
+        if self.cores.starved(delivery) >= crate::surplus::PERIODS {
+            return Some(self.put(entry, state.core, None, Why::Starves));
+        }
+        if self.period.wrapping_sub(state.since) <= self.config.rest_periods {
+            return None;
+        }
+        // Each stage goes to a better core, if there is one that stays better.
+        for (here, load) in [(state.core, state.load.decap), (delivery, state.load.deliver)] {
+            let work = Work { load, ..whole };
+            let may = |core| core != state.core && core != delivery;
+            let (now, best) = self.without(entry, |p| {
+                let now = p.rank(here, work, Share::ZERO).unwrap_or(Rank::FullHigh);
+                (now, p.best_of(work, margin, may))
+            });
+            if let Some((core, _)) = best.filter(|(_, rank)| *rank < now && *rank < Rank::Full) {
+                let is_decap = here == state.core;
+                let (core, delivery) = if is_decap { (core, delivery) } else { (state.core, core) };
+                let why = if now < Rank::Full { Why::LeavesVcpu } else { Why::Full };
+                return Some(self.put(entry, core, Some(delivery), why));
+            }
         }
         None
     }

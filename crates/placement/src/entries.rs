@@ -40,6 +40,10 @@ pub struct EntryState {
     pub why: Why,
     /// Since which period.
     pub since: u32,
+    /// The core to which the machine that receives it is pinned, if that is known.
+    pub receiver: Option<CoreIndex>,
+    /// On the core of its own machine it starved that, and there is a surplus since.
+    pub(crate) starved_own: bool,
     /// The load is a guess: nothing was measured yet.
     pub(crate) is_guess: bool,
 }
@@ -68,11 +72,26 @@ pub(crate) struct Entries {
     slots: Vec<Option<EntryState>>,
     /// Those that have a core, in the order in which they came.
     placed: Vec<EntryId>,
+    /// Where each is received, placed or not.
+    receivers: Vec<Option<CoreIndex>>,
 }
 
 impl Entries {
     pub(crate) fn new(count: u32) -> Self {
-        Self { slots: (0..count).map(|_| None).collect(), placed: Vec::new() }
+        let receivers = (0..count).map(|_| None).collect();
+        Self { slots: (0..count).map(|_| None).collect(), placed: Vec::new(), receivers }
+    }
+
+    /// Where an entry is received.
+    pub(crate) fn receiver(&self, entry: EntryId) -> Option<CoreIndex> {
+        self.receivers[entry.index()]
+    }
+
+    pub(crate) fn set_receiver(&mut self, entry: EntryId, receiver: Option<CoreIndex>) {
+        self.receivers[entry.index()] = receiver;
+        if let Some(state) = self.get_mut(entry) {
+            state.receiver = receiver;
+        }
     }
 
     #[inline]
@@ -94,8 +113,13 @@ impl Entries {
     /// Forgets an entry, whose number may be used for another one.
     pub(crate) fn take(&mut self, entry: EntryId) -> Option<EntryState> {
         let state = self.slots.get_mut(entry.index())?.take()?;
+        self.receivers[entry.index()] = None;
         self.placed.retain(|other| *other != entry);
         Some(state)
+    }
+
+    pub(crate) fn forget_starved(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|state| state.starved_own = false);
     }
 
     pub(crate) fn placed(&self) -> &[EntryId] {

@@ -33,6 +33,7 @@ mod placement;
 mod rank;
 mod repair;
 mod share;
+mod surplus;
 mod table;
 mod why;
 

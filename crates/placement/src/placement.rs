@@ -8,6 +8,7 @@ use crate::balance::Candidates;
 use crate::config::{self, Config, ConfigError, Mode};
 use crate::cores::{Core, CoreLoad, Cores};
 use crate::entries::{Entries, EntryLoad, EntryState};
+use crate::rank::Work;
 use crate::share::Share;
 use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
@@ -26,6 +27,10 @@ pub struct Placement {
     /// Where the search for entries that break a rule goes on.
     pub(crate) cursor: usize,
     pub(crate) candidates: Candidates,
+    /// The core that takes what is too much for all, while there is too much.
+    pub(crate) surplus: Option<CoreIndex>,
+    /// For how many periods no vCPU starved there.
+    pub(crate) calm: u32,
 }
 
 impl Placement {
@@ -37,7 +42,8 @@ impl Placement {
         config::check(&config, cores)?;
         let entries = Entries::new(config.entries);
         let (cores, candidates) = (Cores::new(cores), Candidates::default());
-        Ok(Self { config, cores, entries, period: 0, cursor: 0, candidates })
+        let (period, cursor, surplus) = (0, 0, None);
+        Ok(Self { config, cores, entries, period, cursor, candidates, surplus, calm: 0 })
     }
 
     /// Places an entry whose first packet has come. One that is placed stays where it is.
@@ -50,13 +56,8 @@ impl Placement {
             return Move { entry, core, delivery, why };
         }
         let guess = self.guess();
-        let is_high = self.is_high(priority);
         let (core, why) = self.first_core(entry, priority, guess);
-        self.cores.add(core, guess, is_high);
-        let load = EntryLoad { decap: guess, deliver: Share::ZERO };
-        let since = self.period;
-        let state = EntryState { core, delivery: None, load, priority, why, since, is_guess: true };
-        self.entries.put(entry, state);
+        self.seat(entry, priority, guess, core, why);
         Move { entry, core, delivery: None, why }
     }
 
@@ -70,18 +71,59 @@ impl Placement {
             return;
         }
         let guess = self.guess();
-        self.cores.add(core, guess, self.is_high(priority));
-        let load = EntryLoad { decap: guess, deliver: Share::ZERO };
-        let (why, since) = (Why::Hash, self.period);
-        let state = EntryState { core, delivery: None, load, priority, why, since, is_guess: true };
+        self.seat(entry, priority, guess, core, Why::Hash);
+    }
+
+    fn seat(
+        &mut self,
+        entry: EntryId,
+        priority: Priority,
+        guess: Share,
+        core: CoreIndex,
+        why: Why,
+    ) {
+        let is_high = self.is_high(priority);
+        let state = EntryState {
+            core,
+            delivery: None,
+            load: EntryLoad { decap: guess, deliver: Share::ZERO },
+            priority,
+            why,
+            since: self.period,
+            receiver: self.entries.receiver(entry),
+            starved_own: false,
+            is_guess: true,
+        };
+        self.cores.add(core, guess, is_high);
+        if let Some(receiver) = state.receiver {
+            self.cores.receives(receiver, is_high);
+        }
         self.entries.put(entry, state);
+    }
+
+    /// The core to which the machine is pinned that receives an entry, be it placed or not. Nothing
+    /// is known of it at first.
+    ///
+    /// # Panics
+    /// If there is no entry of that number.
+    pub fn set_receiver(&mut self, entry: EntryId, receiver: Option<CoreIndex>) {
+        let receiver = receiver.filter(|core| core.index() < self.cores.len());
+        self.entries.set_receiver(entry, receiver);
+        if self.entries.get(entry).is_some() {
+            self.count();
+        }
+    }
+
+    /// The core that takes what is too much, while vCPUs would starve elsewhere.
+    #[must_use]
+    pub const fn surplus(&self) -> Option<CoreIndex> {
+        self.surplus
     }
 
     /// Forgets an entry.
     pub fn remove(&mut self, entry: EntryId) {
-        if let Some(state) = self.entries.take(entry) {
-            let is_high = self.is_high(state.priority);
-            state.parts().for_each(|(core, load)| self.cores.remove(core, load, is_high));
+        if self.entries.take(entry).is_some() {
+            self.count();
         }
     }
 
@@ -132,13 +174,16 @@ impl Placement {
     /// (those beyond the end took nothing). What is to move is added to `moves`.
     pub fn period(&mut self, cores: &[CoreLoad], loads: &[EntryLoad], moves: &mut Vec<Move>) {
         self.period += 1;
-        self.cores.observe(cores);
+        let wastes = self.wastes(loads);
+        self.cores.observe(cores, &self.config, wastes);
+        self.end_surplus(cores, loads);
         self.measure(loads);
         self.count();
         let before = moves.len();
         let most = before + self.config.moves_max as usize;
         self.repair(most, moves);
         if self.config.mode == Mode::Adaptive {
+            self.relieve(most, moves);
             self.elephants(most, moves);
         }
         if self.config.mode.balances() {
@@ -150,8 +195,15 @@ impl Placement {
         for at in 0..self.entries.placed().len() {
             let entry = self.entries.placed()[at];
             let new = loads.get(entry.index()).copied().unwrap_or_default();
+            let at_least = self.hides_load(self.entries.get(entry).expect("it is placed").core);
             let state = self.entries.get_mut(entry).expect("it is placed");
-            if core::mem::take(&mut state.is_guess) {
+            if at_least {
+                // At once: it is to be known before it goes elsewhere.
+                if new.sum() > state.load.sum() {
+                    state.load = new;
+                }
+                state.is_guess = false;
+            } else if core::mem::take(&mut state.is_guess) {
                 state.load = new;
             } else {
                 state.load.decap = state.load.decap.towards(new.decap);
@@ -170,6 +222,9 @@ impl Placement {
             for (core, load) in state.parts() {
                 self.cores.add(core, load, is_high);
             }
+            if let Some(receiver) = state.receiver {
+                self.cores.receives(receiver, is_high);
+            }
         }
     }
 
@@ -186,8 +241,8 @@ impl Placement {
             Mode::Rss | Mode::RssPlusPlus => (self.by_hash(entry, |_| true), Why::Hash),
             Mode::Predetermined => self.assigned(entry, priority),
             Mode::OnTheFly | Mode::Adaptive => {
-                let is_high = self.is_high(priority);
-                let best = self.best(load, is_high, Share::ZERO, None);
+                let (is_high, receiver) = (self.is_high(priority), self.entries.receiver(entry));
+                let best = self.best(Work { load, is_high, receiver }, Share::ZERO, None);
                 let (core, _) = best.expect("not all are excluded");
                 let own = is_high && self.cores.high(core) == 0;
                 (core, if own { Why::OwnCore } else { Why::LeastLoaded })

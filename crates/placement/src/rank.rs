@@ -8,10 +8,18 @@
 //! 3. A core to which a running vCPU is pinned gets nothing while another one has room.
 //! 4. Two entries of high priority do not share a core while one is free of them, and others keep
 //!    away from them while they have room elsewhere.
+//!
+//! In the adaptive mode also, where it is known who is received where:
+//!
+//! 5. An entry that has to share with a vCPU takes that of its own machine, so that what is too
+//!    much harms who causes it.
+//! 6. The core of a machine that receives work of high priority is shared after all others.
 
 use sluice_base::Priority;
 
 use crate::CoreIndex;
+use crate::config::Mode;
+use crate::entries::EntryState;
 use crate::placement::Placement;
 use crate::share::Share;
 
@@ -22,10 +30,25 @@ pub(crate) enum Rank {
     Good,
     /// With an entry of high priority.
     Shared,
-    /// With a pinned vCPU.
+    /// With the pinned vCPU of the machine that receives it.
+    Own,
+    /// With another machine's pinned vCPU.
     Vcpu,
+    /// With the pinned vCPU of a machine that receives work of high priority.
+    HighVcpu,
     /// Without room.
     Full,
+    /// Without room, and with work or a vCPU of high priority.
+    FullHigh,
+}
+
+/// Work that looks for a core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    pub(crate) load: Share,
+    pub(crate) is_high: bool,
+    /// The core to which the machine that receives it is pinned.
+    pub(crate) receiver: Option<CoreIndex>,
 }
 
 impl Placement {
@@ -33,24 +56,33 @@ impl Placement {
         self.config.mode.has_rules() && self.config.high_from.is_some_and(|from| priority >= from)
     }
 
+    /// All of an entry's work.
+    pub(crate) fn whole(&self, state: &EntryState) -> Work {
+        let is_high = self.is_high(state.priority);
+        Work { load: state.load.sum(), is_high, receiver: state.receiver }
+    }
+
     /// How good a core is for work that is not counted on any core, with `margin` to spare. `None`:
     /// it may not be used.
-    pub(crate) fn rank(
-        &self,
-        core: CoreIndex,
-        load: Share,
-        is_high: bool,
-        margin: Share,
-    ) -> Option<Rank> {
+    pub(crate) fn rank(&self, core: CoreIndex, work: Work, margin: Share) -> Option<Rank> {
         let Self { cores, config, .. } = self;
+        let Work { load, is_high, .. } = work;
         if cores.get(core).excluded {
             return None;
         }
         let there = if is_high { cores.total_for_high(core) } else { cores.total(core) };
-        Some(if there.plus(load).plus(margin) > config.full_at {
-            Rank::Full
+        let knows = !is_high && self.knows_receivers();
+        let of_high = knows && cores.received(core).1 > 0;
+        let makes_way = of_high || (knows && cores.high(core) > 0);
+        let is_full = there.plus(load).plus(margin) > config.full_at || self.hides_load(core);
+        Some(if is_full {
+            if makes_way { Rank::FullHigh } else { Rank::Full }
         } else if cores.get(core).runs_vcpu {
-            Rank::Vcpu
+            match () {
+                () if of_high => Rank::HighVcpu,
+                () if self.is_own(core, work) => Rank::Own,
+                () => Rank::Vcpu,
+            }
         } else if cores.high(core) > 0 {
             Rank::Shared
         } else {
@@ -61,16 +93,37 @@ impl Placement {
     /// The best core for work that is not counted on any, and how good it is.
     pub(crate) fn best(
         &self,
-        load: Share,
-        is_high: bool,
+        work: Work,
         margin: Share,
         but: Option<CoreIndex>,
     ) -> Option<(CoreIndex, Rank)> {
-        let candidates = self.cores.all().filter(|core| Some(*core) != but);
+        self.best_of(work, margin, |core| Some(core) != but)
+    }
+
+    /// The best of the cores that `may` be taken.
+    pub(crate) fn best_of(
+        &self,
+        work: Work,
+        margin: Share,
+        may: impl Fn(CoreIndex) -> bool,
+    ) -> Option<(CoreIndex, Rank)> {
+        let candidates = self.cores.all().filter(|core| may(*core));
         let ranked = candidates.filter_map(|core| {
-            let rank = self.rank(core, load, is_high, margin)?;
-            Some((rank, self.cores.get(core).runs_vcpu, self.cores.total(core), core))
+            let rank = self.rank(core, work, margin)?;
+            let runs_vcpu = self.cores.get(core).runs_vcpu;
+            // Without room: where the rest is already, or else where it harms its own machine.
+            let apart = (self.surplus != Some(core), !self.is_own(core, work));
+            let apart = if rank < Rank::Full { (false, false) } else { apart };
+            Some((rank, runs_vcpu, apart, self.cores.total(core), core))
         });
-        ranked.min().map(|(rank, _, _, core)| (core, rank))
+        ranked.min().map(|(rank, .., core)| (core, rank))
+    }
+
+    fn knows_receivers(&self) -> bool {
+        self.config.mode == Mode::Adaptive
+    }
+
+    fn is_own(&self, core: CoreIndex, work: Work) -> bool {
+        self.knows_receivers() && work.receiver == Some(core)
     }
 }

@@ -49,24 +49,22 @@ impl Placement {
 
     /// How good the core is on which an entry is, while it is taken out of the sums.
     fn rank_now(&self, state: &EntryState, core: CoreIndex) -> Rank {
-        let is_high = self.is_high(state.priority);
-        self.rank(core, state.load.sum(), is_high, Share::ZERO).unwrap_or(Rank::Full)
+        self.rank(core, self.whole(state), Share::ZERO).unwrap_or(Rank::FullHigh)
     }
 
     /// Moves an entry to a better core, if there is one that stays better when loads change a
     /// little.
     fn better(&mut self, entry: EntryId, state: &EntryState, now: Rank) -> Option<Move> {
-        let is_high = self.is_high(state.priority);
-        let (load, margin) = (state.load.sum(), self.config.hysteresis);
-        let best = self.without(entry, |p| p.best(load, is_high, margin, Some(state.core)));
+        let (work, margin) = (self.whole(state), self.config.hysteresis);
+        let best = self.without(entry, |p| p.best(work, margin, Some(state.core)));
         let (core, rank) = best?;
         if rank >= now {
             return None;
         }
         let why = match now {
-            Rank::Shared if is_high => Why::OwnCore,
-            Rank::Good | Rank::Shared => Why::Displaced,
-            Rank::Vcpu => Why::LeavesVcpu,
+            Rank::Shared if work.is_high => Why::OwnCore,
+            Rank::Good | Rank::Shared | Rank::HighVcpu | Rank::FullHigh => Why::Displaced,
+            Rank::Own | Rank::Vcpu => Why::LeavesVcpu,
             Rank::Full => Why::Full,
         };
         Some(self.put(entry, core, None, why))
@@ -87,13 +85,12 @@ impl Placement {
             if !state.parts().any(|(core, _)| excluded(self, core)) {
                 continue;
             }
-            let is_high = self.is_high(state.priority);
             let core = match self.config.mode {
                 Mode::Rss | Mode::RssPlusPlus => self.by_hash(entry, |_| true),
                 Mode::Predetermined => self.assigned(entry, state.priority).0,
                 Mode::OnTheFly | Mode::Adaptive => {
-                    let load = state.load.sum();
-                    let best = self.without(entry, |p| p.best(load, is_high, Share::ZERO, None));
+                    let work = self.whole(&state);
+                    let best = self.without(entry, |p| p.best(work, Share::ZERO, None));
                     best.expect("not all are excluded").0
                 }
             };

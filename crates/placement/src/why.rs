@@ -26,6 +26,8 @@ pub enum Why {
     Full,
     /// The two cores' loads differed by so much.
     Balance(Share),
+    /// vCPUs starved on the core it was on, and none has room: it goes where the surplus is.
+    Starves,
     /// It is too much for one core: its delivery goes to another one.
     Split,
     /// One core is enough again.
@@ -44,6 +46,7 @@ impl fmt::Display for Why {
             Self::Excluded => f.write_str("left an excluded core"),
             Self::Full => f.write_str("left a core without room"),
             Self::Balance(gap) => write!(f, "the core it left had {gap} more to do"),
+            Self::Starves => f.write_str("machines starved on the core it was on"),
             Self::Split => f.write_str("too much for one core: delivery is done elsewhere"),
             Self::Joined => f.write_str("one core is enough again"),
         }

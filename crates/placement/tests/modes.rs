@@ -213,6 +213,49 @@ fn an_elephant_leaves_its_second_core_when_a_machine_comes_there() {
 }
 
 #[test]
+fn an_entry_that_must_share_goes_to_its_own_machine() {
+    for (mode, core) in [(Mode::Adaptive, 1), (Mode::OnTheFly, 0)] {
+        let mut run = Run::new(config(mode), "vv");
+        run.foreign[1].user = Share::percent(30);
+        run.period();
+        run.placement.set_receiver(EntryId(0), Some(CoreIndex(1)));
+        assert_eq!(run.place(0, LOW, 20).0, core, "{mode:?}");
+        assert_eq!(run.settle(), []);
+    }
+}
+
+#[test]
+fn the_core_of_a_machine_of_high_priority_is_shared_last() {
+    let mut run = Run::new(config(Mode::Adaptive), "vvv");
+    run.placement.set_receiver(EntryId(0), Some(CoreIndex(0)));
+    run.place(0, HIGH, 50);
+    run.settle();
+    for entry in 1..6 {
+        assert_ne!(run.place(entry, LOW, 25).0, 0, "entry {entry}");
+        run.settle();
+    }
+    // Not even where there is room on no other core.
+    assert!((1..6).all(|entry| run.at(entry) != 0));
+}
+
+#[test]
+fn an_elephant_is_delivered_on_the_core_of_its_machine_if_that_leaves_room() {
+    for (user, expected) in [(20, Some(CoreIndex(0))), (60, None)] {
+        let mut run = Run::new(config(Mode::Adaptive), "vv.");
+        run.foreign[0].user = Share::percent(user);
+        run.foreign[1].user = Share::percent(60);
+        run.placement.set_receiver(EntryId(0), Some(CoreIndex(0)));
+        run.place(0, LOW, 80);
+        run.settle();
+        // More than the core has: a part of it is for delivery.
+        run.load(0, 100);
+        run.settle();
+        let state = run.placement.entry(EntryId(0)).unwrap();
+        assert_eq!((state.core, state.delivery), (CoreIndex(2), expected), "{user} %");
+    }
+}
+
+#[test]
 fn what_is_removed_takes_nothing() {
     let mut run = Run::new(config(Mode::Adaptive), "..");
     run.place(0, HIGH, 50);

@@ -63,7 +63,8 @@ proptest! {
         (0..10).for_each(|_| _ = run.period());
         let core = run.world.entries.len() % run.world.cores.len();
         let excluded = run.exclude(core);
-        (0..10).for_each(|_| _ = run.period());
+        // As many as it takes for all of 40 entries.
+        (0..14).for_each(|_| _ = run.period());
         let there = run.entries_on(core);
         prop_assert!(!excluded || there == 0, "{there} entries are on an excluded core");
     }

@@ -5,21 +5,36 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cpu_list;
 
 /// A vCPU that may use so many cores of the machine is not pinned.
 const PINNED_TO_MAX: usize = 1;
 
-/// The cores to which vCPUs are pinned. Threads that end while they are looked at count no more.
+/// A vCPU's thread and the core to which it is pinned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Vcpu {
+    /// Its folder in `/proc`.
+    pub path: PathBuf,
+    /// The core.
+    pub core: u16,
+}
+
+/// The cores to which vCPUs are pinned.
 #[must_use]
 pub fn pinned_cores() -> BTreeSet<u16> {
+    pinned().iter().map(|vcpu| vcpu.core).collect()
+}
+
+/// The vCPUs that are pinned. Threads that end while they are looked at count no more.
+#[must_use]
+pub fn pinned() -> BTreeSet<Vcpu> {
     look(Path::new("/proc"))
 }
 
-fn look(proc: &Path) -> BTreeSet<u16> {
-    let mut cores = BTreeSet::new();
+fn look(proc: &Path) -> BTreeSet<Vcpu> {
+    let mut threads = BTreeSet::new();
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     for process in entries(proc) {
         let is_process = process.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit());
@@ -27,19 +42,20 @@ fn look(proc: &Path) -> BTreeSet<u16> {
             continue;
         }
         for thread in entries(&process.path().join("task")) {
-            let comm = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+            let path = thread.path();
+            let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
             if !is_vcpu(comm.trim()) {
                 continue;
             }
-            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let status = fs::read_to_string(path.join("status")).unwrap_or_default();
             let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
             let allowed = allowed.and_then(|text| cpu_list::parse(text).ok()).unwrap_or_default();
             if allowed.len() <= PINNED_TO_MAX {
-                cores.extend(allowed);
+                threads.extend(allowed.into_iter().map(|core| Vcpu { path: path.clone(), core }));
             }
         }
     }
-    cores
+    threads
 }
 
 fn is_vcpu(name: &str) -> bool {
@@ -84,6 +100,7 @@ mod tests {
         thread("self", "21", "CPU 0/TCG", "9");
         let found = look(&root);
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(found, BTreeSet::from([2, 7]));
+        let cores: Vec<u16> = found.iter().map(|thread| thread.core).collect();
+        assert_eq!(cores, [2, 7]);
     }
 }

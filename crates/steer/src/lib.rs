@@ -16,6 +16,7 @@ mod report;
 mod rps;
 mod run;
 mod stat;
+mod waits;
 mod xdp;
 
 pub use cli::{Arguments, steer};

@@ -18,6 +18,7 @@ use crate::device::{self, Way};
 use crate::report::{Report, State};
 use crate::rps::Rps;
 use crate::stat::{self, Did};
+use crate::waits::Waits;
 use crate::xdp::{Program, Settings, Work};
 
 /// Of high priority are these buckets: a quarter, where there are networks of high priority.
@@ -52,6 +53,7 @@ struct Steering<'a> {
     /// Averaged.
     packet_ns: u64,
     vcpus: BTreeSet<u16>,
+    waits: Waits,
     report: Report,
 }
 
@@ -130,6 +132,7 @@ impl<'a> Steering<'a> {
             looked: Instant::now(),
             packet_ns: 2_000,
             vcpus,
+            waits: Waits::new(machines::pinned()),
             report,
         };
         new.mask()?;
@@ -138,6 +141,7 @@ impl<'a> Steering<'a> {
 
     /// Machines come and go.
     fn look_for_machines(&mut self) -> anyhow::Result<()> {
+        self.waits.set(machines::pinned());
         let now = vcpu_cores(self.arguments);
         if now == self.vcpus {
             return Ok(());
@@ -191,7 +195,8 @@ impl<'a> Steering<'a> {
                 moves.push(self.placement.place(entry, priority));
             }
         }
-        let foreign = foreign(&self.placement, &self.numbers, &did);
+        let waits = self.waits.look(period_ns);
+        let foreign = foreign(&self.placement, &self.numbers, &did, &waits);
         self.placement.period(&foreign, &loads, &mut moves);
         for change in &moves {
             program.want(change.entry.0, self.numbers[change.core.index()])?;
@@ -267,11 +272,18 @@ fn packet_cost(before: u64, did: &BTreeMap<u16, Did>, packets: &[u64], period_ns
 }
 
 /// What each core did beside placed work: what the kernel did there beyond it, and all programs.
-fn foreign(placement: &Placement, numbers: &[u16], did: &BTreeMap<u16, Did>) -> Vec<CoreLoad> {
+fn foreign(
+    placement: &Placement,
+    numbers: &[u16],
+    did: &BTreeMap<u16, Did>,
+    waits: &BTreeMap<u16, Share>,
+) -> Vec<CoreLoad> {
     let of_core = |(at, number): (u16, &u16)| {
         let did = did.get(number).copied().unwrap_or_default();
         let (placed, _) = placement.load_of(CoreIndex(at));
-        CoreLoad { user: did.user, softirq: did.softirq.plus(did.kernel).minus(placed) }
+        let softirq = did.softirq.plus(did.kernel).minus(placed);
+        let wait = waits.get(number).copied().unwrap_or_default();
+        CoreLoad { user: did.user, softirq, wait }
     };
     (0..).zip(numbers).map(of_core).collect()
 }

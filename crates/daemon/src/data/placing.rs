@@ -290,7 +290,8 @@ impl Placing {
             }
             let (placed, _) = self.placement.load_of(core_of(at));
             let foreign = Share::of_period(busy, period_ns).minus(placed);
-            cores.push(CoreLoad { user: Share::ZERO, softirq: foreign });
+            // A worker is a thread, as a vCPU is: the scheduler sees to it that none starves.
+            cores.push(CoreLoad { softirq: foreign, ..CoreLoad::default() });
         }
         (cores, loads)
     }

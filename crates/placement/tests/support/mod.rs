@@ -32,7 +32,7 @@ pub(crate) fn worlds() -> impl Strategy<Value = Host> {
 fn make_core((runs_vcpu, user, softirq): (bool, u32, u32), number: u16) -> (Core, CoreLoad) {
     let user = Share::percent(if runs_vcpu { user } else { user / 6 });
     let core = Core { number, runs_vcpu, excluded: false };
-    (core, CoreLoad { user, softirq: Share::percent(softirq / 6) })
+    (core, CoreLoad { user, softirq: Share::percent(softirq / 6), wait: Share::ZERO })
 }
 
 fn make_entry((load, decap, is_high): (u32, u32, bool)) -> (EntryLoad, bool) {

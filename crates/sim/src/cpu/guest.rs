@@ -11,12 +11,36 @@ pub(crate) struct Guest {
     pub(crate) remaining: u64,
     /// The core on which it runs or was interrupted.
     pub(crate) on: Option<usize>,
+    /// Since when it waits for a core though it has something to do.
+    pub(crate) waits_since: Option<u64>,
 }
 
 impl Guest {
     pub(crate) fn new(pin: Option<u16>) -> Self {
         let ring = std::collections::VecDeque::new();
-        Self { pin: pin.map(usize::from), ring, remaining: 0, on: None }
+        Self { pin: pin.map(usize::from), ring, remaining: 0, on: None, waits_since: None }
+    }
+
+    /// Notes whether it waits now. What it has waited until now, if a wait is over, with the core
+    /// to which it is pinned.
+    pub(crate) fn note_wait(&mut self, now: u64) -> Option<(usize, u64)> {
+        let waits = !self.ring.is_empty() && self.on.is_none();
+        match (self.waits_since, waits) {
+            (None, true) => self.waits_since = Some(now),
+            (Some(since), false) => {
+                self.waits_since = None;
+                return Some((self.pin?, now - since));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// What it has waited until now, though it waits on.
+    pub(crate) fn waited(&mut self, now: u64) -> Option<(usize, u64)> {
+        let since = self.waits_since?;
+        self.waits_since = Some(now);
+        Some((self.pin?, now - since))
     }
 
     /// Whether a core may run it now.

@@ -78,7 +78,7 @@ pub(super) struct Host<'a> {
     pub(super) cores: Vec<Core>,
     pub(super) guests: Vec<Guest>,
     pub(super) senders: Vec<Sender>,
-    steering: Steering,
+    pub(super) steering: Steering,
     events: EventQueue,
     now: u64,
     /// Who is asked first when there is room again.
@@ -111,7 +111,12 @@ impl<'a> Host<'a> {
             excluded: scenario.excluded.contains(&number),
         };
         let placed: Vec<PlacedCore> = (0..scenario.cores).map(placed).collect();
-        let steering = Steering::new(&scenario.steering, &placed).map_err(Error::Steering)?;
+        let mut steering = Steering::new(&scenario.steering, &placed).map_err(Error::Steering)?;
+        for flow in &scenario.flows {
+            if let Some(core) = scenario.vms[flow.vm] {
+                steering.received_on(flow.entry, core);
+            }
+        }
         let sender = |(at, flow): (usize, &super::Flow)| {
             Sender::new(*flow, flow.gap(scenario.link).0, scenario.seed, at)
         };
@@ -165,6 +170,7 @@ impl<'a> Host<'a> {
                 Event::CoreDone(core) => self.core_done(core),
                 Event::Period => {
                     (0..self.cores.len()).for_each(|core| self.settle(core));
+                    self.settle_waits();
                     self.steering.period(self.now);
                     self.push(self.now + PERIOD_NS, &Event::Period);
                 }
@@ -172,6 +178,22 @@ impl<'a> Host<'a> {
         }
         self.now = end;
         (0..self.cores.len()).for_each(|core| self.settle(core));
+    }
+
+    /// A vCPU began or ceased to wait.
+    fn note_wait(&mut self, vm: usize) {
+        if let Some((core, ns)) = self.guests[vm].note_wait(self.now) {
+            self.steering.waited(core, ns);
+        }
+    }
+
+    /// Accounts for waits that go on.
+    pub(super) fn settle_waits(&mut self) {
+        for guest in &mut self.guests {
+            if let Some((core, ns)) = guest.waited(self.now) {
+                self.steering.waited(core, ns);
+            }
+        }
     }
 
     /// A datagram is due.
@@ -282,6 +304,7 @@ impl<'a> Host<'a> {
         let Doing::Thread(vm) = self.cores[at].doing else { return };
         self.cores[at].begin(self.now, Doing::Idle, 0);
         self.guests[vm].on = None;
+        self.note_wait(vm);
         if self.guests[vm].pin.is_none() {
             let is_idle = |core: &usize| *core != at && self.cores[*core].doing == Doing::Idle;
             if let Some(other) = (0..self.cores.len()).find(is_idle) {
@@ -334,6 +357,7 @@ impl<'a> Host<'a> {
                     self.taken_by_program(vm);
                 }
                 self.guests[vm].on = None;
+                self.note_wait(vm);
                 self.next(at);
             }
             Doing::Idle => {}
@@ -397,6 +421,7 @@ impl<'a> Host<'a> {
             return;
         }
         self.guests[vm].ring.push_back((segment.flow, segment.datagram));
+        self.note_wait(vm);
         let may =
             |core: &usize| self.cores[*core].doing == Doing::Idle && self.guests[vm].may_run(*core);
         if let Some(core) = (0..self.cores.len()).find(may) {
@@ -466,9 +491,11 @@ impl<'a> Host<'a> {
             (core.last_vm, core.turn_since) = (vm, self.now);
         }
         let left = core.protected_until.saturating_sub(self.now);
-        let takes = if core.queue.is_empty() { guest.remaining } else { guest.remaining.min(left) };
+        let remaining = guest.remaining;
+        let takes = if core.queue.is_empty() { remaining } else { remaining.min(left) };
         core.begin(self.now, Doing::Thread(vm), takes);
         let ends = core.ends;
+        self.note_wait(vm);
         self.push(ends, &Event::CoreDone(at));
     }
 

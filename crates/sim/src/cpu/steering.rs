@@ -2,8 +2,8 @@
 
 use sluice_base::{Nanos, Priority};
 use sluice_placement::{
-    Config, ConfigError, Core, CoreLoad, Dispatch, EntryId, EntryLoad, Move, Order, Placement,
-    Share, Table,
+    Config, ConfigError, Core, CoreIndex, CoreLoad, Dispatch, EntryId, EntryLoad, Move, Order,
+    Placement, Share, Table,
 };
 
 /// How often is decided: what `sluice steer` does.
@@ -20,6 +20,8 @@ pub(crate) struct Steering {
     work: Vec<(u64, u64)>,
     /// What vCPUs took of each core in this period.
     user: Vec<u64>,
+    /// How long vCPUs that are pinned to it waited for it.
+    wait: Vec<u64>,
     moves: Vec<Move>,
     moved: u64,
 }
@@ -31,6 +33,7 @@ impl Steering {
             table: Table::new(config.entries, Order::Counted { patience: PATIENCE }),
             work: vec![(0, 0); config.entries as usize],
             user: vec![0; cores.len()],
+            wait: vec![0; cores.len()],
             moves: Vec::new(),
             moved: 0,
         })
@@ -73,12 +76,31 @@ impl Steering {
         self.user[core] += ns;
     }
 
+    /// The machine that receives an entry is pinned to a core.
+    pub(crate) fn received_on(&mut self, entry: u32, core: u16) {
+        self.placement.set_receiver(EntryId(entry), Some(CoreIndex(core)));
+    }
+
+    /// A vCPU that is pinned to a core had to wait for it.
+    pub(crate) fn waited(&mut self, core: usize, ns: u64) {
+        self.wait[core] += ns;
+    }
+
+    /// What vCPUs took of a core and waited for it in this period until now.
+    #[cfg(test)]
+    pub(crate) fn of_vcpus(&self, core: usize) -> (u64, u64) {
+        (self.user[core], self.wait[core])
+    }
+
     /// A period is over.
     pub(crate) fn period(&mut self, now: u64) {
         let share = |ns: u64| Share::of_period(ns, PERIOD_NS);
-        let cores: Vec<CoreLoad> = (self.user.iter())
-            .map(|&ns| CoreLoad { user: share(ns), softirq: Share::ZERO })
-            .collect();
+        let core = |(&user, &wait): (&u64, &u64)| CoreLoad {
+            user: share(user),
+            softirq: Share::ZERO,
+            wait: share(wait),
+        };
+        let cores: Vec<CoreLoad> = self.user.iter().zip(&self.wait).map(core).collect();
         let loads: Vec<EntryLoad> = (self.work.iter())
             .map(|&(receive, deliver)| EntryLoad { decap: share(receive), deliver: share(deliver) })
             .collect();
@@ -89,6 +111,7 @@ impl Steering {
         }
         self.work.fill((0, 0));
         self.user.fill(0);
+        self.wait.fill(0);
     }
 
     /// How many entries have moved.

@@ -159,10 +159,16 @@ fn one_seed_one_result() {
 
 #[test]
 fn where_senders_are_held_nothing_is_lost() {
-    for mode in [Mode::Rss, Mode::Adaptive] {
-        let report = run(&overload(mode, Policy::Hold)).unwrap();
+    // On the cores of their own machines, and on those of others, where nothing stops with them.
+    for (mode, shift) in [(Mode::Rss, 0), (Mode::Rss, 1), (Mode::Adaptive, 0)] {
+        let run_with = |policy| {
+            let mut scenario = overload(mode, policy);
+            scenario.flows.iter_mut().for_each(|flow| flow.entry += shift);
+            run(&scenario).unwrap()
+        };
+        let report = run_with(Policy::Hold);
         assert!(report.flows.iter().all(|flow| flow.lost() == 0), "{report:?}");
-        let lossy = run(&overload(mode, Policy::Drop)).unwrap();
+        let lossy = run_with(Policy::Drop);
         assert!(lossy.flows.iter().any(|flow| flow.lost() > 0), "no overload");
         assert!(report.total_bps() > lossy.total_bps());
     }
@@ -241,6 +247,38 @@ fn two_machines_of_a_core_have_equal_turns() {
     let [a, b] = [0, 1].map(|at| report.flows[at].delivered);
     assert!(a.abs_diff(b) * 20 <= a + b, "{a} and {b}");
     assert_eq!(report.cores[0].idle_ns, 0);
+}
+
+/// What vCPUs took of core 0 and waited for it within 99 ms.
+fn took_and_waited(mode: Mode, bytes: u64, mbps: u64) -> (u64, u64) {
+    let mut scenario = host(mode, vec![flow(0, bytes, mbps)], Policy::Drop);
+    scenario.excluded = if mode == Mode::Rss { vec![1, 2, 3] } else { vec![0] };
+    let mut host = Host::new(&scenario).unwrap();
+    host.run_until(99_000_000);
+    host.settle_waits();
+    host.steering.of_vcpus(0)
+}
+
+#[test]
+fn what_a_vcpu_waits_for_its_core_is_counted() {
+    let (took, waited) = took_and_waited(Mode::Adaptive, 1400, 300);
+    assert!(took > 5_000_000 && waited == 0, "alone: {took} ns, waited {waited} ns");
+    let (took, waited) = took_and_waited(Mode::Rss, 8192, 1200);
+    assert!(took < 1_000_000, "it starves: {took} ns");
+    // Without a break, from the first datagram on.
+    assert!((97_000_000..=99_000_000).contains(&(took + waited)), "{took} and {waited} ns");
+}
+
+#[test]
+fn where_there_are_more_machines_than_cores_not_all_of_them_starve() {
+    let mut scenario = host(Mode::Adaptive, Vec::new(), Policy::Drop);
+    scenario.vms = (0..8).map(|vm| Some(vm % 4)).collect();
+    scenario.flows = (0..8).map(|vm| flow(vm, 1400, 800)).collect();
+    (scenario.warm_up, scenario.span) = (Nanos::from_millis(2_000), Nanos::from_millis(500));
+    let report = run(&scenario).unwrap();
+    let starved = |flow: &&FlowReport| flow.throughput_bps < 20_000_000;
+    assert!(report.flows.iter().filter(starved).count() <= 2, "{report:?}");
+    assert!(report.total_bps() > 1_200_000_000, "{report:?}");
 }
 
 #[test]

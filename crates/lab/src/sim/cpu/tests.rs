@@ -75,8 +75,28 @@ fn fragments_of_all_flows_share_a_core_under_rss_and_not_under_adaptive() {
     question.rule = Rule::Adaptive;
     question.seeds = 1;
     let adaptive = ask(&file.testbed, &file.params(), &question).unwrap();
-    assert!(adaptive.softirq[0] + adaptive.softirq[1] < 0.1, "{adaptive:?}");
+    // Delivery, the small part, is done on the cores of the machines.
+    assert!(adaptive.softirq[0] + adaptive.softirq[1] < 5.0, "{adaptive:?}");
     assert!(adaptive.total() > 2.0 * rss.total());
+}
+
+#[test]
+fn a_machine_of_high_priority_gets_beside_others_what_it_gets_alone() {
+    let file = shipped();
+    let first = |vms| {
+        let question = Question {
+            rule: Rule::Adaptive,
+            bytes: 8192,
+            vms,
+            has_priority: true,
+            is_guarded: false,
+            policy: Policy::Hold,
+            seeds: 1,
+        };
+        ask(&file.testbed, &file.params(), &question).unwrap().throughput[0]
+    };
+    let (alone, among) = (first(1), first(3));
+    assert!(among >= 0.98 * alone, "{among} of {alone} Mbit/s");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(crate) struct Varied {
     pub(crate) over_rss_hold: [f64; 2],
     /// The larger loss of both of two VMs under drop, 1,400 and 8,192 bytes, in hundredths.
     pub(crate) loss: [f64; 2],
-    /// VM1 of its rate alone with the guard, hold: 1,400 and 8,192 bytes, in hundredths.
+    /// VM1 of its rate alone, hold: 1,400 and 8,192 bytes, in hundredths.
     pub(crate) priority: [f64; 2],
     /// The least of all totals over that of RSS++: drop, hold.
     pub(crate) over_rss_plus_plus: [f64; 2],
@@ -65,13 +65,13 @@ fn measure(
     let total = |rule, bytes, policy, guard| {
         found.of(rule, bytes, 3, policy, guard).map_or(0.0, super::testbed::Answer::total)
     };
-    let ours = |bytes| total(Rule::Adaptive, bytes, Policy::Hold, true);
+    let ours = |bytes| total(Rule::Adaptive, bytes, Policy::Hold, false);
     let alone = |bytes| {
         let is = |row: &&(u64, Policy, f64)| (row.0, row.1) == (bytes, Policy::Hold);
         found.alone.iter().find(is).map_or(f64::MAX, |row| row.2)
     };
     let first = |bytes| {
-        let answer = found.of(Rule::Adaptive, bytes, 3, Policy::Hold, true);
+        let answer = found.of(Rule::Adaptive, bytes, 3, Policy::Hold, false);
         answer.map_or(0.0, |answer| answer.throughput[0])
     };
     let loss = |bytes| {
@@ -89,7 +89,7 @@ fn measure(
     })
 }
 
-/// The least total of `adaptive` without the guard over that of RSS++.
+/// The least total of `adaptive` over that of RSS++.
 fn least(found: &Comparison, policy: Policy) -> f64 {
     let mut least = f64::MAX;
     for vms in [2, 3] {
