@@ -14,6 +14,7 @@ use sluice_placement::{
 
 use crate::cli::Arguments;
 use crate::device::{self, Way};
+use crate::drill::Drill;
 use crate::pinning;
 use crate::report::{Report, State};
 use crate::rps::Rps;
@@ -52,6 +53,7 @@ struct Steering<'a> {
     /// Averaged.
     packet_ns: u64,
     vcpus: BTreeSet<u16>,
+    drill: Option<Drill>,
     report: Report,
 }
 
@@ -65,9 +67,13 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
     let (begin, period) = (Instant::now(), Duration::from_millis(arguments.period_ms.into()));
     let (mut next, mut next_pinning) = (begin + period, begin + PINNING_EVERY);
     while !stop.load(Ordering::Relaxed) && time.is_none_or(|time| begin.elapsed() < time) {
-        let left = next.saturating_duration_since(Instant::now());
+        steering.drill()?;
+        let left = steering.due(next).saturating_duration_since(Instant::now());
         if !left.is_zero() {
             std::thread::sleep(left.min(Duration::from_millis(50)));
+            continue;
+        }
+        if Instant::now() < next {
             continue;
         }
         next += period;
@@ -118,6 +124,12 @@ impl<'a> Steering<'a> {
         }
         let placement = Placement::new(config, &all).map_err(|error| anyhow::anyhow!("{error}"))?;
         let by = attach(arguments, &usable, high)?;
+        let every = arguments.drill_ms.map(|every| Duration::from_millis(every.into()));
+        ensure!(
+            every.is_none() || matches!(by, By::Program(_)),
+            "--drill-ms needs the program: RPS has no buckets"
+        );
+        let drill = every.map(|every| Drill::new(every, usable, arguments.buckets));
         let report = Report::new(arguments, &by.name());
         let mut new = Self {
             arguments,
@@ -130,6 +142,7 @@ impl<'a> Steering<'a> {
             looked: Instant::now(),
             packet_ns: 2_000,
             vcpus,
+            drill,
             report,
         };
         new.mask()?;
@@ -165,6 +178,18 @@ impl<'a> Steering<'a> {
         rps.set(if free.is_empty() || !knows_pinning { &usable } else { &free })
     }
 
+    /// When there is something to do, if decisions come at `next`.
+    fn due(&self, next: Instant) -> Instant {
+        self.drill.as_ref().map_or(next, |drill| drill.due().min(next))
+    }
+
+    fn drill(&mut self) -> anyhow::Result<()> {
+        let (Some(drill), By::Program(program)) = (&mut self.drill, &mut self.by) else {
+            return Ok(());
+        };
+        drill.turn(program, |bucket| self.placement.entry(EntryId(bucket)).is_some())
+    }
+
     fn period(&mut self) -> anyhow::Result<()> {
         let did = self.cores.look()?;
         let now = Instant::now();
@@ -192,12 +217,17 @@ impl<'a> Steering<'a> {
             }
         }
         let foreign = foreign(&self.placement, &self.numbers, &did);
-        self.placement.period(&foreign, &loads, &mut moves);
+        if self.drill.is_none() {
+            self.placement.period(&foreign, &loads, &mut moves);
+        }
         for change in &moves {
             program.want(change.entry.0, self.numbers[change.core.index()])?;
         }
         let mut state = State::of_cores(&self.numbers, &did, &self.vcpus);
         state.placed(&self.placement, program.counts()?, self.packet_ns);
+        if let Some(drill) = &self.drill {
+            state.drilled(drill.ordered());
+        }
         self.report.moves(&moves, &self.numbers);
         self.report.tell(&state)
     }
