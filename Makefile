@@ -35,6 +35,8 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	PROPTEST_CASES=$(CASES) cargo test --profile soak \
 		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
+	cargo build --package sluice
+	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond
 	cargo build --profile dist --package sluice --package sluice-bench
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
 

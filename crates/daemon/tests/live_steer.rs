@@ -28,7 +28,7 @@ const SLOW_PACE: Duration = Duration::from_millis(8);
 /// backlog on the way in (`net.core.netdev_max_backlog`), which is 1,000.
 const UNDER_WAY: u64 = 800;
 /// What is not there after so long was lost.
-const GIVE_UP: Duration = Duration::from_secs(5);
+const GIVE_UP: Duration = Duration::from_secs(20);
 
 struct Case {
     a: Netns,
@@ -218,6 +218,8 @@ struct Manner {
 struct Came {
     all: AtomicU64,
     late: AtomicU64,
+    /// Nothing more is sent.
+    is_all_sent: AtomicBool,
 }
 
 impl Case {
@@ -237,6 +239,7 @@ impl Case {
             let said = self.steer(&format!("--xdp generic {words} --seconds {seconds}"));
             drop(stops);
             let sent = sender.join().unwrap();
+            came.is_all_sent.store(true, Ordering::Relaxed);
             receiver.join().unwrap();
             let [came, late] = [&came.all, &came.late].map(|count| count.load(Ordering::Relaxed));
             (said, Fared { sent, came, late })
@@ -244,8 +247,8 @@ impl Case {
     }
 }
 
-/// Sends a burst of each flow in turn, with at most `UNDER_WAY` datagrams under way. Gives up when
-/// none has come for a second: then what is missing was lost.
+/// Sends a burst of each flow in turn, with at most `UNDER_WAY` datagrams under way. Gives up after
+/// `GIVE_UP` without room: then what is missing was lost.
 fn send_in_turns(from: &[UdpSocket], burst: u32, came: &Came, stop: &AtomicBool) -> u64 {
     let mut core = CpuSet::new();
     core.set(0);
@@ -272,12 +275,17 @@ fn send_in_turns(from: &[UdpSocket], burst: u32, came: &Came, stop: &AtomicBool)
     sent
 }
 
-/// Notes what comes until nothing does any more.
+/// Notes what comes until nothing more is sent and nothing comes.
 fn note(socket: &UdpSocket, flows: usize, came: &Came) {
     socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     let mut last = vec![0; flows];
     let mut bytes = [0; 16];
-    while let Ok(16) = socket.recv(&mut bytes) {
+    loop {
+        match socket.recv(&mut bytes) {
+            Ok(_) => {}
+            Err(_) if came.is_all_sent.load(Ordering::Relaxed) => return,
+            Err(_) => continue,
+        }
         let [flow, number] =
             [0, 8].map(|at| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap()));
         let last = &mut last[usize::try_from(flow).unwrap()];

@@ -1,8 +1,8 @@
 //! The two hosts, and the processes on them.
 //!
 //! ```text
-//!   a: sender ─ vx (VXLAN 77) ─ wire ══ wire (steered) ─ vx (VXLAN 77) ─ bridge ─ veth ─ eth0: guest
-//!                                   ══ wire ─ sluice daemon ─ TAP ─ eth0: guest
+//!   a: sender ─ vx (VXLAN 77) ─ wire ══ b: wire (steered) ─ vx ─ bridge ─ veth ─ eth0: guest
+//!                                    ══ b: wire ─ sluice daemon ─ TAP ─ eth0: guest
 //! ```
 
 use std::fs::File;
