@@ -25,9 +25,9 @@ test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
 	@scripts/setup.sh test || echo "setup is not complete: what needs it will be skipped"
 	@scripts/test.sh $(STEPS)
 
-bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric, dataplane, placement)
+bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric, dataplane, placement, steer)
 	@scripts/setup.sh bench
-	cargo build --profile dist --package sluice-bench $(if $(filter fabric dataplane,$(PART)),--package sluice)
+	cargo build --profile dist --package sluice-bench $(if $(filter fabric dataplane steer,$(PART)),--package sluice)
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
 
@@ -36,6 +36,8 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
 	SLUICE_MOVE_SECONDS=60 cargo test --profile soak -p sluice-daemon --lib tests::spread -- --nocapture
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
+	cargo build --package sluice
+	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond
 	cargo build --profile dist --package sluice --package sluice-bench
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
 

@@ -19,7 +19,7 @@ mod hung;
 mod inside;
 mod latency;
 mod learn;
-mod net;
+pub(crate) mod net;
 mod table;
 
 use std::time::Duration;

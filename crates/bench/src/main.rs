@@ -11,6 +11,7 @@ mod machine;
 mod placement;
 mod report;
 mod sim;
+mod steer;
 mod switch;
 mod tunnel;
 
@@ -77,6 +78,14 @@ enum Part {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// `sluice steer` on the kernel's tunnel path, with a busy guest on one of two cores.
+    Steer(steer::Plan),
+    /// The guest of `steer`, started by it.
+    #[command(hide = true)]
+    SteerGuest(steer::Guest),
+    /// The sender of `steer`, started by it.
+    #[command(hide = true)]
+    SteerSender(steer::Sender),
     /// The simulator: hops/s, and ns-3 beside it.
     Sim {
         /// Rounds of each figure.
@@ -157,6 +166,9 @@ fn main() -> anyhow::Result<()> {
             fabric::run(&fabric::Plan { rounds, samples, peer_rounds, load, only })
         }
         Part::Placement { rounds } => placement::run(rounds),
+        Part::Steer(plan) => steer::run(&plan),
+        Part::SteerGuest(guest) => steer::run_guest(&guest),
+        Part::SteerSender(sender) => steer::run_sender(&sender),
         Part::Sim { rounds, short } => {
             sluice_sim::pages::use_large();
             sim::run(&if short { sim::Plan::short(rounds) } else { sim::Plan::full(rounds) })

@@ -61,3 +61,19 @@ fn human(value: f64) -> String {
         format!("{value:.4}")
     }
 }
+
+/// The distribution-free interval of a median from order statistics, at 95 %.
+pub(crate) fn interval_of_median(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    if n < 6 {
+        return (sorted[0], sorted[n - 1]);
+    }
+    // Ranks n/2 -+ 0.98 sqrt(n), from the normal approximation of the binomial distribution.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let half = 0.98 * (n as f64).sqrt();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below n")]
+    let half = half.ceil() as usize;
+    (sorted[(n / 2).saturating_sub(half)], sorted[(n / 2 + half).min(n - 1)])
+}

@@ -161,27 +161,11 @@ fn ratio_of_pairs(pairs: usize) -> anyhow::Result<Row> {
         }
         values.push(rates[0] / rates[1]);
     }
-    let (low, high) = interval_of_median(&values);
+    let (low, high) = report::interval_of_median(&values);
     println!("time of ZZ over time of LL, {pairs} pairs: 95 % interval {low:.4} to {high:.4}");
     for bench in &benches {
         anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");
     }
     let row = Row::new("switch.lossless_cost", "sluice", "ratio", values);
     Ok(context(row, &setups[1]).with("ci95_low", low).with("ci95_high", high))
-}
-
-/// The distribution-free interval of a median from order statistics, at 95 %.
-fn interval_of_median(values: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    if n < 6 {
-        return (sorted[0], sorted[n - 1]);
-    }
-    // Ranks n/2 -+ 0.98 sqrt(n), from the normal approximation of the binomial distribution.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    let half = 0.98 * (n as f64).sqrt();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below n")]
-    let half = half.ceil() as usize;
-    (sorted[(n / 2).saturating_sub(half)], sorted[(n / 2 + half).min(n - 1)])
 }

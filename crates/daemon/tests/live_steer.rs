@@ -8,10 +8,11 @@
 mod rig;
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rig::{Net, Netns, cable, program, say, skip};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 
@@ -23,6 +24,11 @@ const FIRST_PORT: u16 = 7000;
 const PACE: Duration = Duration::from_micros(500);
 /// So long that every flow pauses for as long as a move waits for.
 const SLOW_PACE: Duration = Duration::from_millis(8);
+/// Datagrams under way in the drill: fewer than the queue of a core takes, and than the kernel's
+/// backlog on the way in (`net.core.netdev_max_backlog`), which is 1,000.
+const UNDER_WAY: u64 = 800;
+/// What is not there after so long was lost.
+const GIVE_UP: Duration = Duration::from_secs(20);
 
 struct Case {
     a: Netns,
@@ -197,6 +203,132 @@ fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
     say(&format!("a hundred times on and off: {lost} of {} lost, {} late", fared.sent, fared.late));
 }
 
+/// How flows behave in the drill.
+struct Manner {
+    /// So many that a flow's turn comes again after more than a move waits for, or not.
+    flows: u16,
+    /// Datagrams of a flow, one after the other.
+    burst: u32,
+    /// What `sluice steer` is told.
+    words: &'static str,
+}
+
+/// What came of each flow.
+#[derive(Default)]
+struct Came {
+    all: AtomicU64,
+    late: AtomicU64,
+    /// Nothing more is sent.
+    is_all_sent: AtomicBool,
+}
+
+impl Case {
+    /// Full load while a bucket moves every millisecond: senders go on as soon as what they sent
+    /// has come, so that only a loss could hold them for ever.
+    fn drill(&self, manner: &Manner, seconds: u32) -> (Value, Fared) {
+        let Manner { flows, burst, words } = manner;
+        let to = self.b.udp(B, FIRST_PORT);
+        set_socket_recv_buffer_size_force(&to, 16 << 20).unwrap();
+        let bind = |flow| self.a.udp(A, FIRST_PORT + flow);
+        let from: Vec<UdpSocket> = (0..*flows).map(bind).collect();
+        let (stop, came) = (AtomicBool::new(false), Came::default());
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| note(&to, from.len(), &came));
+            let sender = scope.spawn(|| send_in_turns(&from, *burst, &came, &stop));
+            let stops = Stops(&stop);
+            let said = self.steer(&format!("--xdp generic {words} --seconds {seconds}"));
+            drop(stops);
+            let sent = sender.join().unwrap();
+            came.is_all_sent.store(true, Ordering::Relaxed);
+            receiver.join().unwrap();
+            let [came, late] = [&came.all, &came.late].map(|count| count.load(Ordering::Relaxed));
+            (said, Fared { sent, came, late })
+        })
+    }
+}
+
+/// Sends a burst of each flow in turn, with at most `UNDER_WAY` datagrams under way. Gives up after
+/// `GIVE_UP` without room: then what is missing was lost.
+fn send_in_turns(from: &[UdpSocket], burst: u32, came: &Came, stop: &AtomicBool) -> u64 {
+    let mut core = CpuSet::new();
+    core.set(0);
+    sched_setaffinity(None, &core).unwrap();
+    let mut sent = 0;
+    let mut number = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        for (flow, socket) in (0_u64..).zip(from) {
+            let begin = Instant::now();
+            while sent - came.all.load(Ordering::Relaxed) > UNDER_WAY {
+                if begin.elapsed() > GIVE_UP {
+                    return sent;
+                }
+                std::thread::yield_now();
+            }
+            for _ in 0..burst {
+                number += 1;
+                let bytes = [flow.to_be_bytes(), number.to_be_bytes()].concat();
+                socket.send_to(&bytes, (B, FIRST_PORT)).unwrap();
+            }
+            sent += u64::from(burst);
+        }
+    }
+    sent
+}
+
+/// Notes what comes until nothing more is sent and nothing comes.
+fn note(socket: &UdpSocket, flows: usize, came: &Came) {
+    socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    let mut last = vec![0; flows];
+    let mut bytes = [0; 16];
+    loop {
+        match socket.recv(&mut bytes) {
+            Ok(_) => {}
+            Err(_) if came.is_all_sent.load(Ordering::Relaxed) => return,
+            Err(_) => continue,
+        }
+        let [flow, number] =
+            [0, 8].map(|at| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap()));
+        let last = &mut last[usize::try_from(flow).unwrap()];
+        came.late.fetch_add(u64::from(number < *last), Ordering::Relaxed);
+        *last = number.max(*last);
+        came.all.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_bucket_moves_every_millisecond_under_full_load() {
+    let name = "a_bucket_moves_every_millisecond_under_full_load";
+    if skip(name, &[]) || !two_cores(name) {
+        return;
+    }
+    let seconds = if std::env::var_os("SLUICE_SOAK").is_some() { 60 } else { 5 };
+    let case = Case::new("drill");
+    // A flow of many pauses for longer than a move waits for, one of few does not.
+    let pauses = Manner { flows: 256, burst: 8, words: "--drill-ms 1 --patience-ms 0" };
+    let goes_on = Manner { flows: 4, burst: 1, words: "--drill-ms 1 --patience-ms 2" };
+    for (manner, is_forced) in [(&pauses, false), (&goes_on, true)] {
+        let (said, fared) = case.drill(manner, seconds);
+        let of = |key: &str| said[key].as_u64().unwrap();
+        let [drilled, moved, forced] = ["drilled", "moved", "forced"].map(of);
+        let rate = fared.came / u64::from(seconds);
+        say(&format!(
+            "{} flows, {seconds} s: {drilled} moves ordered, {moved} made, {forced} forced; \
+             {fared:?}, {rate} a second",
+            manner.flows
+        ));
+        assert_eq!(fared.sent, fared.came, "lost: {said}");
+        assert!(of("steered") * 2 > fared.sent, "{said}");
+        // Far fewer on a machine that has other things to do, but not none.
+        assert!(drilled > u64::from(seconds) * 100 && moved * 10 > drilled, "{said}");
+        if !is_forced {
+            assert_eq!((forced, fared.late), (0, 0), "{said}");
+        }
+        // What overtakes is what was under way of a bucket when it was made to move.
+        assert!(fared.late <= forced * UNDER_WAY, "{fared:?}, {said}");
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn what_cannot_be_steered_is_said() {
@@ -210,6 +342,7 @@ fn what_cannot_be_steered_is_said() {
         ("wire --cores 900", "core 900 is not online"),
         ("wire --cores 3-1", "from the lower to the higher"),
         ("wire --mode best", "one of rss"),
+        ("wire --xdp rps --drill-ms 1", "RPS has no buckets"),
     ] {
         let output = case.b.attempt(&format!("{} steer {words} --seconds 0", program().display()));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

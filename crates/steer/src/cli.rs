@@ -38,6 +38,10 @@ pub struct Arguments {
     /// After how long a bucket that never pauses moves all the same; 0: never
     #[arg(long, default_value_t = 1000)]
     pub patience_ms: u32,
+    /// For trials: every so many milliseconds one bucket goes to its next core, and placement moves
+    /// none
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub drill_ms: Option<u32>,
     /// How the program is run
     #[arg(long, value_enum, default_value = "auto")]
     pub xdp: Way,

@@ -11,6 +11,7 @@
 
 mod cli;
 mod device;
+mod drill;
 mod list;
 mod report;
 mod rps;

@@ -35,6 +35,8 @@ pub(crate) struct State {
     #[serde(flatten)]
     counts: Option<Counts>,
     packet_ns: Option<u64>,
+    /// Moves that `--drill-ms` ordered.
+    drilled: Option<u64>,
 }
 
 fn percent(share: Share) -> f64 {
@@ -59,7 +61,11 @@ impl State {
                 buckets: 0,
             }
         };
-        Self { cores: numbers.iter().map(of_core).collect(), counts: None, packet_ns: None }
+        Self { cores: numbers.iter().map(of_core).collect(), ..Self::default() }
+    }
+
+    pub(crate) fn drilled(&mut self, ordered: u64) {
+        self.drilled = Some(ordered);
     }
 
     /// With what is placed where.

@@ -15,6 +15,7 @@ use sluice_ports::machines;
 
 use crate::cli::Arguments;
 use crate::device::{self, Way};
+use crate::drill::Drill;
 use crate::report::{Report, State};
 use crate::rps::Rps;
 use crate::stat::{self, Did};
@@ -54,6 +55,7 @@ struct Steering<'a> {
     packet_ns: u64,
     vcpus: BTreeSet<u16>,
     waits: Waits,
+    drill: Option<Drill>,
     report: Report,
 }
 
@@ -67,9 +69,13 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
     let (begin, period) = (Instant::now(), Duration::from_millis(arguments.period_ms.into()));
     let (mut next, mut next_pinning) = (begin + period, begin + PINNING_EVERY);
     while !stop.load(Ordering::Relaxed) && time.is_none_or(|time| begin.elapsed() < time) {
-        let left = next.saturating_duration_since(Instant::now());
+        steering.drill()?;
+        let left = steering.due(next).saturating_duration_since(Instant::now());
         if !left.is_zero() {
             std::thread::sleep(left.min(Duration::from_millis(50)));
+            continue;
+        }
+        if Instant::now() < next {
             continue;
         }
         next += period;
@@ -120,6 +126,12 @@ impl<'a> Steering<'a> {
         }
         let placement = Placement::new(config, &all).map_err(|error| anyhow::anyhow!("{error}"))?;
         let by = attach(arguments, &usable, high)?;
+        let every = arguments.drill_ms.map(|every| Duration::from_millis(every.into()));
+        ensure!(
+            every.is_none() || matches!(by, By::Program(_)),
+            "--drill-ms needs the program: RPS has no buckets"
+        );
+        let drill = every.map(|every| Drill::new(every, usable, arguments.buckets));
         let report = Report::new(arguments, &by.name());
         let mut new = Self {
             arguments,
@@ -133,6 +145,7 @@ impl<'a> Steering<'a> {
             packet_ns: 2_000,
             vcpus,
             waits: Waits::new(machines::pinned()),
+            drill,
             report,
         };
         new.mask()?;
@@ -169,6 +182,18 @@ impl<'a> Steering<'a> {
         rps.set(if free.is_empty() || !knows_pinning { &usable } else { &free })
     }
 
+    /// When there is something to do, if decisions come at `next`.
+    fn due(&self, next: Instant) -> Instant {
+        self.drill.as_ref().map_or(next, |drill| drill.due().min(next))
+    }
+
+    fn drill(&mut self) -> anyhow::Result<()> {
+        let (Some(drill), By::Program(program)) = (&mut self.drill, &mut self.by) else {
+            return Ok(());
+        };
+        drill.turn(program, |bucket| self.placement.entry(EntryId(bucket)).is_some())
+    }
+
     fn period(&mut self) -> anyhow::Result<()> {
         let did = self.cores.look()?;
         let now = Instant::now();
@@ -197,12 +222,17 @@ impl<'a> Steering<'a> {
         }
         let waits = self.waits.look(period_ns);
         let foreign = foreign(&self.placement, &self.numbers, &did, &waits);
-        self.placement.period(&foreign, &loads, &mut moves);
+        if self.drill.is_none() {
+            self.placement.period(&foreign, &loads, &mut moves);
+        }
         for change in &moves {
             program.want(change.entry.0, self.numbers[change.core.index()])?;
         }
         let mut state = State::of_cores(&self.numbers, &did, &self.vcpus);
         state.placed(&self.placement, program.counts()?, self.packet_ns);
+        if let Some(drill) = &self.drill {
+            state.drilled(drill.ordered());
+        }
         self.report.moves(&moves, &self.numbers);
         self.report.tell(&state)
     }

@@ -52,6 +52,8 @@ const FABRIC_RATE: &[&str] = &["peers", "entries"];
 const TABLE: &[&str] = &["entries", "hosts", "vnets"];
 const CELL: &[&str] = &["variant", "policy", "size_packets"];
 const CELL_COUNTER: &[&str] = &["variant", "policy", "size_packets", "counter"];
+const STEER: &[&str] = &["frame_bytes", "offered", "work_ns", "load_average"];
+const STEER_CORE: &[&str] = &["frame_bytes", "offered", "work_ns", "load_average", "core"];
 const VS_EXTEND: &[&str] = &["frame_bytes", "mode", "vms", "vm", "core", "published"];
 
 const fn measure(
@@ -115,6 +117,16 @@ const BESIDE: &[Measure] = &[
         "ratio",
         &["ports", "macs", "frame_bytes", "policy", "ci95_low", "ci95_high"],
     ),
+    // steer.json
+    measure("steer.throughput", "bit/s", STEER),
+    measure("steer.loss", "ratio", STEER),
+    measure("steer.late", "ratio", STEER),
+    measure("steer.guest_rest", "1/s", STEER),
+    measure("steer.others", "cores", STEER),
+    measure("steer.user", "ratio", STEER_CORE),
+    measure("steer.kernel", "ratio", STEER_CORE),
+    measure("steer.softirq", "ratio", STEER_CORE),
+    measure("steer.ratio", "ratio", &["frame_bytes", "over", "ci95_low", "ci95_high"]),
     // result.json of a lab run
     measure("lab.settings", "count", &["variant"]),
     measure("lab.cell", "s", CELL),

@@ -16,10 +16,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// What the names of all namespaces and folders begin with.
 const PREFIX: &str = "sluice-b-";
 /// The longest wait for something that must happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs a command line and returns what it printed.
-pub(super) fn run(line: &str) -> anyhow::Result<String> {
+pub(crate) fn run(line: &str) -> anyhow::Result<String> {
     let mut words = line.split_whitespace();
     let program = words.next().context("a command line has a program")?;
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
@@ -30,7 +30,7 @@ pub(super) fn run(line: &str) -> anyhow::Result<String> {
 }
 
 /// Waits for something that must happen, looking every millisecond.
-pub(super) fn wait_for(
+pub(crate) fn wait_for(
     what: &str,
     mut happened: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
@@ -43,13 +43,13 @@ pub(super) fn wait_for(
 }
 
 /// Whether a program is installed.
-pub(super) fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Why nothing can be measured between namespaces here; `None` if it can.
-pub(super) fn obstacle() -> Option<String> {
+pub(crate) fn obstacle() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("network namespaces need root".to_owned());
     }
@@ -58,7 +58,7 @@ pub(super) fn obstacle() -> Option<String> {
 }
 
 /// The namespaces and the folder of one benchmark. Whatever runs in them ends with this.
-pub(super) struct Net {
+pub(crate) struct Net {
     name: String,
     dir: PathBuf,
     namespaces: Vec<Netns>,
@@ -69,7 +69,7 @@ impl Net {
     ///
     /// # Errors
     /// If its folder cannot be made.
-    pub(super) fn new(word: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(word: &str) -> anyhow::Result<Self> {
         let name = format!("{PREFIX}{}-{word}", std::process::id());
         let dir = std::env::temp_dir().join(&name);
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -77,7 +77,7 @@ impl Net {
     }
 
     /// Where its files are.
-    pub(super) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
@@ -85,7 +85,7 @@ impl Net {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub(super) fn netns(&mut self, word: &str) -> anyhow::Result<Netns> {
+    pub(crate) fn netns(&mut self, word: &str) -> anyhow::Result<Netns> {
         let netns = Netns(format!("{}-{word}", self.name));
         self.namespaces.push(netns.clone());
         run(&format!("ip netns add {}", netns.0))?;
@@ -122,7 +122,7 @@ fn take_away(name: &str) {
 }
 
 /// Takes away what benchmarks left behind that were killed.
-pub(super) fn sweep() {
+pub(crate) fn sweep() {
     let is_left = |name: &str| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
         pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
@@ -142,11 +142,11 @@ pub(super) fn sweep() {
 
 /// A namespace.
 #[derive(Clone, Debug)]
-pub(super) struct Netns(String);
+pub(crate) struct Netns(String);
 
 impl Netns {
     /// The file that stands for it.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         Path::new("/run/netns").join(&self.0)
     }
 
@@ -154,7 +154,7 @@ impl Netns {
     ///
     /// # Errors
     /// What it says.
-    pub(super) fn ip(&self, line: &str) -> anyhow::Result<String> {
+    pub(crate) fn ip(&self, line: &str) -> anyhow::Result<String> {
         run(&format!("ip -n {} {line}", self.0))
     }
 
@@ -162,12 +162,12 @@ impl Netns {
     ///
     /// # Errors
     /// What it says.
-    pub(super) fn run(&self, line: &str) -> anyhow::Result<String> {
+    pub(crate) fn run(&self, line: &str) -> anyhow::Result<String> {
         run(&format!("ip netns exec {} {line}", self.0))
     }
 
     /// A program inside of it, to be started. `ip` becomes the program: they are one process.
-    pub(super) fn command(&self, program: &Path) -> Command {
+    pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0]).arg(program).stdin(Stdio::null());
         command
@@ -177,7 +177,7 @@ impl Netns {
     ///
     /// # Errors
     /// Those of `work`, or if it cannot be entered.
-    pub(super) fn inside<T: Send>(
+    pub(crate) fn inside<T: Send>(
         &self,
         work: impl FnOnce() -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
@@ -198,7 +198,7 @@ impl Netns {
 ///
 /// # Errors
 /// If the kernel does not want it.
-pub(super) fn cable(left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Result<()> {
+pub(crate) fn cable(left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Result<()> {
     run(&format!(
         "ip link add {} netns {} type veth peer name {} netns {}",
         left.1, left.0.0, right.1, right.0.0
@@ -214,7 +214,7 @@ pub(super) fn cable(left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Resu
 ///
 /// # Errors
 /// If it is gone.
-pub(super) fn signal(child: &std::process::Child, signal: Signal) -> anyhow::Result<()> {
+pub(crate) fn signal(child: &std::process::Child, signal: Signal) -> anyhow::Result<()> {
     match kill_process(Pid::from_child(child), signal) {
         Ok(()) => Ok(()),
         Err(error) => bail!("process {} takes no signal: {error}", child.id()),

@@ -26,10 +26,10 @@ const STYLE: &str = "
 text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600}.v{fill:#555}
 .w{stroke:#222;stroke-width:1.5}.d{fill:#222}
 .s0{fill:#2b6cb0}.s1{fill:#c05621}.s2{fill:#2f855a}
-.s3{fill:#6b46c1}.s4{fill:#b83280}.s5{fill:#718096}
+.s3{fill:#6b46c1}.s4{fill:#b83280}.s5{fill:#718096}.s6{fill:#b7791f}.s7{fill:#2c7a7b}
 @media(prefers-color-scheme:dark){text{fill:#eee}.v{fill:#aaa}.w{stroke:#eee}.d{fill:#eee}
 .s0{fill:#63b3ed}.s1{fill:#f6ad55}.s2{fill:#68d391}.s3{fill:#b794f4}.s4{fill:#f687b3}}";
-const COLOURS: usize = 6;
+const COLOURS: usize = 8;
 /// What is less than this part of a panel's largest value is drawn in another one.
 const SEEN: f64 = 0.05;
 /// Settings that are counts of what happened: they differ between subjects, whose bars would not
@@ -111,7 +111,7 @@ fn by_unit(rows: &[Row]) -> BTreeMap<&str, Groups<'_>> {
 fn legend(body: &mut String, name: &str, subjects: &[&str]) -> f64 {
     text(body, (LEFT, 20.0), "h", name);
     for (at, subject) in subjects.iter().enumerate() {
-        let x = 200.0 + 120.0 * at as f64;
+        let x = 200.0 + at as f64 * (690.0 / subjects.len() as f64).min(120.0);
         rectangle(body, (x, 10.0, 12.0, 12.0), at);
         text(body, (x + 18.0, 20.0), "", subject);
     }

@@ -1,0 +1,235 @@
+//! The two hosts, and the processes on them.
+//!
+//! ```text
+//!   a: sender ─ vx (VXLAN 77) ─ wire ══ b: wire (steered) ─ vx ─ bridge ─ veth ─ eth0: guest
+//!                                    ══ b: wire ─ sluice daemon ─ TAP ─ eth0: guest
+//! ```
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{HOST, guest_address};
+use crate::fabric::host::program;
+use crate::fabric::net::{Net, Netns, cable, signal, wait_for};
+
+const GUEST_MAC: &str = "02:00:00:00:77:99";
+
+/// The hosts, as long as this lives.
+pub(super) struct Rig {
+    pub(super) a: Netns,
+    pub(super) b: Netns,
+    pub(super) guest: Netns,
+    net: Net,
+}
+
+impl Rig {
+    /// Two hosts of which the first one sends through its kernel's VXLAN.
+    fn new(word: &str, flows: u16) -> anyhow::Result<Self> {
+        let mut net = Net::new(word)?;
+        let (a, b, guest) = (net.netns("a")?, net.netns("b")?, net.netns("guest")?);
+        cable((&a, "wire"), (&b, "wire"))?;
+        vxlan(&a, 1, 2)?;
+        b.ip("addr replace 192.0.2.2/24 dev wire")?;
+        a.ip(&format!("addr add {HOST}/24 dev vx"))?;
+        for address in (0..flows).map(guest_address) {
+            // Nobody asks for a neighbour while flows are counted.
+            a.ip(&format!("neigh replace {address} lladdr {GUEST_MAC} dev vx nud permanent"))?;
+        }
+        // The guest's addresses, on whatever device they come in.
+        guest.ip("route add local 10.9.0.96/27 dev lo")?;
+        Ok(Self { a, b, guest, net })
+    }
+
+    /// The second one has the kernel's VXLAN, too, and a bridge to the guest.
+    ///
+    /// # Errors
+    /// What the kernel does not want.
+    pub(super) fn kernel(flows: u16) -> anyhow::Result<Self> {
+        let rig = Self::new("steer-k", flows)?;
+        let Self { b, guest, .. } = &rig;
+        cable((b, "tap"), (guest, "eth0"))?;
+        vxlan(b, 2, 1)?;
+        b.ip("link add bridge type bridge")?;
+        for device in ["vx", "tap"] {
+            b.ip(&format!("link set {device} master bridge"))?;
+        }
+        b.ip("link set bridge up")?;
+        b.run(&format!("bridge fdb replace {GUEST_MAC} dev tap master static"))?;
+        guest.ip(&format!("link set eth0 address {GUEST_MAC}"))?;
+        Ok(rig)
+    }
+
+    /// The second one is to be a host of Sluice's ([`Rig::daemon`]).
+    ///
+    /// # Errors
+    /// What the kernel does not want.
+    pub(super) fn sluice(flows: u16) -> anyhow::Result<Self> {
+        Self::new("steer-s", flows)
+    }
+
+    /// Starts Sluice on the second host, with its data worker on a core. The guest is at a TAP.
+    ///
+    /// # Errors
+    /// What it says.
+    pub(super) fn daemon(&self, core: usize) -> anyhow::Result<Daemon> {
+        let dir = self.net.dir();
+        let text = format!(
+            "[host]\nname = \"b\"\nrun_dir = \"{}\"\npolicy = \"ZL\"\nworker_cpu = {core}\n\n\
+             [underlay]\nkind = \"l2\"\ndevice = \"wire\"\naddress = \"192.0.2.2\"\n\n\
+             [[vnet]]\nname = \"blue\"\nvni = 77\n\n\
+             [[peer]]\nname = \"a\"\nvtep = \"192.0.2.1\"\nvnets = [\"blue\"]\n\n\
+             [[vport]]\nvnet = \"blue\"\nmac = \"02:00:00:00:77:01\"\npeer = \"a\"\n\n\
+             [[port]]\nname = \"guest\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"eth0\"\n\
+             netns = \"{}\"\nmac = \"{GUEST_MAC}\"\n",
+            dir.join("run").display(),
+            self.guest.path().display(),
+        );
+        let (file, log) = (dir.join("host.toml"), dir.join("log"));
+        std::fs::write(&file, text)?;
+        let output = File::create(&log)?;
+        let mut command = self.b.command(&program()?);
+        command.args(["daemon", "--config"]).arg(&file);
+        let child = command.stdout(output.try_clone()?).stderr(output).spawn()?;
+        let mut daemon = Daemon(child);
+        wait_for("the guest's device is there", || {
+            if daemon.0.try_wait()?.is_some() {
+                bail!("sluice daemon: {}", std::fs::read_to_string(&log)?);
+            }
+            Ok(self.guest.ip("link set eth0 up").is_ok())
+        })?;
+        Ok(daemon)
+    }
+}
+
+/// The kernel's VXLAN from a host to the other one.
+fn vxlan(netns: &Netns, here: u8, there: u8) -> anyhow::Result<()> {
+    let address = format!("192.0.2.{here}");
+    netns.ip(&format!("addr replace {address}/24 dev wire"))?;
+    netns.ip(&format!(
+        "link add vx address 02:00:00:00:77:0{here} type vxlan id 77 nolearning local {address} \
+         remote 192.0.2.{there} dstport 4789"
+    ))?;
+    netns.ip("link set vx up")?;
+    Ok(())
+}
+
+/// `sluice daemon`, as long as this lives.
+pub(super) struct Daemon(Child);
+
+impl Daemon {
+    /// Its process, the parent of the data process.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        _ = signal(&self.0, Signal::TERM);
+        _ = self.0.wait();
+    }
+}
+
+/// A process that answers a line with numbers and ends with its input.
+pub(super) struct Talker {
+    child: Child,
+    ask: Option<ChildStdin>,
+    answer: BufReader<ChildStdout>,
+}
+
+impl Talker {
+    /// Starts this program with other words.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn start(netns: &Netns, words: &str) -> anyhow::Result<Self> {
+        let mut command = netns.command(&std::env::current_exe()?);
+        command.args(words.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start this program again")?;
+        let ask = child.stdin.take();
+        let answer = BufReader::new(child.stdout.take().context("it has an output")?);
+        Ok(Self { child, ask, answer })
+    }
+
+    /// What it has done so far.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(super) fn ask<const N: usize>(&mut self) -> anyhow::Result<[u64; N]> {
+        self.ask.as_mut().context("it listens")?.write_all(b"\n")?;
+        let mut line = String::new();
+        self.answer.read_line(&mut line)?;
+        let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
+        numbers.try_into().map_err(|_| anyhow::anyhow!("a process has ended: {line:?}"))
+    }
+}
+
+impl Drop for Talker {
+    fn drop(&mut self) {
+        drop(self.ask.take());
+        _ = self.child.wait();
+    }
+}
+
+/// `sluice steer` on the wire of host b, as long as this lives.
+pub(super) struct Steer(Option<Child>);
+
+impl Steer {
+    /// Starts it and waits until it has begun.
+    ///
+    /// # Errors
+    /// What it says.
+    pub(super) fn start(b: &Netns, words: &str) -> anyhow::Result<Self> {
+        let mut command = b.command(&program()?);
+        command.args(["steer", "wire", "--json"]).args(words.split_whitespace());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut steer = Self(Some(child));
+        let is_rps = words.contains("--xdp rps");
+        wait_for("the wire is steered", || {
+            let child = steer.0.as_mut().context("it was started")?;
+            if child.try_wait()?.is_some() {
+                bail!("sluice steer {words}: {}", steer.said()?.1);
+            }
+            Ok(if is_rps {
+                let mask = b.run("cat /sys/class/net/wire/queues/rx-0/rps_cpus")?;
+                mask.contains(|digit: char| digit.is_ascii_hexdigit() && digit != '0')
+            } else {
+                b.ip("link show dev wire")?.contains("xdp")
+            })
+        })?;
+        Ok(steer)
+    }
+
+    /// Waits for its end: whether it ended well, and what it said.
+    fn said(&mut self) -> anyhow::Result<(bool, String)> {
+        let output = self.0.take().context("it ends once")?.wait_with_output()?;
+        let text = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+        Ok((output.status.success(), text.concat()))
+    }
+
+    /// Ends it; its last line.
+    ///
+    /// # Errors
+    /// If it does not end well.
+    pub(super) fn end(mut self) -> anyhow::Result<Value> {
+        signal(self.0.as_ref().context("it ends once")?, Signal::INT)?;
+        let (is_well, said) = self.said()?;
+        ensure!(is_well, "sluice steer: {said}");
+        let last = said.lines().last().context("sluice steer says nothing")?;
+        serde_json::from_str(last).with_context(|| format!("sluice steer says {last}"))
+    }
+}
+
+impl Drop for Steer {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            _ = child.kill();
+            _ = child.wait();
+        }
+    }
+}
