@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use harness::config::{access, config, next_hop, underlay, underlay_mac, vtep, with_tunnels};
 use harness::frames::{Outer, Tenant, in_vxlan};
 use harness::ops::address;
-use harness::world::{Sent, TUNNELS, World};
+use harness::world::{CONTROL, Sent, TUNNELS, World};
 use harness::{Info, TestBuf};
 use sluice_base::{DropReason, InputId, Mac, PortId, Priority, TunnelId, VnetId, Vni};
-use sluice_switch::{Command, CommandError, Destination, SwitchConfig, VnetConfig};
+use sluice_switch::{Command, CommandError, Destination, SwitchConfig, Target, VnetConfig};
 use sluice_wire::{ecn, ethernet, ipv4, ipv6, udp, vxlan};
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
@@ -383,4 +383,32 @@ fn frames_into_a_tunnel_are_the_same_in_runs_and_one_by_one() {
         let sent = run(at_once);
         assert!(sent == one_by_one, "{at_once}");
     }
+}
+
+#[test]
+fn what_control_sends_of_several_networks_keeps_its_network_in_one_tunnel() {
+    let mut config = tunnel_config();
+    let tunnels = config.vnets[0].tunnels.clone();
+    config.vnets.push(VnetConfig { vni: Vni::new(101), mtu: 1_500, tunnels });
+    let mut world = World::new(&config, 1);
+    world.log();
+    let input = world.switch.control_input();
+    let networks = [0, 0, 1, 0, 1, 1, 0];
+    for vnet in networks {
+        let info = Info {
+            id: world.next_id(),
+            from: CONTROL,
+            port: u16::MAX,
+            vnet,
+            dst: address(vnet, 2),
+            priority: Priority::new(7).unwrap(),
+            valid: true,
+        };
+        let buf = world.buf(input, info, Tenant::new(address(vnet, 2), SRC, 0, 100).bytes());
+        let to = Target::Tunnel(VnetId(vnet), TunnelId(0));
+        assert!(world.switch.inject(world.now, buf, to).map_err(TestBuf::hand_back).is_ok());
+    }
+    assert_eq!(world.transmit(PortId(2), || true), 7);
+    let vnis: Vec<u8> = world.log().iter().map(|sent| sent.bytes[48]).collect();
+    assert_eq!(vnis, networks.map(|vnet| 100 + u8::try_from(vnet).unwrap()));
 }
