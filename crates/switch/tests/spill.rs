@@ -7,8 +7,8 @@ use harness::config::{access, config, limit, pause_config, underlay, with_tunnel
 use harness::frames::Tenant;
 use harness::ops::address;
 use harness::world::World;
-use sluice_base::{Buf, ByteCount, InputId, Mac, PortId, Priority};
-use sluice_switch::{InputFull, PauseConfig};
+use sluice_base::{BitRate, Buf, ByteCount, InputId, Mac, Nanos, PortId, Priority};
+use sluice_switch::{InputFull, PauseConfig, RateLimit};
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
 /// The ports: one that takes nothing, one that takes everything, and the wire.
@@ -126,11 +126,20 @@ fn frames_that_cannot_be_spilled_do_not_fill_an_input() {
 
 #[test]
 fn the_next_frames_are_spilled_when_the_last_spilled_one_has_left() {
-    // Two senders take turns at a tunnel, so that each frame leaves by itself.
+    // In runs; and one by one, as with a rate, which is more than they need.
+    let catch_up = Nanos::from_millis(1);
+    let rate = RateLimit { rate: BitRate::from_gbps(1_000), catch_up, overhead: 24 };
+    for lane_rate in [None, Some(rate)] {
+        two_senders_to_a_tunnel_that_is_stuck(lane_rate);
+    }
+}
+
+fn two_senders_to_a_tunnel_that_is_stuck(lane_rate: Option<RateLimit>) {
     let mut ports = vec![access(0), access(0), underlay(1)];
     for port in &mut ports[..WIRE] {
         port.input = limit(16, 60_000);
     }
+    ports[WIRE].lane_rate = lane_rate;
     let mut config = with_tunnels(config(ports), u16::try_from(WIRE).unwrap(), &[7]);
     config.pool.from_local = limit(4_096, 4_000_000);
     let mut world = World::new(&config, 1);
