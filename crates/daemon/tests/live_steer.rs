@@ -320,7 +320,8 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
         assert_eq!(fared.sent, fared.came, "lost: {said}");
         assert!(of("steered") * 2 > fared.sent, "{said}");
         // Far fewer on a machine that has other things to do, but not none.
-        assert!(drilled > u64::from(seconds) * 100 && moved * 10 > drilled, "{said}");
+        let seconds = u64::from(seconds);
+        assert!(drilled > seconds * 100 && moved > seconds * 20, "{said}");
         if !is_forced {
             assert_eq!((forced, fared.late), (0, 0), "{said}");
         }
