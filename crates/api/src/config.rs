@@ -117,6 +117,9 @@ pub enum PlacementMode {
     /// By hash, and from the worker that has most to the one that has least.
     #[serde(rename = "rss++")]
     RssPlusPlus,
+    /// One worker is for what is of high priority, the others for the rest, each by hash.
+    #[serde(rename = "predetermined")]
+    Predetermined,
     /// Off CPUs with pinned vCPUs and off workers without room.
     #[serde(rename = "on-the-fly")]
     OnTheFly,
@@ -127,6 +130,18 @@ pub enum PlacementMode {
 }
 
 impl PlacementMode {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rss => "rss",
+            Self::RssPlusPlus => "rss++",
+            Self::Predetermined => "predetermined",
+            Self::OnTheFly => "on-the-fly",
+            Self::Adaptive => "adaptive",
+        }
+    }
+
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_default(&self) -> bool {
         *self == Self::default()

@@ -11,12 +11,14 @@ extern crate alloc;
 
 mod buf;
 mod drop_reason;
+mod flow_match;
 mod ids;
 mod prng;
 mod units;
 
 pub use buf::{Batch, Buf, Full, VlanTag};
 pub use drop_reason::{DropClass, DropReason};
+pub use flow_match::{FlowMatch, IpPrefix, ParseMatchError};
 pub use ids::{
     HostId, InputId, LaneId, Mac, ParseMacError, PortId, Priority, PriorityMask, SourceId,
     TunnelId, VnetId, Vni,

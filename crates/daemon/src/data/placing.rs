@@ -184,6 +184,7 @@ pub(super) fn mode(plan: &Plan) -> Mode {
     match plan.config.host.placement {
         PlacementMode::Rss => Mode::Rss,
         PlacementMode::RssPlusPlus => Mode::RssPlusPlus,
+        PlacementMode::Predetermined => Mode::Predetermined,
         PlacementMode::OnTheFly => Mode::OnTheFly,
         PlacementMode::Adaptive => Mode::Adaptive,
     }
