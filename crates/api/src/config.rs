@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::placement::PlacementMode;
+
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,46 +107,6 @@ impl Policy {
             Self::ZL => "ZL",
             Self::ZZ => "ZZ",
         }
-    }
-}
-
-/// By which rule flows go to workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PlacementMode {
-    /// By hash alone: nothing moves.
-    #[serde(rename = "rss")]
-    Rss,
-    /// By hash, and from the worker that has most to the one that has least.
-    #[serde(rename = "rss++")]
-    RssPlusPlus,
-    /// One worker is for what is of high priority, the others for the rest, each by hash.
-    #[serde(rename = "predetermined")]
-    Predetermined,
-    /// Off CPUs with pinned vCPUs and off workers without room.
-    #[serde(rename = "on-the-fly")]
-    OnTheFly,
-    /// Both.
-    #[default]
-    #[serde(rename = "adaptive")]
-    Adaptive,
-}
-
-impl PlacementMode {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rss => "rss",
-            Self::RssPlusPlus => "rss++",
-            Self::Predetermined => "predetermined",
-            Self::OnTheFly => "on-the-fly",
-            Self::Adaptive => "adaptive",
-        }
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

@@ -1,12 +1,10 @@
-//! Which core does whose tunnel work, said once for all hosts of a fabric: the policy, and what each
-//! of them has made of it.
+//! Which core does whose tunnel work, said once for all hosts of a fabric: the policy, and what
+//! each of them has made of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sluice_base::FlowMatch;
-
-use crate::config::PlacementMode;
 
 /// How many matches a policy may have: each is looked at for every frame.
 pub const HIGH_MAX: usize = 32;
@@ -16,6 +14,46 @@ pub const HOSTS_MAX: usize = 64;
 pub const CPU_MAX: u16 = 4095;
 /// The most bytes of a policy as JSON, so that it fits where members ask each other.
 pub const POLICY_SIZE_MAX: usize = 8 << 10;
+
+/// By which rule flows go to workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlacementMode {
+    /// By hash alone: nothing moves.
+    #[serde(rename = "rss")]
+    Rss,
+    /// By hash, and from the worker that has most to the one that has least.
+    #[serde(rename = "rss++")]
+    RssPlusPlus,
+    /// One worker is for what is of high priority, the others for the rest, each by hash.
+    #[serde(rename = "predetermined")]
+    Predetermined,
+    /// Off CPUs with pinned vCPUs and off workers without room.
+    #[serde(rename = "on-the-fly")]
+    OnTheFly,
+    /// Both.
+    #[default]
+    #[serde(rename = "adaptive")]
+    Adaptive,
+}
+
+impl PlacementMode {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rss => "rss",
+            Self::RssPlusPlus => "rss++",
+            Self::Predetermined => "predetermined",
+            Self::OnTheFly => "on-the-fly",
+            Self::Adaptive => "adaptive",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// What is wanted everywhere. Empty: each host's own configuration holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,4 @@
-use super::{HIGH_MAX, InForce, Match, OfHost, Policy, Stamp};
-use crate::config::PlacementMode;
+use super::{HIGH_MAX, InForce, Match, OfHost, PlacementMode, Policy, Stamp};
 
 fn read(text: &str) -> Policy {
     toml::from_str(text).unwrap()
