@@ -49,6 +49,14 @@ impl PlacementMode {
         }
     }
 
+    /// The rule of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all =
+            [Self::Rss, Self::RssPlusPlus, Self::Predetermined, Self::OnTheFly, Self::Adaptive];
+        all.into_iter().find(|mode| mode.name() == name)
+    }
+
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
@@ -174,6 +182,9 @@ pub struct Stamp {
     pub version: u64,
     /// The host where it was set: its number in the fabric, 0 outside of one.
     pub by: u16,
+    /// When, in milliseconds since 1970 by the clock of that host. It matters only if a host has
+    /// forgotten what it set before.
+    pub at_ms: u64,
 }
 
 /// A policy with its stamp. The stamp of nothing ever set is zero.
@@ -256,6 +267,17 @@ pub struct CpuStatus {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+/// What a data process has made of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Followed {
+    /// The underlay that its workers share; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PlaceStatus>,
+    /// What is not as the policy says, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What may be asked.

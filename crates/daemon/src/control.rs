@@ -31,6 +31,7 @@ use sluice_base::Nanos;
 use self::child::{Found, Link};
 use self::ports::AddedPorts;
 use crate::config::{self, KernelDevices, Plan};
+use crate::controller::{Controller, Held};
 use crate::fabric::Fabric;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
@@ -71,10 +72,9 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
         say!("{note}");
     }
     // Before the data process: what cannot be believed by others is said before anything starts.
-    let fabric = match &plan.fabric {
-        Some(fabric) => Some(Fabric::start(fabric, &plan.run_dir, SILENCE_MAX)?),
-        None => None,
-    };
+    let held = Arc::new(Held::load(&plan)?);
+    let start = |fabric| Fabric::start(fabric, &plan.run_dir, SILENCE_MAX, Arc::clone(&held));
+    let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone())?);
     let mut control = Control {
         plan: &plan,
@@ -86,7 +86,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
-    show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports)?;
+    let controller = Controller::start(held, fabric.clone())?;
+    show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports, controller)?;
     let ended = control.watch(link);
     _ = run_dir::remove(&socket);
     if let Some(fabric) = fabric {
@@ -218,6 +219,6 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow:
 }
 
 /// Connects to the data process of a directory.
-fn connect(run_dir: &Path) -> std::io::Result<UnixStream> {
+pub(crate) fn connect(run_dir: &Path) -> std::io::Result<UnixStream> {
     UnixStream::connect(run_dir.join(run_dir::DATA_SOCKET))
 }

@@ -29,6 +29,7 @@ mod wires;
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,6 +44,7 @@ use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
 use self::wires::Wires;
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
+use crate::controller::Held;
 use crate::poller::{Poller, Waker};
 use crate::run_dir;
 
@@ -61,6 +63,7 @@ pub(crate) struct Fabric {
     asks: SyncSender<Ask>,
     waker: Waker,
     run_dir: PathBuf,
+    held: Arc<Held>,
 }
 
 impl Fabric {
@@ -73,6 +76,7 @@ impl Fabric {
         plan: &FabricPlan,
         run_dir: &Path,
         silence_max: Nanos,
+        held: Arc<Held>,
     ) -> anyhow::Result<Self> {
         let identity = Identity::load(&plan.certificates, &plan.name)?;
         let poller = Poller::new().context("cannot make an epoll instance")?;
@@ -93,7 +97,7 @@ impl Fabric {
         let seed = incarnation ^ started.0.rotate_left(32);
         let (sender, asks) = sync_channel(ASKS_MAX);
         let run_dir = run_dir.to_owned();
-        let fabric = Self { asks: sender, waker: poller.waker(), run_dir };
+        let fabric = Self { asks: sender, waker: poller.waker(), run_dir, held };
         let mut member = Member {
             plan: plan.clone(),
             plane: Plane::new(&config, seed, started),
@@ -187,4 +191,4 @@ fn next_incarnation(dir: &Path) -> anyhow::Result<u64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,6 +8,8 @@
 //! | `{"fabric":"vnets"}` | an answer of `sluice_api::fabric` | control |
 //! | `{"fabric":"watch"}` | such an answer for each event | control |
 //! | `{"add":{…}}`, `{"del":"web"}` | an answer of `sluice_api::port` | control, who asks data |
+//! | `{"placement":"show"}` | an answer of `sluice_api::placement` | control |
+//! | `{"follow":{…}}` | what `sluice_api::placement::Followed` says | data |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! Whatever cannot be answered gets `{"error":"…"}`.
@@ -22,7 +24,7 @@ use sluice_api::show::Question;
 /// The longest line; an answer of a large host is below it.
 const LINE_SIZE_MAX: u64 = 64 << 20;
 /// The longest request.
-const REQUEST_SIZE_MAX: u64 = 4096;
+const REQUEST_SIZE_MAX: u64 = 16 << 10;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,10 @@ pub enum Request {
     Look(sluice_api::trace::Look),
     /// A question about the fabric.
     Fabric(sluice_api::fabric::Question),
+    /// A question about the placement policy.
+    Placement(sluice_api::placement::Question),
+    /// This placement policy holds.
+    Follow(Box<sluice_api::placement::Stamped>),
     /// A port comes. To data: one that is there already as it should be is not opened again.
     Add(Box<NewPort>),
     /// A port goes.

@@ -7,6 +7,8 @@
 //!     show.sock                control listens: `sluice show`
 //!     data.toml                the configuration that the data process runs
 //!     ports.json               the ports that were added while it runs
+//!     placement.json           the placement policy that holds
+//!     steer-DEV.json           what `sluice steer DEV --follow` makes of it
 //! ```
 //!
 //! The lock is the truth, not the file: a process that was killed leaves its files behind, and the
@@ -32,6 +34,8 @@ pub const SHOW_SOCKET: &str = "show.sock";
 pub const CONFIG_FILE: &str = "data.toml";
 /// The ports that were added.
 pub(crate) const PORTS_FILE: &str = "ports.json";
+/// The placement policy that holds.
+pub(crate) const PLACEMENT_FILE: &str = "placement.json";
 /// The longest path that a Unix socket can have, without its final zero.
 pub(crate) const SOCKET_PATH_SIZE_MAX: usize = 107;
 

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_api::fabric;
+use sluice_api::placement::{self, PlacementMode};
 use sluice_api::port::{Cidr, NewPort, Place};
 use sluice_api::show;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
 use sluice_daemon::fabric::certificates::{self, Wanted};
 use sluice_daemon::show_client::{Style, Whom};
-use sluice_daemon::{fabric_client, port_client};
+use sluice_daemon::{fabric_client, placement_client, port_client};
 use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
 
@@ -45,6 +46,9 @@ enum Command {
     Fabric(FabricCommand),
     /// What would become of a frame, and why, hop by hop
     Trace(TraceArguments),
+    /// Which cores do whose tunnel work, said once for all hosts of a fabric
+    #[command(subcommand)]
+    Placement(PlacementCommand),
     /// Choose the cores that do the kernel's tunnel work for a device
     Steer(sluice_steer::Arguments),
     /// Build networks of namespaces on this machine, and measure in them
@@ -112,6 +116,49 @@ impl Asked {
             (None, None, None) => Whom::TheOnlyOne,
         }
     }
+}
+
+#[derive(Debug, Subcommand)]
+enum PlacementCommand {
+    /// The policy that holds, and what each host has made of it
+    Show {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Set the policy of all hosts: that of a file, or what is given here
+    Set(SetArguments),
+    /// Let each host's own configuration hold again
+    Clear {
+        #[command(flatten)]
+        asked: Asked,
+    },
+}
+
+/// What may be given in place of a file.
+const SET_FLAGS: [&str; 3] = ["mode", "exclude_cpus", "high"];
+
+#[derive(Args, Debug)]
+struct SetArguments {
+    /// A file: mode, excluded_cpus, high, [hosts.NAME]
+    #[arg(conflicts_with_all = SET_FLAGS, required_unless_present_any = SET_FLAGS)]
+    file: Option<PathBuf>,
+    /// The rule: rss, rss++, predetermined, on-the-fly or adaptive
+    #[arg(long, value_parser = rule)]
+    mode: Option<PlacementMode>,
+    /// CPUs that get no tunnel work, as 0-1,8
+    #[arg(long, value_name = "LIST")]
+    exclude_cpus: Option<String>,
+    /// Flows of high priority, as vnet=blue or vni=5000,ip=10.0.0.0/24,proto=tcp,port=443; may be
+    /// given more than once
+    #[arg(long, value_name = "MATCH")]
+    high: Vec<String>,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+fn rule(text: &str) -> Result<PlacementMode, String> {
+    PlacementMode::named(text)
+        .ok_or_else(|| "one of rss, rss++, predetermined, on-the-fly, adaptive".to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -334,6 +381,7 @@ fn main() -> ExitCode {
         Command::Vnet(VnetCommand::List { asked }) => ask(&asked, fabric::Question::Vnets),
         Command::Fabric(command) => fabric_command(&command),
         Command::Trace(arguments) => trace(arguments),
+        Command::Placement(command) => placement(command),
         Command::Steer(arguments) => sluice_steer::steer(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Lab(command) => sluice_lab::cli::run(command),
         Command::Sim(command) => sluice_lab::sim::cli::run(command),
@@ -370,6 +418,23 @@ fn top(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
 
 fn ask(asked: &Asked, question: fabric::Question) -> anyhow::Result<ExitCode> {
     fabric_client::show(&asked.whom(), question, asked.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn placement(command: PlacementCommand) -> anyhow::Result<ExitCode> {
+    let (asked, question) = match command {
+        PlacementCommand::Show { asked } => (asked, placement::Question::Show),
+        PlacementCommand::Clear { asked } => (asked, placement::Question::Set(Box::default())),
+        PlacementCommand::Set(SetArguments { file, mode, exclude_cpus, high, asked }) => {
+            let whom = asked.whom();
+            let policy = match &file {
+                Some(file) => placement_client::read(&whom, file)?,
+                None => placement_client::policy(&whom, mode, exclude_cpus.as_deref(), &high)?,
+            };
+            (asked, placement::Question::Set(Box::new(policy)))
+        }
+    };
+    placement_client::ask(&asked.whom(), question, asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -73,6 +73,7 @@ fn too_much_is_refused() {
 
 #[test]
 fn of_two_policies_one_is_greater() {
-    let stamp = |version, by| Stamp { version, by };
-    assert!(stamp(2, 1) > stamp(1, 9) && stamp(1, 9) > stamp(1, 1) && stamp(1, 0) > stamp(0, 0));
+    let stamp = |version, by, at_ms| Stamp { version, by, at_ms };
+    assert!(stamp(2, 1, 0) > stamp(1, 9, 7) && stamp(1, 9, 0) > stamp(1, 1, 7));
+    assert!(stamp(1, 1, 2) > stamp(1, 1, 1) && stamp(1, 0, 0) > Stamp::default());
 }

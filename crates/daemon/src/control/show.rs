@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use sluice_api::fabric::Question;
 
 use super::ports::AddedPorts;
 use super::{connect, spawn};
+use crate::controller::Controller;
 use crate::fabric::Fabric;
 use crate::protocol::{self, Failure, Request};
 use crate::serve;
@@ -30,12 +31,13 @@ pub(super) fn serve(
     run_dir: &Path,
     fabric: Option<Fabric>,
     ports: Arc<AddedPorts>,
+    controller: Controller,
 ) -> anyhow::Result<()> {
-    let run_dir = run_dir.to_owned();
+    let known = Known { run_dir: run_dir.to_owned(), fabric, ports, controller };
     spawn("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
             while let Ok(Some(request)) = protocol::read_request(reader) {
-                if answer(&run_dir, fabric.as_ref(), &ports, stream, request).is_err() {
+                if answer(&known, stream, request).is_err() {
                     break;
                 }
             }
@@ -43,15 +45,18 @@ pub(super) fn serve(
     })
 }
 
-fn answer(
-    run_dir: &Path,
-    fabric: Option<&Fabric>,
-    ports: &AddedPorts,
-    stream: &UnixStream,
-    request: Request,
-) -> io::Result<()> {
+/// Who knows what is asked.
+struct Known {
+    run_dir: PathBuf,
+    fabric: Option<Fabric>,
+    ports: Arc<AddedPorts>,
+    controller: Controller,
+}
+
+fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
+    let Known { run_dir, fabric, ports, controller } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
-    match (request, fabric) {
+    match (request, fabric.as_ref()) {
         (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
         (Request::Fabric(Question::Watch), Some(fabric)) => {
             let lines = fabric.watch();
@@ -74,7 +79,8 @@ fn answer(
         ),
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
-        (Request::Hello | Request::Attach(_) | Request::Look(_), _) => {
+        (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
+        (Request::Hello | Request::Attach(_) | Request::Look(_) | Request::Follow(_), _) => {
             fail("only questions are answered here".to_owned())
         }
     }

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard};
 
 use sluice_api::config::Policy;
+use sluice_api::placement::{Followed, Stamped};
 use sluice_api::show::{
     Answer, Audit, AuditRow, Balance, Body, DropRow, MacRow, PauseRow, PlacementRow, PortRow,
     QueueRow, TunnelRow, VERSION, WorkerTimes,
@@ -17,7 +18,7 @@ use sluice_switch::{Destination, LaneKind, PauseState, TunnelCounters};
 
 use super::look;
 use super::next_hops::NextHops;
-use super::placing::Shown;
+use super::placing::{Shown, follow_policy};
 use super::snapshot::{self, PortShot, Snapshot};
 use super::worker::Times;
 use crate::config::{Plan, PortPlan};
@@ -63,6 +64,11 @@ impl Names {
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
         }
+    }
+
+    /// A placement policy holds. What was made of it.
+    pub(super) fn follow(&self, stamped: Stamped) -> Followed {
+        follow_policy(&self.buckets, stamped)
     }
 
     /// A port came.
@@ -130,7 +136,7 @@ impl Names {
     fn placed(&self) -> Vec<PlacementRow> {
         let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let of = |row: &PlacementRow| {
-            let parts = buckets.iter().filter(|part| part.port == row.port).cloned();
+            let parts = buckets.rows.iter().filter(|part| part.port == row.port).cloned();
             std::iter::once(row.clone()).chain(parts).collect::<Vec<_>>()
         };
         self.placement.iter().flat_map(of).collect()

@@ -18,6 +18,8 @@
 //!
 //! **A round has givers and takers**, and none that is both, so that no two wait for each other.
 
+mod order;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::mpsc::{RecvError, sync_channel};
@@ -25,15 +27,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::config::PlacementMode;
+use sluice_api::placement::{PlaceStatus, Stamp, Stamped};
 use sluice_api::show::{BucketsRow, PlacementRow};
-use sluice_base::{Nanos, Priority};
+use sluice_base::Nanos;
 use sluice_placement::{
     Config, Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share,
 };
 use sluice_ports::machines;
 use sluice_ports::udp::{BUCKETS, BucketSet, BucketTable, Selector};
 
+pub(super) use self::order::follow as follow_policy;
 use super::worker::{Ask, Part, Step};
 use super::{Askers, spawn};
 use crate::clock;
@@ -49,8 +52,20 @@ const ROUND_MAX: usize = 32;
 /// What is under way of a bucket that may move leaves within this part of a period.
 const LEAVES_WITHIN: u32 = 10;
 
-/// What is shown of the buckets, by worker and reason.
-pub(super) type Shown = Arc<Mutex<Vec<PlacementRow>>>;
+/// What others may know, and want.
+#[derive(Debug, Default)]
+pub(super) struct Showing {
+    /// The buckets, by worker and reason.
+    pub(super) rows: Vec<PlacementRow>,
+    /// The policy that is to hold.
+    wanted: Stamped,
+    /// What was made of it.
+    place: Option<PlaceStatus>,
+    notes: Vec<String>,
+}
+
+/// The same for several threads.
+pub(super) type Shown = Arc<Mutex<Showing>>;
 
 /// A bucket that moves: from one worker to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,28 +158,49 @@ pub(super) struct Cpus {
     vcpus: Option<BTreeSet<u16>>,
     /// When vCPUs were looked for last.
     looked: Option<Nanos>,
+    /// Whether a vCPU is pinned to the CPU of each worker.
+    with_vcpus: Vec<bool>,
+    /// What a policy keeps work away from.
+    excluded: BTreeSet<u16>,
 }
 
 impl Cpus {
     pub(super) fn new(workers: Vec<Option<u32>>, vcpus: Option<&[u16]>) -> Self {
         let vcpus = vcpus.map(|cpus| cpus.iter().copied().collect());
-        Self { workers, vcpus, looked: None }
+        let with_vcpus = vec![false; workers.len()];
+        Self { workers, vcpus, looked: None, with_vcpus, excluded: BTreeSet::new() }
     }
 
-    /// Whether a vCPU is pinned to the CPU of each worker; `None`: it is as before.
-    fn run_vcpus(&mut self, now: Nanos) -> Option<Vec<bool>> {
+    fn exclude(&mut self, cpus: BTreeSet<u16>) {
+        self.excluded = cpus;
+        self.look_again();
+    }
+
+    fn is_excluded(&self, worker: usize) -> bool {
+        let cpu = self.workers.get(worker).copied().flatten();
+        cpu.and_then(|cpu| u16::try_from(cpu).ok()).is_some_and(|cpu| self.excluded.contains(&cpu))
+    }
+
+    /// What is known is to be told again.
+    const fn look_again(&mut self) {
+        self.looked = None;
+    }
+
+    /// Looks whether a vCPU is pinned to the CPU of each worker. False: it was not to be looked.
+    fn look(&mut self, now: Nanos) -> bool {
         let is_due = match (&self.vcpus, self.looked) {
             (_, None) => true,
             (Some(_), Some(_)) => false,
             (None, Some(looked)) => now.since(looked) >= MACHINES_EVERY,
         };
         if !is_due || self.workers.iter().all(Option::is_none) {
-            return None;
+            return false;
         }
         self.looked = Some(now);
         let vcpus = self.vcpus.clone().unwrap_or_else(machines::pinned_cores);
         let has = |cpu: u32| u16::try_from(cpu).is_ok_and(|cpu| vcpus.contains(&cpu));
-        Some(self.workers.iter().map(|cpu| cpu.is_some_and(has)).collect())
+        self.with_vcpus = self.workers.iter().map(|cpu| cpu.is_some_and(has)).collect();
+        true
     }
 }
 
@@ -177,22 +213,38 @@ struct Placing {
     /// Frames of each bucket in the last period.
     came: [u32; BUCKETS],
     shown: Shown,
+    /// The name of this host, and its own rule where no policy says one.
+    host: String,
+    own_mode: Mode,
+    /// What holds.
+    mode: Mode,
+    stamp: Stamp,
+    /// Buckets that have moved.
+    moves: u64,
 }
 
 /// The rule of a configuration.
 pub(super) fn mode(plan: &Plan) -> Mode {
-    match plan.config.host.placement {
-        PlacementMode::Rss => Mode::Rss,
-        PlacementMode::RssPlusPlus => Mode::RssPlusPlus,
-        PlacementMode::Predetermined => Mode::Predetermined,
-        PlacementMode::OnTheFly => Mode::OnTheFly,
-        PlacementMode::Adaptive => Mode::Adaptive,
-    }
+    order::mode_of(plan.config.host.placement)
 }
 
-/// Follows the placement in a thread of its own. `port` is the name of the shared underlay.
+/// How it is placed by a rule.
+fn settings(mode: Mode) -> anyhow::Result<Config> {
+    let mut config = Config::new(mode, u32::try_from(BUCKETS)?);
+    // A bucket is read and delivered by one worker.
+    config.split_at = None;
+    Ok(config)
+}
+
+/// A core stands for each of so many workers.
+fn cores(count: usize) -> Vec<Core> {
+    (0..count).map(|worker| Core { number: core_of(worker).0, ..Core::default() }).collect()
+}
+
+/// Follows the placement in a thread of its own. `port` is the name of the shared underlay of the
+/// host.
 pub(super) fn follow(
-    port: &str,
+    (host, port): (&str, &str),
     mode: Mode,
     cpus: Cpus,
     mut parts: Vec<Part>,
@@ -202,16 +254,9 @@ pub(super) fn follow(
     let selector = parts.first_mut().and_then(|part| part.selector.take());
     parts.iter_mut().for_each(|part| part.selector = None);
     let Some(selector) = selector else { return Ok(shown) };
-    let mut config = Config::new(mode, u32::try_from(BUCKETS)?);
-    // A bucket is read and delivered by one worker.
-    config.split_at = None;
-    let core = |worker: usize| Core {
-        number: u16::try_from(worker).unwrap_or(u16::MAX),
-        ..Core::default()
-    };
-    let cores: Vec<Core> = (0..parts.len()).map(core).collect();
-    let placement = Placement::new(config, &cores).context("the workers cannot be placed on")?;
     let count = parts.len();
+    let placement = Placement::new(settings(mode)?, &cores(count));
+    let placement = placement.context("the workers cannot be placed on")?;
     let last = Last {
         at: clock::now(),
         busy_ns: vec![0; count],
@@ -220,12 +265,21 @@ pub(super) fn follow(
     };
     let mover = Mover::new(askers.clone(), selector);
     let came = [0; BUCKETS];
-    let mut placing =
-        Placing { parts, mover, placement, cpus, last, came, shown: Arc::clone(&shown) };
+    let mut placing = Placing {
+        parts,
+        mover,
+        placement,
+        cpus,
+        last,
+        came,
+        shown: Arc::clone(&shown),
+        host: host.to_owned(),
+        own_mode: mode,
+        mode,
+        stamp: Stamp::default(),
+        moves: 0,
+    };
     placing.show(port);
-    if mode == Mode::Rss {
-        return Ok(shown);
-    }
     if !Selector::can_change() {
         say!("{port}: flows stay with their workers: this kernel has no `membarrier` for all CPUs");
         return Ok(shown);
@@ -248,22 +302,22 @@ pub(super) fn follow(
 
 impl Placing {
     fn period(&mut self) -> Result<(), End> {
-        if let Some(all) = self.cpus.run_vcpus(clock::now()) {
-            for (worker, runs_vcpu) in all.into_iter().enumerate() {
-                self.placement.set_core(core_of(worker), runs_vcpu, false);
-            }
-        }
+        self.obey();
+        self.look_at_cpus();
         let (cores, loads) = self.measure();
         for (bucket, came) in (0..=u8::MAX).zip(self.came) {
             if came > 0 {
-                let core = CoreIndex(self.mover.table[usize::from(bucket)].into());
-                self.placement.adopt(EntryId(bucket.into()), Priority::ZERO, core);
+                self.know(bucket, self.mover.table[usize::from(bucket)]);
             }
         }
         self.placement.period(&cores, &loads, &mut Vec::new());
         let wanted: Vec<Change> = self.wanted().collect();
         let changes = one_round(wanted.into_iter().filter(|change| self.may_go(*change)));
-        if changes.is_empty() { Ok(()) } else { self.mover.round(&changes) }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.moves += changes.len() as u64;
+        self.mover.round(&changes)
     }
 
     /// What each worker did beside buckets since it was asked last, and each bucket.
@@ -334,7 +388,9 @@ impl Placing {
             buckets: Some(BucketsRow { list, load_percent: f64::from(load.0) / 10_000.0 }),
         };
         let rows = rows.into_iter().map(row).collect();
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = rows;
+        let (place, notes) = (Some(self.place_status(port)), self.notes());
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        (shown.rows, shown.place, shown.notes) = (rows, place, notes);
     }
 }
 

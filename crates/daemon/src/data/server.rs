@@ -61,6 +61,13 @@ impl Server {
                     let error = "the control process knows the fabric".to_owned();
                     protocol::write(stream, &Failure { error })
                 }
+                Ok(Some(Request::Placement(_))) => {
+                    let error = "the control process answers that".to_owned();
+                    protocol::write(stream, &Failure { error })
+                }
+                Ok(Some(Request::Follow(stamped))) => {
+                    protocol::write(stream, &self.names.follow(*stamped))
+                }
                 Ok(Some(Request::Show(question))) => protocol::reply(stream, self.show(question)),
                 Ok(Some(Request::Add(new))) => {
                     let added = self.ports.add(&self.names, self.askers.first(), &new);

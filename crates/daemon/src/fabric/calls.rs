@@ -39,12 +39,12 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     waiting: BTreeMap<(HostId, u64), Waiting>,
-    served: [Arc<AtomicUsize>; 2],
+    served: [Arc<AtomicUsize>; 3],
 }
 
 impl Fabric {
     /// Asks a member and waits for what it answers, or why it does not.
-    pub(super) fn call(
+    pub(crate) fn call(
         &self,
         host: HostId,
         topic: Topic,
@@ -118,6 +118,7 @@ impl Calls {
         let served = match topic {
             Topic::TRACE => &self.served[0],
             Topic::ARRIVAL => &self.served[1],
+            Topic::PLACEMENT => &self.served[2],
             _ => return Err(Failure::UnknownTopic),
         };
         if served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
@@ -126,7 +127,10 @@ impl Calls {
         }
         let (fabric, done) = (fabric.clone(), Arc::clone(served));
         let spawned = crate::control::spawn("answer", move || {
-            let answer = trace::serve(&fabric, host, topic, limit, &body);
+            let answer = match topic {
+                Topic::PLACEMENT => fabric.held.serve(host, &body),
+                _ => trace::serve(&fabric, host, topic, limit, &body),
+            };
             done.fetch_sub(1, Ordering::Relaxed);
             fabric.ask(Ask::Reply(host, ticket, answer));
         });

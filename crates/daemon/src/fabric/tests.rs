@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_api::fabric::{Answer, MemberRow, Question, VportRow};
@@ -15,12 +16,13 @@ use sluice_wire::fabric::Topic;
 use super::Fabric;
 use super::certificates::{Wanted, make};
 use crate::config::{Bound, FabricPlan, HostPlan, LocalPort, Workers};
+use crate::controller::Held;
 
 /// A folder that goes with the test.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("sluice-{name}-{}", std::process::id()));
         _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
@@ -89,7 +91,8 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
 fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
     let run_dir = folder.join(format!("run-{}", plan.name));
     std::fs::create_dir_all(&run_dir).unwrap();
-    Fabric::start(plan, &run_dir, Nanos::ZERO).unwrap()
+    let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir).unwrap());
+    Fabric::start(plan, &run_dir, Nanos::ZERO, held).unwrap()
 }
 
 fn vports(fabric: &Fabric) -> Vec<VportRow> {

@@ -55,6 +55,8 @@ impl Topic {
     pub const TRACE: Self = Self(1);
     /// What would become of a frame that comes in VXLAN from the host that asks.
     pub const ARRIVAL: Self = Self(2);
+    /// Which placement policy a host holds, and what it has made of it.
+    pub const PLACEMENT: Self = Self(3);
 }
 
 /// A question.

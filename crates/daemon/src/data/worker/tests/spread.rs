@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluice_api::placement::{Stamp, Stamped};
 use sluice_api::show::PlacementRow;
 use sluice_base::Prng;
 use sluice_placement::Mode;
@@ -19,7 +20,7 @@ use sluice_testkit::guest::{Guest, GuestConfig};
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
-use crate::data::placing::{self, Change, Cpus, Mover, Shown};
+use crate::data::placing::{self, Change, Cpus, Mover, Shown, follow_policy};
 use crate::data::worker::Part;
 use crate::data::{Askers, doors, make_workers, merge};
 
@@ -295,11 +296,29 @@ fn buckets_that_move_under_load_lose_and_reorder_nothing() {
 
 /// What is shown of the buckets: the worker, how many, and why.
 fn shown(shown: &Shown) -> Vec<(u16, usize, String)> {
-    let rows = shown.lock().unwrap();
+    let rows = &shown.lock().unwrap().rows;
     let row = |row: &PlacementRow| {
         (row.worker.unwrap(), row.buckets.as_ref().unwrap().list.len(), row.why.clone())
     };
     rows.iter().map(row).collect()
+}
+
+/// Waits until worker 0 gets nothing for half a second, after it got something.
+fn all_leave(gauges: &Gauges) -> bool {
+    let seen = || -> Vec<u32> { (0..=u8::MAX).map(|bucket| gauges.seen(bucket)).collect() };
+    let until = Instant::now() + PATIENCE * 2;
+    let mut before = seen();
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = seen();
+        if now == before && now.iter().any(|seen| *seen > 0) {
+            return true;
+        }
+        if Instant::now() > until {
+            return false;
+        }
+        before = now;
+    }
 }
 
 #[test]
@@ -311,31 +330,68 @@ fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(vec![Some(2), Some(3)], Some(&[2]));
-    let placed = placing::follow("underlay", Mode::Adaptive, cpus, parts, &spread.askers).unwrap();
+    let placed =
+        placing::follow(("h1", "underlay"), Mode::Adaptive, cpus, parts, &spread.askers).unwrap();
     assert_eq!(shown(&placed), [0, 1].map(|worker| (worker, 128, "by hash".to_owned())));
-    let gauges = spread.gauges.clone();
-    let seen = move || -> Vec<u32> { (0..=u8::MAX).map(|bucket| gauges[0].seen(bucket)).collect() };
-    let all_left = spread.under_load(|| {
-        let until = Instant::now() + PATIENCE * 2;
-        let mut before = seen();
-        // For half a second it gets nothing.
-        loop {
-            std::thread::sleep(Duration::from_millis(500));
-            let now = seen();
-            if now == before && now.iter().any(|seen| *seen > 0) {
-                return true;
-            }
-            if Instant::now() > until {
-                return false;
-            }
-            before = now;
-        }
-    });
+    let gauges = Arc::clone(&spread.gauges[0]);
+    let all_left = spread.under_load(|| all_leave(&gauges));
     let rows = shown(&placed);
     assert!(all_left, "{rows:?}");
     let left = rows.iter().find(|(worker, _, why)| *worker == 1 && why.contains("pinned vCPU"));
     assert!(left.is_some_and(|(_, count, _)| *count > 10), "{rows:?}");
     assert_eq!(rows.iter().map(|(_, count, _)| count).sum::<usize>(), BUCKETS);
+    spread.nothing_is_lost();
+    spread.end();
+}
+
+/// A policy for the host of the test.
+fn policy(version: u64, text: &str) -> Stamped {
+    let stamp = Stamp { version, ..Stamp::default() };
+    Stamped { stamp, policy: toml::from_str(text).unwrap() }
+}
+
+#[test]
+fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
+    if !Selector::can_change() {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let parts = std::mem::take(&mut spread.parts);
+    let cpus = Cpus::new(vec![Some(2), Some(3)], Some(&[]));
+    let placed = placing::follow(("h1", "underlay"), Mode::Rss, cpus, parts, &spread.askers);
+    let placed = placed.unwrap();
+    let follows = |wanted: &Stamped| {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let followed = follow_policy(&placed, wanted.clone());
+            if followed.place.as_ref().is_some_and(|place| place.stamp == wanted.stamp) {
+                return followed;
+            }
+            assert!(Instant::now() < until, "{followed:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let gauges = Arc::clone(&spread.gauges[0]);
+    let (left, back, all) = spread.under_load(|| {
+        let one = "[hosts.h1]\nexcluded_cpus = [2]\n[hosts.h2]\nmode = \"adaptive\"";
+        follows(&policy(1, one));
+        let left = all_leave(&gauges);
+        // By hash again: what left comes back.
+        let followed = follows(&policy(2, ""));
+        std::thread::sleep(Duration::from_millis(1_500));
+        let back = followed.place.map(|place| place.mode);
+        let all = follows(&policy(3, "mode = \"adaptive\"\nexcluded_cpus = [2, 3]"));
+        (left, (back, shown(&placed)), all)
+    });
+    assert!(left, "{:?}", shown(&placed));
+    assert_eq!(back.0.as_deref(), Some("rss"));
+    let here = |worker| -> usize {
+        back.1.iter().filter(|(at, ..)| *at == worker).map(|(_, count, _)| count).sum()
+    };
+    assert_eq!((here(0), here(1)), (128, 128), "{back:?}");
+    assert!(all.notes.iter().any(|note| note.contains("all of its workers")), "{all:?}");
+    assert_eq!(all.place.unwrap().mode, "adaptive");
     spread.nothing_is_lost();
     spread.end();
 }

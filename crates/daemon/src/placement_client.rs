@@ -1,0 +1,164 @@
+//! `sluice placement`: what is to hold on all hosts, and what each has made of it.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use sluice_api::fabric;
+use sluice_api::placement::{
+    Answer, CpuStatus, Match, PlaceStatus, PlacementMode, Policy, Question, Status,
+};
+use sluice_ports::cpu_list;
+use toml::Value;
+
+use crate::protocol::{self, Request};
+use crate::show_client::{Whom, connect, socket, table};
+
+/// Asks, or sets, and prints what each host has made of it.
+///
+/// # Errors
+/// If no host answers, or the policy is refused, with what to do.
+pub fn ask(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
+    let line = send(whom, &Request::Placement(question))?;
+    let answer: Answer = protocol::expect(&line)?;
+    let text = if json { line + "\n" } else { render(&answer)? };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// The policy of what was typed.
+///
+/// # Errors
+/// What cannot be read.
+pub fn policy(
+    whom: &Whom,
+    mode: Option<PlacementMode>,
+    excluded: Option<&str>,
+    high: &[String],
+) -> anyhow::Result<Policy> {
+    let excluded = excluded.map(cpu_list::parse).transpose().context("--exclude-cpus")?;
+    let one = |text: &String| -> anyhow::Result<Match> {
+        let of = numbered(whom, text)?.parse().with_context(|| format!("--high {text}"))?;
+        Ok(Match(of))
+    };
+    Ok(Policy {
+        mode,
+        excluded_cpus: excluded.into_iter().flatten().collect(),
+        high: high.iter().map(one).collect::<Result<_, _>>()?,
+        hosts: BTreeMap::new(),
+    })
+}
+
+/// The policy of a file, in which a match may name a network (`vnet=blue`) that the host knows.
+///
+/// # Errors
+/// If the file cannot be read, or what is wrong in it.
+pub fn read(whom: &Whom, file: &Path) -> anyhow::Result<Policy> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("{name}"))?;
+    let mut tree: toml::Table = toml::from_str(&text).with_context(|| format!("{name}"))?;
+    for one in tree.get_mut("high").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Value::String(text) = one {
+            *text = numbered(whom, text)?;
+        }
+    }
+    // Read anew, so that an error shows the line that it means.
+    let is_changed = tree.get("high") != toml::from_str::<toml::Table>(&text)?.get("high");
+    let text = if is_changed { toml::to_string(&tree)? } else { text };
+    toml::from_str(&text).with_context(|| format!("{name}"))
+}
+
+/// A match with the number of the network that it names.
+///
+/// # Errors
+/// If the host does not know it.
+pub fn numbered(whom: &Whom, text: &str) -> anyhow::Result<String> {
+    let mut parts = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('=') {
+            Some(("vnet", name)) => parts.push(format!("vni={}", number(whom, name)?)),
+            _ => parts.push(part.to_owned()),
+        }
+    }
+    Ok(parts.join(","))
+}
+
+fn number(whom: &Whom, vnet: &str) -> anyhow::Result<u32> {
+    let line = send(whom, &Request::Fabric(fabric::Question::Vnets))?;
+    let answer =
+        protocol::expect(&line).context("only a member of a fabric knows `vnet=`: name the VNI");
+    let fabric::Answer::Vnets(rows) = answer? else { bail!("the host answers something else") };
+    match rows.iter().find(|row| row.vnet == vnet) {
+        Some(row) => Ok(row.vni),
+        None => {
+            let names: Vec<&str> = rows.iter().map(|row| row.vnet.as_str()).collect();
+            bail!("the host knows no network `{vnet}`; there are {}", names.join(", "))
+        }
+    }
+}
+
+fn send(whom: &Whom, request: &Request) -> anyhow::Result<String> {
+    let socket = socket(whom)?;
+    protocol::ask(connect(&socket)?, request)
+        .with_context(|| format!("{} did not answer", socket.display()))
+}
+
+fn render(answer: &Answer) -> anyhow::Result<String> {
+    let stamp = answer.stamped.stamp;
+    let mut text = match stamp.version {
+        0 => "no policy is set: each host's configuration holds\n".to_owned(),
+        version => {
+            let policy = toml::to_string(&answer.stamped.policy)?;
+            let policy =
+                if policy.is_empty() { "# each host's configuration holds\n" } else { &policy };
+            format!("# version {version}, set at host {}\n{policy}", stamp.by)
+        }
+    };
+    text.push('\n');
+    let header = ["host", "version", "place", "rule", "CPU", "buckets", "high", "load %", ""];
+    let rows = answer.hosts.iter().flat_map(host_rows).collect();
+    text += &table(&header, 4, rows, "no hosts");
+    for host in &answer.hosts {
+        for note in &host.notes {
+            text += &format!("{}: {note}\n", host.host);
+        }
+    }
+    Ok(text)
+}
+
+fn host_rows(host: &Status) -> Vec<Vec<String>> {
+    let version = host.stamp.map_or_else(|| "?".to_owned(), |stamp| stamp.version.to_string());
+    if host.places.is_empty() {
+        let empty = vec![String::new(); 7];
+        return vec![[vec![host.host.clone(), version], empty].concat()];
+    }
+    let of_place = |place: &PlaceStatus| -> Vec<Vec<String>> {
+        place.cpus.iter().map(|cpu| cpu_row(host, place, cpu)).collect()
+    };
+    host.places.iter().flat_map(of_place).collect()
+}
+
+fn cpu_row(host: &Status, place: &PlaceStatus, cpu: &CpuStatus) -> Vec<String> {
+    let number = match (cpu.cpu, cpu.worker) {
+        (Some(number), _) => number.to_string(),
+        (None, Some(worker)) => format!("any (worker {worker})"),
+        (None, None) => "any".to_owned(),
+    };
+    let said = [(cpu.excluded, "excluded"), (cpu.runs_vcpu, "runs a vCPU")];
+    let said: Vec<&str> = said.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
+    vec![
+        host.host.clone(),
+        place.stamp.version.to_string(),
+        format!("{} ({})", place.name, place.kind),
+        place.mode.clone(),
+        number,
+        cpu.buckets.to_string(),
+        cpu.high.to_string(),
+        format!("{:.1}", cpu.load_percent),
+        said.join(", "),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

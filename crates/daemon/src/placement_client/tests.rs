@@ -1,0 +1,68 @@
+use sluice_api::placement::{Stamp, Stamped};
+
+use super::*;
+
+fn cpu(cpu: u16, buckets: u32) -> CpuStatus {
+    CpuStatus { cpu: Some(cpu), buckets, load_percent: 12.34, ..CpuStatus::default() }
+}
+
+#[test]
+fn what_holds_and_what_hosts_make_of_it() {
+    let stamp = Stamp { version: 3, by: 1, at_ms: 0 };
+    let policy: Policy =
+        toml::from_str("mode = \"adaptive\"\nexcluded_cpus = [0]\nhigh = [\"vni=7\"]").unwrap();
+    let place = PlaceStatus {
+        name: "underlay".to_owned(),
+        kind: "workers".to_owned(),
+        stamp,
+        mode: "adaptive".to_owned(),
+        high: 1,
+        moves: 9,
+        cpus: vec![
+            CpuStatus { excluded: true, ..cpu(0, 0) },
+            CpuStatus { runs_vcpu: true, high: 64, ..cpu(1, 320) },
+        ],
+    };
+    let h1 =
+        Status { host: "h1".to_owned(), stamp: Some(stamp), places: vec![place], notes: vec![] };
+    let h2 = Status {
+        host: "h2".to_owned(),
+        notes: vec!["it is not connected".to_owned()],
+        ..Status::default()
+    };
+    let answer = Answer { stamped: Stamped { stamp, policy }, hosts: vec![h1, h2] };
+    let text = render(&answer).unwrap();
+    let words: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0].join(" "), "# version 3, set at host 1");
+    assert_eq!(words[1].join(" "), "mode = \"adaptive\"");
+    let has = |line: &str| words.iter().any(|words| words.join(" ") == line);
+    assert!(has("h1 3 underlay (workers) adaptive 0 0 0 12.3 excluded"), "{text}");
+    assert!(has("h1 3 underlay (workers) adaptive 1 320 64 12.3 runs a vCPU"), "{text}");
+    assert!(has("h2 ?") && has("h2: it is not connected"), "{text}");
+}
+
+#[test]
+fn nothing_set_is_said() {
+    let host = Status { host: "h1".to_owned(), stamp: Some(Stamp::default()), ..Status::default() };
+    let text = render(&Answer { stamped: Stamped::default(), hosts: vec![host] }).unwrap();
+    assert!(text.starts_with("no policy is set"), "{text}");
+}
+
+#[test]
+fn what_is_typed_is_read() {
+    let nobody = Whom::RunDir("/nowhere".into());
+    let high = ["vni=7,mac=02:00:00:00:00:01".to_owned()];
+    let typed = policy(&nobody, Some(PlacementMode::Rss), Some("0-2,9"), &high).unwrap();
+    let read: Policy = toml::from_str(
+        "mode = \"rss\"\nexcluded_cpus = [0, 1, 2, 9]\nhigh = [\"vni=7,mac=02:00:00:00:00:01\"]",
+    )
+    .unwrap();
+    assert_eq!(typed, read);
+    for (excluded, high, says) in
+        [(Some("x"), "vni=7", "--exclude-cpus"), (None, "vni=x", "--high vni=x")]
+    {
+        let error = policy(&nobody, None, excluded, &[high.to_owned()]).unwrap_err();
+        assert!(format!("{error:#}").contains(says), "{error:#}");
+    }
+}
