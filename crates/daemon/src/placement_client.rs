@@ -118,7 +118,10 @@ fn render(answer: &Answer) -> anyhow::Result<String> {
     text.push('\n');
     let header = ["host", "version", "place", "rule", "CPU", "buckets", "high", "load %", ""];
     let rows = answer.hosts.iter().flat_map(host_rows).collect();
-    text += &table(&header, 4, rows, "no hosts");
+    for line in table(&header, 4, rows, "no hosts").lines() {
+        text += line.trim_end();
+        text.push('\n');
+    }
     for host in &answer.hosts {
         for note in &host.notes {
             text += &format!("{}: {note}\n", host.host);

@@ -48,11 +48,22 @@ vni = 60
         );
     }
     if let Some(container) = container {
+        let (mac, name) = (format!("02:60:00:00:00:0{id}"), container.name());
         text += &format!(
-            "[[port]]\nname = \"web\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"t0\"\n\
-             netns = \"/run/netns/{}\"\nmac = \"02:60:00:00:00:0{id}\"\n[[vport]]\nvnet = \"blue\"\n\
-             mac = \"02:60:00:00:00:0{id}\"\nip = \"10.60.0.{id}\"\nport = \"web\"\n",
-            container.name()
+            r#"
+[[port]]
+name = "web"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "/run/netns/{name}"
+mac = "{mac}"
+[[vport]]
+vnet = "blue"
+mac = "{mac}"
+ip = "10.60.0.{id}"
+port = "web"
+"#
         );
     }
     text
