@@ -117,6 +117,15 @@ fn all_come_to_hold_the_same() {
     assert!(conflicts > 0, "two set at once somewhere");
 }
 
+#[test]
+fn who_is_told_keeps_it() {
+    let folder = Folder::new("controller-told");
+    let (first, other) = (held(&folder, 1), held(&folder, 2));
+    first.set(of(PlacementMode::Rss)).unwrap();
+    ask(&other, &first);
+    assert_eq!((other.now(), held(&folder, 2).now()), (first.now(), first.now()));
+}
+
 /// A host that lost its directory knows no version, and sets one that others have already.
 #[test]
 fn who_has_forgotten_and_sets_anew_is_followed() {
