@@ -12,6 +12,7 @@ mod rig;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use rig::vm::{self, Vm};
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
 
@@ -255,4 +256,126 @@ fn what_cannot_be_read_is_refused_and_changes_nothing() {
     let empty = case.daemons[0].attempt(&["placement", "set"]);
     assert!(!empty.status.success(), "nothing is not a policy: `clear` is");
     assert_eq!(version(&case.daemons[0]), (0, 0));
+}
+
+/// Of a host with a virtual machine: two workers, each on a CPU of its own.
+fn with_machine(socket: &Path) -> String {
+    format!(
+        r#"
+policy = "ZL"
+workers = 2
+worker_cpus = [0, 1]
+[underlay]
+kind = "udp"
+device = "up0"
+address = "192.0.2.1"
+[[vnet]]
+name = "blue"
+vni = 60
+mtu = 1450
+[[port]]
+name = "vm"
+kind = "vhost-user"
+vnet = "blue"
+mac = "02:00:00:00:00:01"
+socket = "{}"
+worker = 0
+[[peer]]
+name = "h2"
+vtep = "192.0.2.2"
+vnets = ["blue"]
+[[vport]]
+vnet = "blue"
+mac = "02:00:00:00:00:02"
+peer = "h2"
+"#,
+        socket.display()
+    )
+}
+
+/// Of a host with a container.
+fn with_container(container: &Netns) -> String {
+    format!(
+        r#"
+policy = "ZL"
+[underlay]
+kind = "udp"
+device = "up0"
+address = "192.0.2.2"
+[[vnet]]
+name = "blue"
+vni = 60
+mtu = 1450
+[[port]]
+name = "web"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "/run/netns/{}"
+mac = "02:00:00:00:00:02"
+[[peer]]
+name = "h1"
+vtep = "192.0.2.1"
+vnets = ["blue"]
+[[vport]]
+vnet = "blue"
+mac = "02:00:00:00:00:01"
+peer = "h1"
+"#,
+        container.name()
+    )
+}
+
+/// The worker where most of what comes is.
+fn flow(host: &Daemon) -> Option<usize> {
+    let rows = host.show("placement");
+    let load = |row: &Value| row["buckets"]["load_percent"].as_f64().unwrap_or(0.0);
+    let rows = rows.as_array().unwrap().iter().filter(|row| load(row) > 0.0);
+    let row = rows.max_by(|a, b| load(a).total_cmp(&load(b)))?;
+    usize::try_from(row["worker"].as_u64()?).ok()
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn tunnel_work_leaves_the_cpu_to_which_a_machines_processor_is_pinned() {
+    if vm::skip("a pinned machine", &[]) {
+        return;
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        return say("SKIPPED a pinned machine: it needs two CPUs");
+    }
+    let mut net = Net::new("pinned");
+    let (h1, h2, c2) = (net.netns("h1"), net.netns("h2"), net.netns("c2"));
+    cable((&h1, "up0", "192.0.2.1/24"), (&h2, "up0", "192.0.2.2/24"));
+    let socket = net.file("vm.sock");
+    let hosts = [
+        net.daemon(&h1, "h1", &with_machine(&socket)),
+        net.daemon(&h2, "h2", &with_container(&c2)),
+    ];
+    c2.ip("addr add 10.0.0.2/24 dev t0");
+    c2.ip("link set t0 up");
+    let mut machine = Vm::boot(1, &socket);
+    machine.ready();
+    let mut pings = c2.command("ping");
+    pings.args(["-q", "-i", "0.01", "-w", "60", "10.0.0.1"]).stdout(std::process::Stdio::null());
+    let mut pings = pings.spawn().unwrap();
+    let runs_vcpu = |cpu: usize| {
+        let answer = hosts[0].ask(&["placement", "show"]);
+        answer["hosts"][0]["places"][0]["cpus"][cpu]["runs_vcpu"] == true
+    };
+    wait_for("its flow is placed", || flow(&hosts[0]).is_some());
+    for _ in 0..2 {
+        let at = flow(&hosts[0]).unwrap();
+        machine.pin(at);
+        wait_for("its CPU is known", || runs_vcpu(at) && !runs_vcpu(1 - at));
+        wait_for("the flow has left it", || flow(&hosts[0]).is_some_and(|worker| worker != at));
+    }
+    say(&hosts[0].print(&["show", "placement"]));
+    pings.kill().unwrap();
+    pings.wait().unwrap();
+    for host in &hosts {
+        host.drained();
+        host.assert_lossless();
+    }
 }

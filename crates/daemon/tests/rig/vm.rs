@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::say;
 
@@ -141,6 +142,8 @@ impl Vm {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
         command.args(["-no-reboot", "-serial", "stdio"]);
+        // As libvirt starts it: its threads have names.
+        command.args(["-name", &format!("vm{number},debug-threads=on")]);
         command.args(["-object", "memory-backend-memfd,id=mem,size=128M,share=on"]);
         command.args(["-numa", "node,memdev=mem"]);
         command.arg("-kernel").arg(image.join("vmlinuz"));
@@ -207,6 +210,23 @@ impl Vm {
     pub(crate) fn pause(&self, pause: bool) {
         let signal = if pause { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(&self.running.child), signal).unwrap();
+    }
+
+    /// Pins its processor to a CPU of this machine, as libvirt's `vcpupin` does.
+    pub(crate) fn pin(&self, cpu: usize) {
+        let tasks = format!("/proc/{}/task", self.running.child.id());
+        let mut pinned = 0;
+        for task in std::fs::read_dir(tasks).unwrap().flatten() {
+            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            if name.starts_with("CPU 0/") {
+                let thread: i32 = task.file_name().to_str().unwrap().parse().unwrap();
+                let mut cpus = CpuSet::new();
+                cpus.set(cpu);
+                sched_setaffinity(Pid::from_raw(thread), &cpus).unwrap();
+                pinned += 1;
+            }
+        }
+        assert_eq!(pinned, 1, "{}: it has one processor", self.name);
     }
 
     /// Ends it at once, as a power cut.
