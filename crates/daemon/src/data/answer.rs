@@ -15,6 +15,7 @@ use sluice_base::{Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
 use sluice_switch::{Destination, LaneKind, PauseState, TunnelCounters};
 
+use super::homes;
 use super::look;
 use super::next_hops::NextHops;
 use super::placing::Shown;
@@ -33,6 +34,8 @@ pub(super) struct Names {
     ports: Mutex<BTreeMap<PortId, PortNames>>,
     placement: Vec<PlacementRow>,
     buckets: Shown,
+    homes: homes::Shown,
+    worker_cpus: Vec<Option<u32>>,
     vnets: Vec<String>,
     peers: Vec<(String, Ipv4Addr)>,
 }
@@ -51,7 +54,7 @@ impl PortNames {
 }
 
 impl Names {
-    pub(super) fn new(plan: &Plan, started: Nanos, buckets: Shown) -> Self {
+    pub(super) fn new(plan: &Plan, started: Nanos, buckets: Shown, homes: homes::Shown) -> Self {
         let config = &plan.config;
         Self {
             host: config.host.name.clone(),
@@ -60,6 +63,8 @@ impl Names {
             ports: Mutex::new(port_names(plan)),
             placement: placement(plan),
             buckets,
+            homes,
+            worker_cpus: (0..plan.workers.count).map(|at| super::cpu_of(plan, at)).collect(),
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
         }
@@ -129,11 +134,18 @@ impl Names {
     /// Ports, and behind the one that is shared who has which part of it.
     fn placed(&self) -> Vec<PlacementRow> {
         let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let of = |row: &PlacementRow| {
+        let homes = self.homes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let of = |(at, row): (usize, &PlacementRow)| {
             let parts = buckets.iter().filter(|part| part.port == row.port).cloned();
-            std::iter::once(row.clone()).chain(parts).collect::<Vec<_>>()
+            let mut row = row.clone();
+            if let Some((worker, why)) = homes.get(&PortId::from_index(at)) {
+                row.worker = Some(u16::try_from(*worker).unwrap_or(u16::MAX));
+                row.cpu = self.worker_cpus.get(*worker).copied().flatten();
+                row.why.clone_from(why);
+            }
+            std::iter::once(row).chain(parts).collect::<Vec<_>>()
         };
-        self.placement.iter().flat_map(of).collect()
+        self.placement.iter().enumerate().flat_map(of).collect()
     }
 
     fn port(&self, port: PortId) -> String {

@@ -152,7 +152,7 @@ impl Cpus {
     }
 
     /// Whether a vCPU is pinned to the CPU of each worker; `None`: it is as before.
-    fn run_vcpus(&mut self, now: Nanos) -> Option<Vec<bool>> {
+    pub(super) fn run_vcpus(&mut self, now: Nanos) -> Option<Vec<bool>> {
         let is_due = match (&self.vcpus, self.looked) {
             (_, None) => true,
             (Some(_), Some(_)) => false,
