@@ -91,8 +91,8 @@ fn silence() -> String {
     format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs())
 }
 
-/// How other threads reach all of the workers; and who has the lock may rely on it that no port goes
-/// from one to another meanwhile.
+/// How other threads reach all of the workers; while the lock is held, no port goes from one to
+/// another.
 #[derive(Clone, Debug)]
 struct Askers(Vec<Asker>, Arc<Mutex<()>>);
 

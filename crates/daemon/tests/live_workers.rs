@@ -148,3 +148,50 @@ fn two_workers_share_an_underlay_of_sockets() {
     let udp = Kind { policy: "ZL", underlay: "udp", link };
     assert_eq!(is_one_switch("spread", &udp), None, "all of them serve it");
 }
+
+/// A container's port leaves a worker whose CPU is kept for a virtual machine, while it sends to
+/// its host and to another one.
+#[test]
+#[ignore = "live: needs root"]
+fn a_port_moves_to_another_worker_while_it_is_used() {
+    if skip("homes", &["iperf3"]) {
+        return;
+    }
+    let mut net = Net::new("homes");
+    let (h0, h1) = (net.netns("h0"), net.netns("h1"));
+    let (a, b, c) = (net.netns("a"), net.netns("b"), net.netns("c"));
+    cable((&h0, "up0", "192.0.2.1/24"), (&h1, "up0", "192.0.2.2/24"));
+    let link = "link = { in = { frames = 8192, bytes = 16000000 } }";
+    let kind = Kind { policy: "ZL", underlay: "udp", link };
+    let first = "workers = 2\nworker_cpus = [0, 1]\nvcpu_cpus = [0]";
+    let ports = [("a", &a, A, ""), ("b", &b, B, "worker = 1")];
+    let two = host(0, &kind, first, &ports, &[C]);
+    let one = host(1, &kind, "", &[("c", &c, C, "")], &[A, B]);
+    let hosts = [net.daemon(&h0, "h0", &two), net.daemon(&h1, "h1", &one)];
+    for (netns, address) in [(&a, A), (&b, B), (&c, C)] {
+        netns.ip(&format!("addr add {address}/24 dev t0"));
+        netns.ip("link set t0 up");
+    }
+    for host in &hosts {
+        host.next_hops_are_resolved();
+    }
+    let row = |port: &str| hosts[0].row("placement", "port", port);
+    assert_eq!(row("a")["worker"].as_u64(), Some(0), "{}", row("a"));
+    let (beside, there) = (Server::start(&b, B), Server::start(&c, C));
+    let across = beside.rate(&a, 3, "") / 1_000_000;
+    say(&format!("homes: {across} Mbit/s across workers while a port moves"));
+    assert!(across >= 20);
+    assert_eq!(row("a")["worker"].as_u64(), Some(1), "{}", row("a"));
+    assert!(row("a")["why"].as_str().unwrap().contains("pinned vCPU"), "{}", row("a"));
+    assert_eq!(row("b")["worker"].as_u64(), Some(1), "{}", row("b"));
+    for (from, to) in [(&a, B), (&b, A), (&a, C), (&c, A)] {
+        from.ping(to, 20);
+    }
+    let (to, back) = (there.rate(&a, 1, ""), there.rate(&a, 1, "--reverse"));
+    assert!(to >= 20_000_000 && back >= 20_000_000, "{to} and {back} bit/s");
+    for host in &hosts {
+        host.drained();
+        host.assert_lossless();
+    }
+    say(&hosts[0].print(&["show", "placement"]));
+}

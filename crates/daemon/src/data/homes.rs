@@ -12,8 +12,8 @@
 //! Each step waits for the one before. Why nothing is lost and nothing overtaken stands in
 //! `home.rs` of `sluice_switch`.
 //!
-//! **Leaving has a limit.** Frames whose receiver has stopped reading do not leave. Then the port is
-//! released where it was, everything goes on as before, and it rests a while.
+//! **Leaving has a limit.** Frames whose receiver has stopped reading do not leave. Then the port
+//! is released where it was, everything goes on as before, and it rests a while.
 //!
 //! **What moves.** A TAP or a virtual machine's port that the configuration gives no worker. What
 //! crosses costs more than what stays, so a worker with time left keeps its ports, unless its CPU
@@ -292,6 +292,3 @@ fn number(worker: usize) -> u16 {
 fn id(entry: usize) -> EntryId {
     EntryId(u32::try_from(entry).unwrap_or(u32::MAX))
 }
-
-#[cfg(test)]
-mod tests;

@@ -513,21 +513,6 @@ impl Worker {
         switch.into_iter().chain(retries).chain(drain).chain(control).min().unwrap_or(Nanos::MAX)
     }
 
-    /// The device of a port went away: what waits for it or came from it ends under `stopped`.
-    #[cold]
-    fn lose(&mut self, now: Nanos, index: usize, error: io::Error) {
-        let attached = &mut self.ports[index];
-        if attached.gone.is_some() {
-            return;
-        }
-        let detached = self.host.switch_mut().detach(now, attached.id);
-        let (name, frames) = (&attached.name, detached.dropped);
-        say!("port {name}: {error}; it is closed, {frames} frames ended with it");
-        _ = attached.port.close();
-        attached.readable = false;
-        attached.gone = Some(error);
-    }
-
     /// Answers what it is asked. Returns whether a turn must follow.
     #[cold]
     fn answer(&mut self, now: Nanos) -> bool {

@@ -100,6 +100,21 @@ impl Worker {
         dropped
     }
 
+    /// The device of a port went away: what waits for it or came from it ends under `stopped`.
+    #[cold]
+    pub(super) fn lose(&mut self, now: Nanos, index: usize, error: io::Error) {
+        let attached = &mut self.ports[index];
+        if attached.gone.is_some() {
+            return;
+        }
+        let detached = self.host.switch_mut().detach(now, attached.id);
+        let (name, frames) = (&attached.name, detached.dropped);
+        say!("port {name}: {error}; it is closed, {frames} frames ended with it");
+        _ = attached.port.close();
+        attached.readable = false;
+        attached.gone = Some(error);
+    }
+
     pub(super) fn is_open(&self, id: PortId) -> bool {
         let position = self.positions.get(id.index()).copied().flatten();
         position.is_some_and(|position| self.ports[position].gone.is_none())

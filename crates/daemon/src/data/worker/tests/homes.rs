@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sluice_placement::Mode;
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 use super::several::{Several, guests_of, start};
 use super::*;
-use crate::data::homes::Mover;
+use crate::data::homes::{self, Mover, Shown};
+use crate::data::placing::Cpus;
 
 const PORTS: usize = 4;
 
@@ -279,4 +281,54 @@ fn stopping_while_ports_move_delivers_what_was_read() {
             assert!(seen <= sent[(to + PORTS - 1) % PORTS]);
         }
     }
+}
+
+/// Keeps all guests sending and receiving until `is_over`.
+fn busy(guests: &mut [Guest], mut is_over: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + PATIENCE * 2;
+    let mut pairs = Pairs::default();
+    let guests = std::cell::RefCell::new(guests);
+    let mut was_over = false;
+    pairs.pass(
+        || {
+            was_over |= is_over();
+            was_over || Instant::now() > until
+        },
+        |from, frame| guests.borrow_mut()[from].send(frame),
+        |to| guests.borrow_mut()[to].receive(),
+    );
+    was_over
+}
+
+fn follow(running: &mut Several, mode: Mode, cpus: Cpus) -> Shown {
+    let loads = std::mem::take(&mut running.loads);
+    homes::follow(&running.placed, mode, cpus, loads, &running.askers).unwrap()
+}
+
+#[test]
+fn ports_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
+    let said = ["", "", "worker = 0\n", ""].map(str::to_owned).into_iter();
+    let (mut running, mut guests, _dir) = guests_of(said);
+    let before: Vec<_> = running.placed.owners();
+    assert_eq!(before, [Some(1), Some(0), Some(0), Some(1)]);
+    let shown = follow(&mut running, Mode::Adaptive, Cpus::new(vec![Some(2), Some(3)], Some(&[2])));
+    let row = || shown.lock().unwrap().get(&PortId(1)).cloned();
+    assert!(busy(&mut guests, || row().is_some()), "port 1 leaves");
+    let (worker, why) = row().unwrap();
+    assert!(worker == 1 && why.contains("pinned vCPU"), "{worker} {why}");
+    assert_eq!(shown.lock().unwrap().len(), 1, "what is told where to be stays");
+    running.no_drops();
+    guests.clear();
+    running.end();
+}
+
+#[test]
+fn by_number_nothing_moves() {
+    let (mut running, mut guests, _dir) = guests_of((0..PORTS).map(|_| String::new()));
+    let shown = follow(&mut running, Mode::Rss, Cpus::new(vec![Some(2), Some(3)], Some(&[2])));
+    let until = Instant::now() + Duration::from_millis(500);
+    assert!(busy(&mut guests, || Instant::now() > until));
+    assert_eq!(shown.lock().unwrap().len(), 0);
+    guests.clear();
+    running.end();
 }

@@ -1,18 +1,22 @@
 //! Several workers, each in a thread of its own, whose ports exchange frames.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices, Placed, Why, Workers};
+use crate::data::worker::Load;
 use crate::data::{Askers, crossing, doors, make_workers, merge};
 
 pub(super) struct Several {
     pub(super) probes: Vec<Probe>,
     pub(super) askers: Askers,
     pub(super) threads: Vec<JoinHandle<(Left, Nanos)>>,
+    pub(super) placed: Workers,
+    pub(super) loads: Vec<Arc<Load>>,
 }
 
 /// A host of containers; `owners` says of each port which worker serves it.
@@ -45,7 +49,7 @@ pub(super) fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize)
         run_here(worker)
     });
     let threads = threads.collect();
-    Several { probes, askers, threads }
+    Several { probes, askers, threads, placed: workers, loads: Vec::new() }
 }
 
 fn run_here(mut worker: Worker) -> JoinHandle<(Left, Nanos)> {
@@ -235,12 +239,13 @@ pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Gu
     }
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
     let (askers, ends) = doors(2).unwrap();
-    let workers = make_workers(&plan, ends, &askers, clock::now()).unwrap();
+    let mut workers = make_workers(&plan, ends, &askers, clock::now()).unwrap();
+    let loads = workers.iter_mut().map(|worker| worker.load(count)).collect();
     let threads = workers.into_iter().map(run_here).collect();
     let guest =
         |n: usize| Guest::connected(GuestConfig::default(), &dir.join(&n.to_string())).unwrap();
     let guests = (0..count).map(guest).collect();
-    (Several { probes: Vec::new(), askers, threads }, guests, dir)
+    (Several { probes: Vec::new(), askers, threads, placed: plan.workers, loads }, guests, dir)
 }
 
 impl Several {
