@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use harness::config::{access, config, limit, next_hop, pick, underlay, with_tunnels};
 use harness::frames::Tenant;
-use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId};
+use sluice_base::{
+    BitRate, Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
+};
 use sluice_switch::{
-    ClassConfig, Command, Crossing, Destination, Egress, Loan, Service, Switch, SwitchConfig,
-    Taken, Taker,
+    ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit, Service, Switch,
+    SwitchConfig, Taken, Taker,
 };
 
 const LEND_MAX: u16 = 4;
@@ -560,4 +562,42 @@ fn a_rate_or_a_pause_of_a_port_that_is_elsewhere_is_refused() {
     nothing.crossing.lend_max = 0;
     assert!(Switch::<Frame>::new(&nothing, 1, Nanos::ZERO).is_err());
     assert_eq!(next_hop(2), whole.tunnels[0].next_hop.unwrap());
+}
+
+#[test]
+fn its_rate_goes_along_with_a_port() {
+    let mut config = small(true);
+    let rate = BitRate::from_mbps(8);
+    config.ports[2].rate = Some(RateLimit { rate, catch_up: Nanos::from_millis(1), overhead: 0 });
+    let mut shards = Shards::new(&config, &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    let turn = |shards: &mut Shards| {
+        if shards.owners[2] == 1 {
+            shards.hand_over(0, 2);
+            shards.carry(0, 1, 8);
+        }
+        shards.transmit(2, 8);
+        shards.carry(0, 1, 8);
+        shards.reclaim(0);
+    };
+    let sends = |shards: &mut Shards| {
+        let before = shards.delivered();
+        for _ in 0..8 {
+            assert!(shards.read(0, mac(2), 0, 500));
+            turn(shards);
+        }
+        let at_once = shards.delivered() - before;
+        for _ in 0..8 {
+            shards.now = shards.now.after(Nanos::from_millis(5));
+            turn(shards);
+        }
+        assert_eq!(shards.delivered() - before, 8);
+        at_once
+    };
+    // A millisecond of 8 Mbit/s is 1,000 bytes.
+    assert!(sends(&mut shards) < 5);
+    shards.held = Some((2, 0));
+    shards.move_on();
+    assert_eq!(shards.owners[2], 0);
+    assert!(sends(&mut shards) < 5, "it has its rate where it is now");
+    shards.drain();
 }
