@@ -222,10 +222,11 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
-/// What follows the policy on a host: a shared underlay, or `sluice steer` for a device.
+/// What follows the policy on a host: a shared underlay, the ports of its workers, or a device with
+/// `sluice steer`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlaceStatus {
-    /// The port or the device.
+    /// The port or the device; `ports`: those that may move from worker to worker.
     pub name: String,
     /// `workers`, `xdp` or `rps`.
     pub kind: String,
@@ -235,7 +236,7 @@ pub struct PlaceStatus {
     pub mode: String,
     /// How many matches of high priority it knows.
     pub high: u32,
-    /// How many buckets have moved so far.
+    /// How many buckets, or ports, have moved so far.
     pub moves: u64,
     /// Its CPUs.
     pub cpus: Vec<CpuStatus>,
@@ -256,7 +257,7 @@ pub struct CpuStatus {
     /// A vCPU is pinned to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub runs_vcpu: bool,
-    /// Buckets that are there.
+    /// Buckets, or ports, that are there.
     pub buckets: u32,
     /// Of these, of high priority.
     pub high: u32,
@@ -272,9 +273,9 @@ const fn is_false(value: &bool) -> bool {
 /// What a data process has made of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
-    /// The underlay that its workers share; absent: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<PlaceStatus>,
+    /// The underlay that its workers share, and the ports that may move between them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<PlaceStatus>,
     /// What is not as the policy says, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -63,7 +63,7 @@ impl Pair {
         };
         let owners = [Some(0), Some(1)];
         let switches: Vec<_> = if crosses {
-            (0..2).map(|me| make(&whole.shard(&owners, 2, me, LEND_MAX))).collect()
+            (0..2).map(|me| make(&whole.shard(&owners, &[], 2, me, LEND_MAX))).collect()
         } else {
             vec![make(&whole)]
         };

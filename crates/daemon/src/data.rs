@@ -6,6 +6,7 @@
 //!   server          data.sock: questions of control (server.rs)
 //!   next-hops       netlink: the way to the other hosts (next_hops.rs)
 //!   placement       which worker reads which flows of a shared underlay (placing.rs)
+//!   homes           which worker has which port (homes.rs)
 //!                         │ bounded channel, then an edge on an eventfd
 //!                         └──────────────▶ the workers, between two turns
 //! ```
@@ -16,12 +17,15 @@
 mod answer;
 mod attach;
 mod bell;
+mod cpus;
 mod crossing;
+mod homes;
 mod look;
 mod merge;
 mod next_hops;
 mod orders;
 mod placing;
+mod policy;
 mod ports;
 mod server;
 mod snapshot;
@@ -32,6 +36,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -42,7 +47,8 @@ use sluice_ports::l2::PARKED_FRAMES_MAX;
 use sluice_ports::udp::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
-use self::placing::Cpus;
+use self::cpus::Cpus;
+use self::policy::Wanted;
 use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
 use crate::clock;
 use crate::config::{self, Attachment, KernelDevices, Plan, PortPlan};
@@ -88,15 +94,21 @@ fn silence() -> String {
     format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs())
 }
 
-/// How other threads reach all of the workers.
+/// How other threads reach all of the workers; while the lock is held, no port goes from one to
+/// another.
 #[derive(Clone, Debug)]
-struct Askers(Vec<Asker>);
+struct Askers(Vec<Asker>, Arc<Mutex<()>>);
 
 impl Askers {
     /// The only worker, or the first one: what is asked of it alone is refused where there are
     /// several.
     fn first(&self) -> &Asker {
         &self.0[0]
+    }
+
+    /// While it is held, a port is at one worker.
+    fn steady(&self) -> MutexGuard<'_, ()> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the same in front of each.
@@ -108,6 +120,7 @@ impl Askers {
 
     /// Asks all of them at once, and waits for every answer, the first worker's first.
     fn answers<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
+        let _steady = self.steady();
         let until = Instant::now() + ANSWER_WAIT;
         let asked: Vec<Receiver<T>> = self
             .0
@@ -144,8 +157,12 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
-    let buckets = follow_placement(&plan, &mut workers, &cpus, &askers)?;
-    let names = answer::Names::new(&plan, started, buckets);
+    let wanted = Wanted::new(&plan);
+    let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
+    let buckets = follow_placement(&plan, &mut workers, (&wanted, &cpus_known), &askers)?;
+    let loads = workers.iter_mut().map(|worker| worker.load(plan.ports.len())).collect();
+    let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
+    let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
     let ports = plan.ports.len();
     server::serve(listener, plan, names, next_hops, askers)?;
     let count = workers.len();
@@ -163,15 +180,13 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
 fn follow_placement(
     plan: &Plan,
     workers: &mut [Worker],
-    cpus: &[Option<u32>],
+    (wanted, cpus): (&Wanted, &Cpus),
     askers: &Askers,
 ) -> anyhow::Result<placing::Shown> {
     let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
     let shared = plan.workers.ports.iter().position(|placed| placed.worker.is_none());
     let port = shared.map_or("", |at| plan.ports[at].name.as_str());
-    let cpus = Cpus::new(cpus.to_vec(), plan.config.host.vcpu_cpus.as_deref());
-    let host = plan.config.host.name.as_str();
-    placing::follow((host, port), placing::mode(plan), cpus, parts, askers)
+    placing::follow(port, wanted.clone(), cpus.clone(), parts, askers)
 }
 
 /// What a worker waits on: descriptors, and questions.
@@ -187,7 +202,7 @@ fn doors(count: usize) -> anyhow::Result<(Askers, Vec<End>)> {
         askers.push(Asker { asks, waker: poller.waker() });
         ends.push((poller, receiver));
     }
-    Ok((Askers(askers), ends))
+    Ok((Askers(askers, Arc::default()), ends))
 }
 
 /// Runs the first worker here and the others in threads of their own, until all have drained.
@@ -281,7 +296,11 @@ fn make_worker(
     let shard = plan.workers.shard(&plan.switch, number);
     let host = Host::new(&shard, plan.addresses.iter().copied(), plan.seed, now)
         .map_err(|error| anyhow::anyhow!("the switch refuses the configuration: {error:?}"))?;
-    let bays = ports.len() + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
+    let may_come =
+        plan.workers.ports.iter().filter(|placed| placed.moves && placed.worker != Some(number));
+    let bays = ports.len()
+        + may_come.count()
+        + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
     let own = ports.iter().map(|(id, ..)| &plan.ports[id.index()]);
     let shares = |port: &&PortPlan| matches!(port.attachment, Attachment::BareMetal { .. });
     let parked = own.clone().filter(shares).count() * PARKED_FRAMES_MAX;
@@ -321,7 +340,7 @@ fn drain_on_signals(askers: &Askers) -> anyhow::Result<()> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
     }
-    let ignored = std::sync::Arc::default();
+    let ignored = Arc::default();
     signal_hook::flag::register(signal_hook::consts::SIGHUP, ignored)?;
     let askers = askers.clone();
     spawn("signals", move || {

@@ -79,6 +79,11 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, fd, data(index), flags(read, write))?)
     }
 
+    /// Watches a descriptor no more. What was told of it and not collected is forgotten.
+    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
     /// Waits until something happens or `timeout` is over, and tells what did.
     pub(crate) fn wait(&self, timeout: Nanos, mut each: impl FnMut(Event)) -> io::Result<()> {
         let timeout = timespec(timeout.min(SLEEP_MAX));

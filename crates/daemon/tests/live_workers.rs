@@ -148,3 +148,56 @@ fn two_workers_share_an_underlay_of_sockets() {
     let udp = Kind { policy: "ZL", underlay: "udp", link };
     assert_eq!(is_one_switch("spread", &udp), None, "all of them serve it");
 }
+
+/// A container's port leaves a worker that has more to do than the other one, while it sends.
+#[test]
+#[ignore = "live: needs root"]
+fn a_port_moves_to_another_worker_while_it_is_used() {
+    if skip("homes", &["iperf3"]) {
+        return;
+    }
+    let mut net = Net::new("homes");
+    let (h0, h1) = (net.netns("h0"), net.netns("h1"));
+    let (a, b, c) = (net.netns("a"), net.netns("b"), net.netns("c"));
+    let idle = [net.netns("d"), net.netns("e")];
+    cable((&h0, "up0", "192.0.2.1/24"), (&h1, "up0", "192.0.2.2/24"));
+    let link = "link = { in = { frames = 8192, bytes = 16000000 } }";
+    let kind = Kind { policy: "ZL", underlay: "udp", link };
+    // Two ports that nobody uses are at worker 1, so that `a` comes to worker 0, where `b` is.
+    let [d, e] = [4, 5].map(|last| Ipv4Addr::new(10, 50, 0, last));
+    let ports = [
+        ("a", &a, A, ""),
+        ("b", &b, B, "worker = 0"),
+        ("d", &idle[0], d, "worker = 1"),
+        ("e", &idle[1], e, "worker = 1"),
+    ];
+    let two = host(0, &kind, "workers = 2", &ports, &[C]);
+    let one = host(1, &kind, "", &[("c", &c, C, "")], &[A, B]);
+    let hosts = [net.daemon(&h0, "h0", &two), net.daemon(&h1, "h1", &one)];
+    for (netns, address) in [(&a, A), (&b, B), (&c, C)] {
+        netns.ip(&format!("addr add {address}/24 dev t0"));
+        netns.ip("link set t0 up");
+    }
+    for host in &hosts {
+        host.next_hops_are_resolved();
+    }
+    let row = |port: &str| hosts[0].row("placement", "port", port);
+    let worker = |port: &str| row(port)["worker"].as_u64();
+    assert_eq!((worker("a"), worker("b")), (Some(0), Some(0)), "{} {}", row("a"), row("b"));
+    let (beside, there) = (Server::start(&b, B), Server::start(&c, C));
+    let rate = beside.rate(&a, 4, "--parallel 2") / 1_000_000;
+    say(&format!("homes: {rate} Mbit/s while a port moves: {}", row("a")));
+    assert!(rate >= 20);
+    assert_ne!(row("a")["why"], "that worker had the fewest ports", "{}", row("a"));
+    assert_eq!(worker("b"), Some(0), "it is told where to be: {}", row("b"));
+    for (from, to) in [(&a, B), (&b, A), (&a, C), (&c, A)] {
+        from.ping(to, 20);
+    }
+    let (to, back) = (there.rate(&a, 1, ""), there.rate(&a, 1, "--reverse"));
+    assert!(to >= 20_000_000 && back >= 20_000_000, "{to} and {back} bit/s");
+    for host in &hosts {
+        host.drained();
+        host.assert_lossless();
+    }
+    say(&hosts[0].print(&["show", "placement"]));
+}

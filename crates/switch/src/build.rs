@@ -244,7 +244,7 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     // A lossy frame that is lent has left the buffer of its output.
     count += u64::from(config.crossing.loans_max());
     for (at, port) in config.ports.iter().enumerate() {
-        if config.crossing.is_elsewhere(at) {
+        if config.crossing.is_elsewhere(at) && !config.crossing.is_movable(at) {
             continue;
         }
         let priorities = match port.input_full {

@@ -52,6 +52,9 @@ pub struct SwitchConfig {
 pub struct CrossingConfig {
     /// The ports that others read and write. Here they have no rate and no flow control.
     pub elsewhere: Vec<PortId>,
+    /// The ports that may change hands ([`crate::Switch::give_home`]), wherever they are at first:
+    /// every switch takes memory for them.
+    pub movable: Vec<PortId>,
     /// How many frames of one priority may be on their way to, or wait in, one of these ports at a
     /// time.
     pub lend_max: u16,
@@ -61,7 +64,12 @@ impl CrossingConfig {
     /// How many frames may be lent at the same time.
     #[must_use]
     pub fn loans_max(&self) -> u32 {
-        loans_to(self.elsewhere.len(), self.lend_max)
+        let beside = self.movable.iter().filter(|port| !self.elsewhere.contains(port));
+        loans_to(self.elsewhere.len() + beside.count(), self.lend_max)
+    }
+
+    pub(crate) fn is_movable(&self, port: usize) -> bool {
+        self.movable.iter().any(|p| p.index() == port)
     }
 
     pub(crate) fn is_elsewhere(&self, port: usize) -> bool {
@@ -138,6 +146,16 @@ pub struct PortConfig {
     pub sources: Sources,
     /// What its driver does about 802.1Q tags.
     pub tags: Tags,
+}
+
+impl PortConfig {
+    /// Whether it may change hands among switches of one host: an access port without flow control.
+    /// Its own rate goes along.
+    #[must_use]
+    pub fn is_movable(&self) -> bool {
+        let waits = !matches!(self.input_full, InputFull::Pause(_)) && !self.obey_pause;
+        waits && self.lane_rate.is_none() && matches!(self.role, PortRole::Access { .. })
+    }
 }
 
 /// What the driver of an access port does about 802.1Q tags.
@@ -405,6 +423,12 @@ pub enum ConfigError {
     },
     /// A port that is elsewhere has a rate or flow control, or nothing may be lent to it.
     Elsewhere {
+        /// The port.
+        port: PortId,
+    },
+    /// A port that cannot change hands ([`PortConfig::is_movable`]), or to which nothing may be
+    /// lent, is to be movable.
+    Movable {
         /// The port.
         port: PortId,
     },

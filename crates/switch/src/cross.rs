@@ -54,6 +54,8 @@ pub struct Crossing<B> {
     strip: u16,
     priority: Priority,
     ecn: Option<u8>,
+    /// Of a super-frame, what a driver took before its port came to be elsewhere.
+    sent: (u16, u32),
 }
 
 /// How many frames are lent; the lists are empty if no port is elsewhere.
@@ -64,15 +66,18 @@ pub(crate) struct Lending {
     class_max: u16,
     /// By input: of those that lie in its own memory.
     own: Vec<u32>,
+    /// The ports that may change hands.
+    pub(crate) movable: Vec<PortId>,
 }
 
 impl Lending {
     pub(crate) fn new(config: &CrossingConfig, ports: usize, inputs: usize) -> Self {
-        let some = usize::from(!config.elsewhere.is_empty());
+        let some = usize::from(config.loans_max() > 0);
         Self {
             by_class: vec![0; some * ports * Priority::COUNT],
             class_max: config.lend_max,
             own: vec![0; some * inputs],
+            movable: config.movable.clone(),
         }
     }
 
@@ -222,6 +227,7 @@ impl<B: Buf> Switch<B> {
             strip: slot.strip,
             priority: Priority::from_low_bits(slot.priority),
             ecn: slot.ecn,
+            sent: (slot.sent, slot.sent_bytes),
         });
     }
 
@@ -286,14 +292,26 @@ impl<B: Buf> Switch<B> {
         self.slots.lent().filter(|slot| slot.input == input.0 && is_own(slot.home)).count()
     }
 
+    /// How many frames are lent to a port.
+    #[must_use]
+    pub fn lent_to(&self, port: PortId) -> u32 {
+        let lent = |priority: Priority| {
+            let class = self.class_of(port.index(), priority.index());
+            u32::from(self.lending.by_class.get(class).copied().unwrap_or(0))
+        };
+        Priority::all().map(lent).sum()
+    }
+
     /// Takes a frame that another switch hands over, at the input of the crossing to that one.
     pub fn receive_crossed(&mut self, input: InputId, frame: Crossing<B>) {
-        let Crossing { buf, loan, to, source, vnet, strip, priority, ecn } = frame;
+        let Crossing { buf, loan, to, source, vnet, strip, priority, ecn, sent } = frame;
         self.slots.enter(1);
         let arrival = Arrival { source, vnet, strip, priority, ecn };
         self.rows[row(input.0, priority.get())].received.add(buf.size());
         let index = self.new_slot(input.0, &arrival, Home::Output, buf);
-        self.slots.get_mut(index).shared = loan.0;
+        let slot = self.slots.get_mut(index);
+        slot.shared = loan.0;
+        (slot.sent, slot.sent_bytes) = sent;
         let lane = match to {
             Destination::Port(port) => self.ports[port.index()].lane,
             Destination::Tunnel(tunnel) => self.tunnels[tunnel.index()].lane,

@@ -42,6 +42,11 @@ pub struct Marks {
 }
 
 impl Marks {
+    /// The larger of each.
+    pub(crate) fn rise_to(&mut self, other: Self) {
+        self.rise(other.frames_max, other.bytes_max);
+    }
+
     #[inline]
     pub(crate) fn rise(&mut self, frames: u32, bytes: u64) {
         if frames > self.frames_max {

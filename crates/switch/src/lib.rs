@@ -41,6 +41,7 @@ mod cross;
 mod decap;
 mod detach;
 mod evacuate;
+mod home;
 mod inspect;
 mod mac_table;
 mod numbers;
@@ -73,6 +74,7 @@ pub use config::{
 };
 pub use cross::{Crossing, Loan, Taker};
 pub use decap::DecapFlow;
+pub use home::Belongings;
 pub use inspect::{ChipState, Counter, Marks, PauseState, TunnelCounters};
 pub use mac_table::Used;
 pub use pause::{PauseReceiver, PauseSender};

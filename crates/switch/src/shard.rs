@@ -11,17 +11,25 @@ impl SwitchConfig {
     /// port which of them reads and writes it; `None`: every one has a driver of its own for it,
     /// which gets a part of what comes in. Behind the ports come as many of
     /// [`PortRole::Crossing`], the one with number `ports + n` to switch `n`; that to itself is not
-    /// used, and makes the numbers the same for all.
+    /// used, and makes the numbers the same for all. The ports of `movable` may change hands.
     ///
     /// # Panics
     /// If `owners` is not as long as the list of ports.
     #[must_use]
-    pub fn shard(&self, owners: &[Option<usize>], count: usize, me: usize, lend_max: u16) -> Self {
+    pub fn shard(
+        &self,
+        owners: &[Option<usize>],
+        movable: &[PortId],
+        count: usize,
+        me: usize,
+        lend_max: u16,
+    ) -> Self {
         assert!(owners.len() == self.ports.len(), "each port has an owner");
         let mut shard = self.clone();
         let is_here = |owner: &Option<usize>| owner.is_none_or(|owner| owner == me);
         let elsewhere = owners.iter().enumerate().filter(|(_, owner)| !is_here(owner));
         shard.crossing.elsewhere = elsewhere.map(|(at, _)| PortId::from_index(at)).collect();
+        shard.crossing.movable = movable.to_vec();
         shard.crossing.lend_max = lend_max;
         for port in &shard.crossing.elsewhere {
             let port = &mut shard.ports[port.index()];
@@ -31,7 +39,10 @@ impl SwitchConfig {
                 port.input_full = InputFull::Wait;
             }
         }
-        let own = owners.iter().filter(|owner| is_here(owner)).count();
+        let may_be_here = |(at, owner): &(usize, &Option<usize>)| {
+            is_here(owner) || movable.contains(&PortId::from_index(*at))
+        };
+        let own = owners.iter().enumerate().filter(may_be_here).count();
         let crossing = crossing(loans_to(own, lend_max));
         shard.ports.extend(core::iter::repeat_n(crossing, count));
         let bound = |port: PortId| is_here(&owners[port.index()]);

@@ -87,6 +87,12 @@ impl Watch {
         self.forget();
     }
 
+    /// All of it, for the switch that gets the port. Here nobody is bound to it any more.
+    pub(crate) fn give(&mut self) -> Self {
+        let none = Self { sources: self.sources, good: NOBODY, good_at: 0, bound: Vec::new() };
+        core::mem::replace(self, none)
+    }
+
     fn bind(&mut self, port: PortId, mac: Mac, ips: BoundIps) -> Result<(), CommandError> {
         if self.sources != Sources::Bound {
             return Err(CommandError::NotBound(port));

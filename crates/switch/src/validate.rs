@@ -111,6 +111,15 @@ fn elsewhere(config: &SwitchConfig) -> Result<(), ConfigError> {
             return Err(ConfigError::Elsewhere { port });
         }
     }
+    for &port in &config.crossing.movable {
+        let index = port.index();
+        let Some(p) = config.ports.get(index) else {
+            return Err(ConfigError::NoSuch { what: "port", index, by: "a crossing" });
+        };
+        if !p.is_movable() || config.crossing.lend_max == 0 {
+            return Err(ConfigError::Movable { port });
+        }
+    }
     Ok(())
 }
 

@@ -7,15 +7,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use harness::config::{access, config, limit, next_hop, pick, underlay, with_tunnels};
 use harness::frames::Tenant;
-use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId};
+use sluice_base::{
+    BitRate, Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
+};
 use sluice_switch::{
-    ClassConfig, Command, Crossing, Destination, Egress, Loan, Service, Switch, SwitchConfig,
-    Taken, Taker,
+    ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit, Service, Switch,
+    SwitchConfig, Taken, Taker,
 };
 
 const LEND_MAX: u16 = 4;
 const ACCESS: usize = 6;
 const UNDERLAY: usize = ACCESS;
+const MOVABLE: [PortId; ACCESS] =
+    [PortId(0), PortId(1), PortId(2), PortId(3), PortId(4), PortId(5)];
 
 /// A handle that knows whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +82,11 @@ struct Shards {
     sent: u32,
     /// What each port got, without outer headers: the numbers of frames by (sender, priority).
     got: BTreeMap<(usize, usize, u8), Vec<u32>>,
+    /// A port that is to change hands: it is not read, and nothing is lent to it.
+    held: Option<(usize, usize)>,
+    moves: u32,
+    /// How many frames were read at each port.
+    reads: [u64; ACCESS],
     rng: Prng,
 }
 
@@ -86,7 +95,7 @@ impl Shards {
         let now = Nanos::from_millis(1);
         let make = |me| {
             let owners: Vec<_> = owners.iter().copied().map(Some).collect();
-            let config = config.shard(&owners, count, me, LEND_MAX);
+            let config = config.shard(&owners, &MOVABLE, count, me, LEND_MAX);
             Switch::new(&config, seed, now).unwrap()
         };
         let mut shards = Self {
@@ -98,6 +107,9 @@ impl Shards {
             now,
             sent: 0,
             got: BTreeMap::new(),
+            held: None,
+            moves: 0,
+            reads: [0; ACCESS],
             rng: Prng::new(seed),
         };
         for port in 0..ACCESS {
@@ -124,9 +136,10 @@ impl Shards {
     fn read(&mut self, port: usize, dst: Mac, priority: u8, size: u32) -> bool {
         let me = self.owners[port];
         let input = self.switches[me].input(PortId::from_index(port), 0);
-        if self.switches[me].window(input).frames == 0 {
+        if self.switches[me].window(input).frames == 0 || self.is_held(port) {
             return false;
         }
+        self.reads[port] += 1;
         let mut bytes = Tenant::new(dst, mac(port), priority << 3, size).bytes();
         self.sent += 1;
         bytes[44..48].copy_from_slice(&self.sent.to_be_bytes());
@@ -170,7 +183,34 @@ impl Shards {
         self.switches[me].transmit(self.now, PortId::from_index(port), &mut sink);
     }
 
+    fn is_held(&self, port: usize) -> bool {
+        self.held.is_some_and(|(held, _)| held == port)
+    }
+
+    /// Begins to move a port, goes on with it, or gives it up.
+    fn move_on(&mut self) {
+        let count = self.switches.len() as u64;
+        let Some((port, to)) = self.held else {
+            let (port, to) = (pick(&mut self.rng, ACCESS as u64), pick(&mut self.rng, count));
+            self.held = (self.owners[port] != to).then_some((port, to));
+            return;
+        };
+        let (from, id) = (self.owners[port], PortId::from_index(port));
+        let lent: u32 = self.switches.iter().map(|switch| switch.lent_to(id)).sum();
+        if lent == 0 && self.switches[from].may_give_home(id) {
+            let its = self.switches[from].give_home(id);
+            self.switches[to].take_home(id, its);
+            self.owners[port] = to;
+            (self.held, self.moves) = (None, self.moves + 1);
+        } else if self.rng.below(100) == 0 {
+            self.held = None;
+        }
+    }
+
     fn hand_over(&mut self, from: usize, port: usize) {
+        if self.is_held(port) {
+            return;
+        }
         let way = self.ways.entry((from, self.owners[port])).or_default();
         let mut taker = Carrier { way, pooled: &mut self.pooled[from], from };
         self.switches[from].hand_over(PortId::from_index(port), &mut taker);
@@ -221,6 +261,13 @@ impl Shards {
         for switch in &self.switches {
             assert!(switch.audit().is_closed(), "{:#?}", switch.audit());
         }
+        for (port, reads) in self.reads.iter().enumerate() {
+            let input = InputId::from_index(port);
+            let counts = self.switches.iter().map(|switch| switch.received(input).frames);
+            assert_eq!(counts.clone().sum::<u64>(), *reads, "port {port}");
+            let own = self.switches[self.owners[port]].received(input).frames;
+            assert_eq!(own, *reads, "the counts of port {port} went along");
+        }
         let most = usize::from(LEND_MAX) * Priority::COUNT * self.owners.len();
         assert!(self.ways.values().all(|way| way.most <= most), "more is lent than may be");
     }
@@ -228,6 +275,7 @@ impl Shards {
     /// Lets everything out, and sees that all are back where they belong.
     fn drain(&mut self) {
         let count = self.switches.len();
+        self.held = None;
         for _ in 0..2_000 {
             for from in 0..count {
                 for port in 0..self.owners.len() {
@@ -284,6 +332,7 @@ impl Shards {
 fn small(lossless: bool) -> SwitchConfig {
     let mut ports = vec![access(0); ACCESS];
     for port in &mut ports {
+        port.obey_pause = false;
         port.input = limit(16, 200_000);
         port.output = limit(8, 200_000);
     }
@@ -302,7 +351,7 @@ fn step(shards: &mut Shards) {
     let from: usize = pick(&mut shards.rng, count as u64);
     let to: usize = pick(&mut shards.rng, count as u64);
     let port: usize = pick(&mut shards.rng, ports as u64);
-    match shards.rng.below(6) {
+    match shards.rng.below(7) {
         0 | 1 => {
             let at: usize = pick(&mut shards.rng, ACCESS as u64);
             let dst = match shards.rng.below(10) {
@@ -325,12 +374,14 @@ fn step(shards: &mut Shards) {
             let most = pick(&mut shards.rng, 4);
             shards.carry(from, to, most);
         }
+        5 => shards.move_on(),
         _ => shards.reclaim(from),
     }
 }
 
 #[test]
 fn what_crosses_is_neither_lost_nor_overtaken() {
+    let mut moves = 0;
     for seed in 0..60 {
         let mut rng = Prng::new(seed);
         let count = 2 + pick::<usize>(&mut rng, 3);
@@ -346,7 +397,9 @@ fn what_crosses_is_neither_lost_nor_overtaken() {
         for (key, numbers) in &shards.got {
             assert!(numbers.is_sorted_by(|a, b| a < b), "seed {seed}: {key:?} {numbers:?}");
         }
+        moves += shards.moves;
     }
+    assert!(moves > 60, "{moves} moves");
 }
 
 #[test]
@@ -500,7 +553,7 @@ fn a_port_that_goes_away_ends_what_was_lent_to_it() {
 fn a_rate_or_a_pause_of_a_port_that_is_elsewhere_is_refused() {
     let whole = small(true);
     let owners = [0, 0, 1, 1, 1, 1, 1].map(Some);
-    let shard = whole.shard(&owners, 2, 0, LEND_MAX);
+    let shard = whole.shard(&owners, &[], 2, 0, LEND_MAX);
     assert!(Switch::<Frame>::new(&shard, 1, Nanos::ZERO).is_ok());
     let mut paced = shard.clone();
     paced.ports[UNDERLAY] = whole.ports[UNDERLAY].clone();
@@ -509,4 +562,42 @@ fn a_rate_or_a_pause_of_a_port_that_is_elsewhere_is_refused() {
     nothing.crossing.lend_max = 0;
     assert!(Switch::<Frame>::new(&nothing, 1, Nanos::ZERO).is_err());
     assert_eq!(next_hop(2), whole.tunnels[0].next_hop.unwrap());
+}
+
+#[test]
+fn its_rate_goes_along_with_a_port() {
+    let mut config = small(true);
+    let rate = BitRate::from_mbps(8);
+    config.ports[2].rate = Some(RateLimit { rate, catch_up: Nanos::from_millis(1), overhead: 0 });
+    let mut shards = Shards::new(&config, &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    let turn = |shards: &mut Shards| {
+        if shards.owners[2] == 1 {
+            shards.hand_over(0, 2);
+            shards.carry(0, 1, 8);
+        }
+        shards.transmit(2, 8);
+        shards.carry(0, 1, 8);
+        shards.reclaim(0);
+    };
+    let sends = |shards: &mut Shards| {
+        let before = shards.delivered();
+        for _ in 0..8 {
+            assert!(shards.read(0, mac(2), 0, 500));
+            turn(shards);
+        }
+        let at_once = shards.delivered() - before;
+        for _ in 0..8 {
+            shards.now = shards.now.after(Nanos::from_millis(5));
+            turn(shards);
+        }
+        assert_eq!(shards.delivered() - before, 8);
+        at_once
+    };
+    // A millisecond of 8 Mbit/s is 1,000 bytes.
+    assert!(sends(&mut shards) < 5);
+    shards.held = Some((2, 0));
+    shards.move_on();
+    assert_eq!(shards.owners[2], 0);
+    assert!(sends(&mut shards) < 5, "it has its rate where it is now");
+    shards.drain();
 }

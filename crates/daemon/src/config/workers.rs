@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use sluice_api::config::{HostConfig, PortKind, Underlay, UnderlayKind};
-use sluice_base::Priority;
+use sluice_api::config::{HostConfig, PlacementMode, PortKind, Underlay, UnderlayKind};
+use sluice_base::{PortId, Priority};
 use sluice_switch::{Limit, SwitchConfig};
 
 /// Frames of a priority that may be on their way to, or wait in, a port of another worker: with a
@@ -31,6 +31,14 @@ pub struct Placed {
     pub worker: Option<usize>,
     /// Why that one.
     pub why: Why,
+    /// Whether it may move to another one while it runs.
+    pub moves: bool,
+}
+
+impl Placed {
+    fn at(worker: Option<usize>, why: Why) -> Self {
+        Self { worker, why, moves: false }
+    }
 }
 
 /// Why a port is served by its worker.
@@ -74,16 +82,14 @@ impl Workers {
             .map(|worker| worker.map(usize::from))
             .collect();
         if count == 1 {
-            let only = Placed { worker: Some(0), why: Why::Only };
+            let only = Placed::at(Some(0), Why::Only);
             return Self { count, ports: vec![only; said.len()] };
         }
-        let mut ports: Vec<Option<Placed>> = said
-            .iter()
-            .map(|said| said.map(|_| Placed { worker: *said, why: Why::Configured }))
-            .collect();
+        let mut ports: Vec<Option<Placed>> =
+            said.iter().map(|said| said.map(|_| Placed::at(*said, Why::Configured))).collect();
         let at = config.ports.len();
         if spreads(config) && ports[at].is_none() {
-            ports[at] = Some(Placed { worker: None, why: Why::Spread });
+            ports[at] = Some(Placed::at(None, Why::Spread));
         }
         for at in 0..ports.len() {
             if ports[at].is_none() {
@@ -99,6 +105,12 @@ impl Workers {
         self.ports.iter().map(|placed| placed.worker).collect()
     }
 
+    /// The ports that may move.
+    pub fn movable(&self) -> impl Iterator<Item = PortId> {
+        let ports = self.ports.iter().enumerate().filter(|(_, placed)| placed.moves);
+        ports.map(|(at, _)| PortId::from_index(at))
+    }
+
     /// The switch of one worker. The pool is shared out, so that several need no more memory than
     /// one.
     #[must_use]
@@ -109,7 +121,8 @@ impl Workers {
         let classes = self.ports.len() * Priority::COUNT;
         let lend_max = u16::try_from(LOANS_MAX / classes.max(1)).unwrap_or(LEND_MAX);
         let lend_max = lend_max.clamp(1, LEND_MAX);
-        let mut shard = whole.shard(&self.owners(), self.count, worker, lend_max);
+        let movable: Vec<PortId> = self.movable().collect();
+        let mut shard = whole.shard(&self.owners(), &movable, self.count, worker, lend_max);
         let count = u32::try_from(self.count).unwrap_or(u32::MAX);
         let part = |limit: &mut Limit| {
             limit.frames = limit.frames.div_ceil(count);
@@ -124,12 +137,16 @@ impl Workers {
 /// The worker of a port that the configuration does not place.
 fn choose(config: &HostConfig, count: usize, ports: &[Option<Placed>], at: usize) -> Placed {
     if let Some((worker, beside)) = shared(config, ports, at) {
-        return Placed { worker: Some(worker), why: Why::SharesDevice(beside) };
+        return Placed::at(Some(worker), Why::SharesDevice(beside));
     }
     let load =
         |worker: &usize| ports.iter().flatten().filter(|p| p.worker == Some(*worker)).count();
     let worker = (0..count).min_by_key(load).or(Some(0));
-    Placed { worker, why: Why::FewestPorts }
+    let placed = Placed::at(worker, Why::FewestPorts);
+    // What is on a wire shares its device and its pauses with others.
+    let kind = config.ports.get(at).map(|port| port.kind);
+    let is_own = matches!(kind, Some(PortKind::Tap | PortKind::VhostUser));
+    Placed { moves: is_own && config.host.placement != PlacementMode::Rss, ..placed }
 }
 
 /// Whether the underlay may be served by all workers. A rate is counted by one.

@@ -144,7 +144,7 @@ impl Held {
     pub(super) fn status(&self) -> Status {
         let stamp = Some(self.now().stamp);
         let (mut places, mut notes) = match self.tell_data() {
-            Ok(Followed { place, notes }) => (Vec::from_iter(place), notes),
+            Ok(Followed { places, notes }) => (places, notes),
             Err(error) => (Vec::new(), vec![error]),
         };
         places.extend(self.steered(&mut notes));

@@ -16,9 +16,11 @@ use sluice_base::{Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
 use sluice_switch::{Destination, LaneKind, PauseState, TunnelCounters};
 
+use super::homes;
 use super::look;
 use super::next_hops::NextHops;
-use super::placing::{Shown, follow_policy};
+use super::placing::Shown;
+use super::policy::Wanted;
 use super::snapshot::{self, PortShot, Snapshot};
 use super::worker::Times;
 use crate::config::{Plan, PortPlan};
@@ -34,6 +36,9 @@ pub(super) struct Names {
     ports: Mutex<BTreeMap<PortId, PortNames>>,
     placement: Vec<PlacementRow>,
     buckets: Shown,
+    homes: homes::Shown,
+    wanted: Wanted,
+    worker_cpus: Vec<Option<u32>>,
     vnets: Vec<String>,
     peers: Vec<(String, Ipv4Addr)>,
 }
@@ -52,7 +57,12 @@ impl PortNames {
 }
 
 impl Names {
-    pub(super) fn new(plan: &Plan, started: Nanos, buckets: Shown) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        started: Nanos,
+        (buckets, homes): (Shown, homes::Shown),
+        wanted: Wanted,
+    ) -> Self {
         let config = &plan.config;
         Self {
             host: config.host.name.clone(),
@@ -61,6 +71,9 @@ impl Names {
             ports: Mutex::new(port_names(plan)),
             placement: placement(plan),
             buckets,
+            homes,
+            wanted,
+            worker_cpus: (0..plan.workers.count).map(|at| super::cpu_of(plan, at)).collect(),
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
         }
@@ -68,7 +81,21 @@ impl Names {
 
     /// A placement policy holds. What was made of it.
     pub(super) fn follow(&self, stamped: Stamped) -> Followed {
-        follow_policy(&self.buckets, stamped)
+        self.wanted.set(stamped);
+        let mut all = Followed::default();
+        let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let homes = self.homes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (place, notes) in [(&buckets.place, &buckets.notes), (&homes.place, &homes.notes)] {
+            all.places.extend(place.clone());
+            all.notes.extend(notes.iter().cloned());
+        }
+        // Both may say the same of the same workers.
+        all.notes.dedup();
+        if all.places.is_empty() {
+            all.notes
+                .push("nothing of its data plane follows a policy: it has one worker".to_owned());
+        }
+        all
     }
 
     /// A port came.
@@ -135,11 +162,18 @@ impl Names {
     /// Ports, and behind the one that is shared who has which part of it.
     fn placed(&self) -> Vec<PlacementRow> {
         let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let of = |row: &PlacementRow| {
+        let homes = self.homes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let of = |(at, row): (usize, &PlacementRow)| {
             let parts = buckets.rows.iter().filter(|part| part.port == row.port).cloned();
-            std::iter::once(row.clone()).chain(parts).collect::<Vec<_>>()
+            let mut row = row.clone();
+            if let Some((worker, why)) = homes.moved.get(&PortId::from_index(at)) {
+                row.worker = Some(u16::try_from(*worker).unwrap_or(u16::MAX));
+                row.cpu = self.worker_cpus.get(*worker).copied().flatten();
+                row.why.clone_from(why);
+            }
+            std::iter::once(row).chain(parts).collect::<Vec<_>>()
         };
-        self.placement.iter().flat_map(of).collect()
+        self.placement.iter().enumerate().flat_map(of).collect()
     }
 
     fn port(&self, port: PortId) -> String {

@@ -128,11 +128,21 @@ impl Taker<FrameBuf> for Carrier<'_> {
     }
 }
 
+/// A port of another worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Elsewhere {
+    pub(super) port: PortId,
+    /// The place of its worker among the links.
+    pub(super) link: usize,
+    /// It is to move: nothing more is lent to it.
+    pub(super) held: bool,
+}
+
 /// The ways of one worker to all others.
 pub(super) struct Crossings {
     pub(super) links: Vec<Link>,
-    /// Ports of others, each with the place of its worker in `links`.
-    pub(super) elsewhere: Vec<(PortId, usize)>,
+    /// Ports of others.
+    pub(super) elsewhere: Vec<Elsewhere>,
     /// How many ports the host has; those of the ways follow them.
     pub(super) ports: usize,
     door: Option<Arc<Door>>,
@@ -152,6 +162,11 @@ impl Crossings {
             to_drain: Arc::new(AtomicUsize::new(1)),
             drains: true,
         }
+    }
+
+    /// The place of the link to a worker.
+    pub(super) fn link_to(&self, worker: usize) -> Option<usize> {
+        self.links.iter().position(|link| link.worker == worker)
     }
 
     /// Whether nothing is there for this worker, which sleeps now and will be woken.
@@ -225,7 +240,10 @@ pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker])
         let ports = workers.owners().into_iter().enumerate();
         let ports = ports.filter_map(|(port, owner)| Some((port, owner.filter(|own| *own != at)?)));
         crossings.elsewhere = ports
-            .filter_map(|(port, owner)| Some((PortId::from_index(port), place(owner)?)))
+            .filter_map(|(port, owner)| {
+                let (port, link) = (PortId::from_index(port), place(owner)?);
+                Some(Elsewhere { port, link, held: false })
+            })
             .collect();
     }
     all

@@ -20,48 +20,41 @@
 
 mod order;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{RecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::placement::{PlaceStatus, Stamp, Stamped};
+use sluice_api::placement::{PlaceStatus, Stamp};
 use sluice_api::show::{BucketsRow, PlacementRow};
 use sluice_base::Nanos;
-use sluice_placement::{
-    Config, Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share,
-};
-use sluice_ports::machines;
+use sluice_placement::{Config, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share};
 use sluice_ports::udp::{BUCKETS, BucketSet, BucketTable, Selector};
 
-pub(super) use self::order::follow as follow_policy;
+use super::cpus::{Cpus, core_of, cores};
+use super::policy::Wanted;
 use super::worker::{Ask, Part, Step};
 use super::{Askers, spawn};
 use crate::clock;
-use crate::config::Plan;
 use crate::log::say;
 
 /// How often it is decided.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How often vCPUs are looked for.
-const MACHINES_EVERY: Nanos = Nanos::from_millis(1000);
 /// How many buckets move in a round.
 const ROUND_MAX: usize = 32;
 /// What is under way of a bucket that may move leaves within this part of a period.
 const LEAVES_WITHIN: u32 = 10;
 
-/// What others may know, and want.
+/// What others may know.
 #[derive(Debug, Default)]
 pub(super) struct Showing {
     /// The buckets, by worker and reason.
     pub(super) rows: Vec<PlacementRow>,
-    /// The policy that is to hold.
-    wanted: Stamped,
-    /// What was made of it.
-    place: Option<PlaceStatus>,
-    notes: Vec<String>,
+    /// What was made of the policy.
+    pub(super) place: Option<PlaceStatus>,
+    pub(super) notes: Vec<String>,
 }
 
 /// The same for several threads.
@@ -150,60 +143,6 @@ struct Last {
     seen: Vec<[u32; BUCKETS]>,
 }
 
-/// The CPUs of workers, and of machines.
-pub(super) struct Cpus {
-    /// By worker; `None`: it is not pinned.
-    workers: Vec<Option<u32>>,
-    /// Where vCPUs are, if that is configured.
-    vcpus: Option<BTreeSet<u16>>,
-    /// When vCPUs were looked for last.
-    looked: Option<Nanos>,
-    /// Whether a vCPU is pinned to the CPU of each worker.
-    with_vcpus: Vec<bool>,
-    /// What a policy keeps work away from.
-    excluded: BTreeSet<u16>,
-}
-
-impl Cpus {
-    pub(super) fn new(workers: Vec<Option<u32>>, vcpus: Option<&[u16]>) -> Self {
-        let vcpus = vcpus.map(|cpus| cpus.iter().copied().collect());
-        let with_vcpus = vec![false; workers.len()];
-        Self { workers, vcpus, looked: None, with_vcpus, excluded: BTreeSet::new() }
-    }
-
-    fn exclude(&mut self, cpus: BTreeSet<u16>) {
-        self.excluded = cpus;
-        self.look_again();
-    }
-
-    fn is_excluded(&self, worker: usize) -> bool {
-        let cpu = self.workers.get(worker).copied().flatten();
-        cpu.and_then(|cpu| u16::try_from(cpu).ok()).is_some_and(|cpu| self.excluded.contains(&cpu))
-    }
-
-    /// What is known is to be told again.
-    const fn look_again(&mut self) {
-        self.looked = None;
-    }
-
-    /// Looks whether a vCPU is pinned to the CPU of each worker. False: it was not to be looked.
-    fn look(&mut self, now: Nanos) -> bool {
-        let is_due = match (&self.vcpus, self.looked) {
-            (_, None) => true,
-            (Some(_), Some(_)) => false,
-            (None, Some(looked)) => now.since(looked) >= MACHINES_EVERY,
-        };
-        if !is_due || self.workers.iter().all(Option::is_none) {
-            return false;
-        }
-        self.looked = Some(now);
-        let vcpus = self.vcpus.clone().unwrap_or_else(machines::pinned_cores);
-        let has = |cpu: u32| u16::try_from(cpu).is_ok_and(|cpu| vcpus.contains(&cpu));
-        self.with_vcpus = self.workers.iter().map(|cpu| cpu.is_some_and(has)).collect();
-        true
-    }
-}
-
 struct Placing {
     parts: Vec<Part>,
     mover: Mover,
@@ -213,19 +152,12 @@ struct Placing {
     /// Frames of each bucket in the last period.
     came: [u32; BUCKETS],
     shown: Shown,
-    /// The name of this host, and its own rule where no policy says one.
-    host: String,
-    own_mode: Mode,
-    /// What holds.
+    /// What is to hold, and what does.
+    wanted: Wanted,
     mode: Mode,
     stamp: Stamp,
     /// Buckets that have moved.
     moves: u64,
-}
-
-/// The rule of a configuration.
-pub(super) fn mode(plan: &Plan) -> Mode {
-    order::mode_of(plan.config.host.placement)
 }
 
 /// How it is placed by a rule.
@@ -236,16 +168,10 @@ fn settings(mode: Mode) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// A core stands for each of so many workers.
-fn cores(count: usize) -> Vec<Core> {
-    (0..count).map(|worker| Core { number: core_of(worker).0, ..Core::default() }).collect()
-}
-
-/// Follows the placement in a thread of its own. `port` is the name of the shared underlay of the
-/// host.
+/// Follows the placement in a thread of its own. `port` is the name of the shared underlay.
 pub(super) fn follow(
-    (host, port): (&str, &str),
-    mode: Mode,
+    port: &str,
+    wanted: Wanted,
     cpus: Cpus,
     mut parts: Vec<Part>,
     askers: &Askers,
@@ -254,7 +180,7 @@ pub(super) fn follow(
     let selector = parts.first_mut().and_then(|part| part.selector.take());
     parts.iter_mut().for_each(|part| part.selector = None);
     let Some(selector) = selector else { return Ok(shown) };
-    let count = parts.len();
+    let (count, mode) = (parts.len(), wanted.own_mode());
     let placement = Placement::new(settings(mode)?, &cores(count));
     let placement = placement.context("the workers cannot be placed on")?;
     let last = Last {
@@ -273,8 +199,7 @@ pub(super) fn follow(
         last,
         came,
         shown: Arc::clone(&shown),
-        host: host.to_owned(),
-        own_mode: mode,
+        wanted,
         mode,
         stamp: Stamp::default(),
         moves: 0,
@@ -303,7 +228,7 @@ pub(super) fn follow(
 impl Placing {
     fn period(&mut self) -> Result<(), End> {
         self.obey();
-        self.look_at_cpus();
+        self.cpus.look_at(&mut self.placement, clock::now());
         let (cores, loads) = self.measure();
         for (bucket, came) in (0..=u8::MAX).zip(self.came) {
             if came > 0 {
@@ -383,19 +308,15 @@ impl Placing {
         let row = |((worker, why), (list, load)): ((u8, String), (Vec<u8>, Share))| PlacementRow {
             port: port.to_owned(),
             worker: Some(worker.into()),
-            cpu: self.cpus.workers.get(usize::from(worker)).copied().flatten(),
+            cpu: self.cpus.of(worker.into()),
             why,
             buckets: Some(BucketsRow { list, load_percent: f64::from(load.0) / 10_000.0 }),
         };
         let rows = rows.into_iter().map(row).collect();
-        let (place, notes) = (Some(self.place_status(port)), self.notes());
+        let (place, notes) = (Some(self.place_status(port)), self.cpus.notes());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         (shown.rows, shown.place, shown.notes) = (rows, place, notes);
     }
-}
-
-fn core_of(worker: usize) -> CoreIndex {
-    CoreIndex(u16::try_from(worker).unwrap_or(u16::MAX))
 }
 
 /// As many changes, from the first on, as go in one round.

@@ -31,6 +31,8 @@ use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool, Port, Rest, Wanted};
 use sluice_switch::{Command, Switch};
 
+use self::homes::Homes;
+pub(super) use self::homes::{HomeStep, Load};
 use self::spin::Spin;
 use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
@@ -77,6 +79,8 @@ pub(super) enum Ask {
     Attach(UnixStream),
     /// A step of moving buckets of a shared underlay. The answer is that it is done.
     Move(Step, SyncSender<()>),
+    /// A step of moving a port.
+    Home(HomeStep),
     /// Read nothing more, send what is held, and end.
     Drain,
 }
@@ -114,6 +118,10 @@ pub(super) struct Attached {
     watched: bool,
     /// Why the port is closed, if the device went away.
     pub(super) gone: Option<io::Error>,
+    /// It is to move: nothing more is read.
+    held: bool,
+    /// Frames that came and went, as far as this worker moved them.
+    moved: u64,
 }
 
 impl Attached {
@@ -193,6 +201,8 @@ pub(super) struct Worker {
     spent: Spent,
     /// The underlay that it shares with other workers.
     spread: Option<Spread>,
+    /// Of ports that move.
+    homes: Homes,
 }
 
 /// What a turn did.
@@ -238,6 +248,7 @@ impl Worker {
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
             spread: None,
+            homes: Homes::default(),
         };
         for (id, name, port) in ports {
             worker.take_up(name, port, id)?;
@@ -275,6 +286,7 @@ impl Worker {
                 turn.worked |= self.answer(now);
             }
             self.tell_of(turn.frames);
+            self.tell_of_homes();
             if let Some(until) = self.drain_until
                 && !turn.worked
             {
@@ -307,7 +319,8 @@ impl Worker {
             switch.spill(input, |buf| port.spill(buf, pool));
             window = switch.window(input);
         }
-        if !attached.readable || window.frames == 0 || self.drain_until.is_some() {
+        let stopped = attached.held || self.drain_until.is_some();
+        if !attached.readable || window.frames == 0 || stopped {
             return true;
         }
         let limit = attached.batch;
@@ -317,6 +330,7 @@ impl Worker {
                 more = read.more;
                 turn.worked |= read.frames > 0;
                 turn.frames += read.frames;
+                attached.moved += read.frames as u64;
                 turn.in_memory |= read.frames > 0 && attached.is_memory;
                 turn.backlog |= read.more && read.frames == limit;
             }
@@ -365,6 +379,7 @@ impl Worker {
         let (mut taken, mut waits) = (0, Waits::No);
         if flushed.is_ok() && switch.has_work(now, attached.id) {
             taken = switch.transmit(now, attached.id, &mut attached.port);
+            attached.moved += u64::from(taken);
             waits = Waits::of(&*attached.port);
             flushed = attached.port.flush();
         }
@@ -498,21 +513,6 @@ impl Worker {
         switch.into_iter().chain(retries).chain(drain).chain(control).min().unwrap_or(Nanos::MAX)
     }
 
-    /// The device of a port went away: what waits for it or came from it ends under `stopped`.
-    #[cold]
-    fn lose(&mut self, now: Nanos, index: usize, error: io::Error) {
-        let attached = &mut self.ports[index];
-        if attached.gone.is_some() {
-            return;
-        }
-        let detached = self.host.switch_mut().detach(now, attached.id);
-        let (name, frames) = (&attached.name, detached.dropped);
-        say!("port {name}: {error}; it is closed, {frames} frames ended with it");
-        _ = attached.port.close();
-        attached.readable = false;
-        attached.gone = Some(error);
-    }
-
     /// Answers what it is asked. Returns whether a turn must follow.
     #[cold]
     fn answer(&mut self, now: Nanos) -> bool {
@@ -547,6 +547,7 @@ impl Worker {
                     }
                 }
                 Ask::Move(step, reply) => again |= self.step(&step, reply),
+                Ask::Home(step) => again |= self.home_step(step),
                 Ask::Drain => {
                     self.drain_until.get_or_insert(now.after(DRAIN_MAX));
                 }
@@ -588,6 +589,7 @@ fn hand_back(
 
 mod attach;
 mod cross;
+mod homes;
 mod spin;
 mod spread;
 mod times;

@@ -120,3 +120,18 @@ fn sockets_are_shared_out_unless_a_worker_or_a_rate_is_said() {
     assert_eq!(underlay("worker = 1"), (Some(1), Why::Configured));
     assert_eq!(underlay("link = { rate_mbps = 100 }"), (Some(1), Why::FewestPorts));
 }
+
+#[test]
+fn ports_of_their_own_may_move_unless_a_worker_is_said_or_nothing_does() {
+    let l2 = "[[port]]\nname = \"c\"\nkind = \"l2\"\nvnet = \"blue\"\ndevice = \"eth9\"\n";
+    let text = [TWO, &tap("a", ""), &tap("b", "worker = 1"), l2].concat();
+    let movable = |text: &str| {
+        let plan = plan("host.toml", text, &Every).unwrap();
+        plan.workers.movable().map(|port| port.index()).collect::<Vec<_>>()
+    };
+    assert_eq!(movable(&text), [0]);
+    for other in ["workers = 2\nplacement = \"rss\"", "workers = 1"] {
+        let text = text.replace("workers = 2", other).replace("worker = 1\n", "");
+        assert_eq!(movable(&text), [0_usize; 0], "{other}");
+    }
+}

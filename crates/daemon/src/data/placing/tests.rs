@@ -17,19 +17,3 @@ fn a_round_is_bounded() {
     let round = one_round((0..=u8::MAX).map(|bucket| change((bucket, 0, 1))));
     assert_eq!(round.len(), ROUND_MAX);
 }
-
-#[test]
-fn a_vcpu_matters_to_the_worker_on_its_cpu() {
-    let later = MACHINES_EVERY;
-    let mut cpus = Cpus::new(vec![Some(1), Some(2), None], Some(&[2, 3]));
-    assert!(cpus.look(Nanos::ZERO));
-    assert_eq!(cpus.with_vcpus, [false, true, false]);
-    assert!(!cpus.look(later), "what is configured stays");
-    let mut free = Cpus::new(vec![None, None], Some(&[0]));
-    assert!(!free.look(Nanos::ZERO), "no worker is pinned");
-    let mut looks = Cpus::new(vec![Some(1)], None);
-    assert!(looks.look(Nanos::ZERO));
-    assert!(!looks.look(Nanos(later.0 - 1)) && looks.look(later));
-    looks.exclude([1].into());
-    assert!(looks.look(later) && looks.is_excluded(0), "what was excluded is told at once");
-}

@@ -18,9 +18,25 @@ impl Worker {
         port: Box<dyn Port>,
         id: PortId,
     ) -> io::Result<()> {
-        for poll in port.poll_fds() {
-            self.poller.add(id.index(), poll.fd, poll.read)?;
+        self.watch_all(&*port, id)?;
+        self.serve(name, port, id);
+        Ok(())
+    }
+
+    /// Watches the descriptors of a port, all or none.
+    pub(super) fn watch_all(&self, port: &dyn Port, id: PortId) -> io::Result<()> {
+        let fds = port.poll_fds();
+        for (at, poll) in fds.iter().enumerate() {
+            if let Err(error) = self.poller.add(id.index(), poll.fd, poll.read) {
+                fds[..at].iter().for_each(|poll| _ = self.poller.remove(poll.fd));
+                return Err(error);
+            }
         }
+        Ok(())
+    }
+
+    /// Serves a port that is watched.
+    pub(super) fn serve(&mut self, name: String, port: Box<dyn Port>, id: PortId) {
         let input = self.host.switch().input(id, 0);
         let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
@@ -39,8 +55,9 @@ impl Worker {
             blocked: None,
             watched: false,
             gone: None,
+            held: false,
+            moved: self.homes.moved(id),
         });
-        Ok(())
     }
 
     /// A port comes.
@@ -83,17 +100,35 @@ impl Worker {
         dropped
     }
 
+    /// The device of a port went away: what waits for it or came from it ends under `stopped`.
+    #[cold]
+    pub(super) fn lose(&mut self, now: Nanos, index: usize, error: io::Error) {
+        let attached = &mut self.ports[index];
+        if attached.gone.is_some() {
+            return;
+        }
+        let detached = self.host.switch_mut().detach(now, attached.id);
+        let (name, frames) = (&attached.name, detached.dropped);
+        say!("port {name}: {error}; it is closed, {frames} frames ended with it");
+        _ = attached.port.close();
+        attached.readable = false;
+        attached.gone = Some(error);
+    }
+
     pub(super) fn is_open(&self, id: PortId) -> bool {
         let position = self.positions.get(id.index()).copied().flatten();
         position.is_some_and(|position| self.ports[position].gone.is_none())
     }
 
     /// Takes a port out of the list. What the poller may still tell of it is nobody's.
-    fn forget(&mut self, id: PortId) -> Option<Attached> {
+    pub(super) fn forget(&mut self, id: PortId) -> Option<Attached> {
         let position = self.positions.get_mut(id.index())?.take()?;
         let attached = self.ports.swap_remove(position);
         if let Some(moved) = self.ports.get(position) {
             self.positions[moved.id.index()] = Some(position);
+            if let Some(spread) = &mut self.spread {
+                spread.follow(self.ports.len(), position);
+            }
         }
         self.first = 0;
         Some(attached)

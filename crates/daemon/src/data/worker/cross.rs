@@ -5,7 +5,7 @@ use sluice_switch::SwitchConfig;
 
 use super::Worker;
 use crate::clock;
-use crate::data::crossing::{Carrier, Crossings};
+use crate::data::crossing::{Carrier, Crossings, Elsewhere};
 
 impl Worker {
     /// Joins the other workers of the host.
@@ -73,9 +73,9 @@ impl Worker {
         let switch = host.switch_mut();
         let mut any = false;
         let mut buckets = spread.as_ref().and_then(|spread| spread.buckets(ports));
-        for &(port, at) in &crossings.elsewhere {
-            if switch.is_busy(port) && switch.has_to_lend(port) {
-                let link = &mut crossings.links[at];
+        for &Elsewhere { port, link, held } in &crossings.elsewhere {
+            if !held && switch.is_busy(port) && switch.has_to_lend(port) {
+                let link = &mut crossings.links[link];
                 let buckets = buckets.as_deref_mut();
                 any |= switch.hand_over(port, &mut Carrier { link, pool, buckets }) > 0;
             }

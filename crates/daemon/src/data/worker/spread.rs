@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-use sluice_ports::FrameBuf;
 use sluice_ports::udp::{BucketSet, BucketTable, Buckets, Gauges, Selector};
+use sluice_ports::{FrameBuf, Port};
 
 use super::{Attached, Worker};
 
@@ -50,8 +50,7 @@ pub(in crate::data) struct Part {
 
 /// A shared underlay.
 pub(super) struct Spread {
-    /// Its position in the worker's list of ports, which do not come and go where several workers
-    /// are.
+    /// Its position in the worker's list of ports.
     at: usize,
     meter: Arc<Meter>,
     read: u64,
@@ -60,6 +59,18 @@ pub(super) struct Spread {
 }
 
 impl Spread {
+    /// A port has another position in the list.
+    pub(super) fn follow(&mut self, from: usize, to: usize) {
+        if self.at == from {
+            self.at = to;
+        }
+    }
+
+    /// The underlay.
+    pub(super) fn port<'a>(&self, ports: &'a [Attached]) -> Option<&'a dyn Port> {
+        ports.get(self.at).map(|attached| &*attached.port)
+    }
+
     pub(super) fn buckets<'a>(&self, ports: &'a mut [Attached]) -> Option<&'a mut Buckets> {
         ports[self.at].port.buckets()
     }

@@ -18,6 +18,7 @@ use crate::data::Asker;
 use crate::data::snapshot::Body;
 
 mod guests;
+mod homes;
 mod planned;
 mod queues;
 mod several;

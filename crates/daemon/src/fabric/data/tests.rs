@@ -53,7 +53,7 @@ fn orders(stream: &mut UnixStream) -> Vec<String> {
 fn every_worker_knows_the_chip_and_a_frame_goes_to_the_one_of_its_port() {
     let folder = Folder::new("data-workers");
     let mut plan = plan(&folder, 1, 2, 1);
-    let placed = |worker| Placed { worker, why: Why::Configured };
+    let placed = |worker| Placed { worker, why: Why::Configured, moves: false };
     // Two ports, and an underlay that both serve.
     plan.workers =
         Workers { count: 2, ports: vec![placed(Some(1)), placed(Some(0)), placed(None)] };

@@ -1,24 +1,29 @@
 //! Several workers, each in a thread of its own, whose ports exchange frames.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices, Placed, Why, Workers};
+use crate::data::worker::Load;
 use crate::data::{Askers, crossing, doors, make_workers, merge};
 
-struct Several {
-    probes: Vec<Probe>,
-    askers: Askers,
-    threads: Vec<JoinHandle<(Left, Nanos)>>,
+pub(super) struct Several {
+    pub(super) probes: Vec<Probe>,
+    pub(super) askers: Askers,
+    pub(super) threads: Vec<JoinHandle<(Left, Nanos)>>,
+    pub(super) placed: Workers,
+    pub(super) loads: Vec<Arc<Load>>,
 }
 
 /// A host of containers; `owners` says of each port which worker serves it.
-fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize) -> Several {
+pub(super) fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize) -> Several {
     let count = owners.iter().max().unwrap() + 1;
-    let placed = |&worker: &usize| Placed { worker: Some(worker), why: Why::Configured };
+    let placed =
+        |&worker: &usize| Placed { worker: Some(worker), why: Why::FewestPorts, moves: true };
     let workers = Workers { count, ports: owners.iter().map(placed).collect() };
     let (askers, ends) = doors(count).unwrap();
     let wakers: Vec<_> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
@@ -44,7 +49,7 @@ fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize) -> Several
         run_here(worker)
     });
     let threads = threads.collect();
-    Several { probes, askers, threads }
+    Several { probes, askers, threads, placed: workers, loads: Vec::new() }
 }
 
 fn run_here(mut worker: Worker) -> JoinHandle<(Left, Nanos)> {
@@ -56,21 +61,21 @@ fn run_here(mut worker: Worker) -> JoinHandle<(Left, Nanos)> {
 }
 
 impl Several {
-    fn ask(&self, question: Question) -> Body {
+    pub(super) fn ask(&self, question: Question) -> Body {
         let shots = self.askers.answers(|reply| Ask::Show(question, reply)).unwrap();
         merge::snapshots(shots).unwrap().body
     }
 
-    fn send(&self, from: usize, to: usize, number: u32) -> bool {
+    pub(super) fn send(&self, from: usize, to: usize, number: u32) -> bool {
         self.probes[from].send(&frame(from, to, number))
     }
 
-    fn receive(&self, port: usize) -> Vec<u8> {
+    pub(super) fn receive(&self, port: usize) -> Vec<u8> {
         receive(&self.probes, port)
     }
 
     /// Sends until that has been refused for a while. Returns how many went.
-    fn fill(&self, from: usize, to: usize) -> u32 {
+    pub(super) fn fill(&self, from: usize, to: usize) -> u32 {
         let (mut sent, mut refused) = (0, Instant::now());
         while refused.elapsed() < Duration::from_millis(50) {
             if self.send(from, to, sent) {
@@ -80,13 +85,13 @@ impl Several {
         sent
     }
 
-    fn no_drops(&self) {
+    pub(super) fn no_drops(&self) {
         let Body::Drops(drops) = self.ask(Question::Drops) else { panic!("drops") };
         assert!(drops.is_empty(), "{drops:?}");
     }
 
     /// Drains, and sees that nothing is left anywhere.
-    fn end(self) {
+    pub(super) fn end(self) {
         let Body::Audit(audit) = self.ask(Question::Audit) else { panic!("an audit") };
         assert!(audit.closed, "{audit:?}");
         self.askers.ask_all(|| Ask::Drain);
@@ -213,26 +218,34 @@ fn the_table_of_placement_and_the_times_tell_of_every_worker() {
 
 /// Guests at the ports of two workers, as a configuration makes them.
 fn guests(owners: &[usize]) -> (Several, Vec<Guest>, Folder) {
+    guests_of(owners.iter().map(|owner| format!("worker = {owner}\n")))
+}
+
+/// The same; of each port what else is said.
+pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Guest>, Folder) {
     let dir = Folder::new();
     let mut text = "[host]\nname = \"t\"\nworkers = 2\n[[vnet]]\nname = \"blue\"\n".to_owned();
-    for (n, owner) in owners.iter().enumerate() {
+    let mut count = 0;
+    for (n, more) in ports.enumerate() {
         let socket = dir.join(&n.to_string());
         let (socket, mac) = (socket.display(), mac(n));
         write!(
             text,
             "[[port]]\nname = \"vm{n}\"\nkind = \"vhost-user\"\nvnet = \"blue\"\n\
-             mac = \"{mac}\"\nsocket = \"{socket}\"\nworker = {owner}\n"
+             mac = \"{mac}\"\nsocket = \"{socket}\"\n{more}"
         )
         .unwrap();
+        count += 1;
     }
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
     let (askers, ends) = doors(2).unwrap();
-    let workers = make_workers(&plan, ends, &askers, clock::now()).unwrap();
+    let mut workers = make_workers(&plan, ends, &askers, clock::now()).unwrap();
+    let loads = workers.iter_mut().map(|worker| worker.load(count)).collect();
     let threads = workers.into_iter().map(run_here).collect();
     let guest =
         |n: usize| Guest::connected(GuestConfig::default(), &dir.join(&n.to_string())).unwrap();
-    let guests = (0..owners.len()).map(guest).collect();
-    (Several { probes: Vec::new(), askers, threads }, guests, dir)
+    let guests = (0..count).map(guest).collect();
+    (Several { probes: Vec::new(), askers, threads, placed: plan.workers, loads }, guests, dir)
 }
 
 impl Several {

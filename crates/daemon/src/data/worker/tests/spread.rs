@@ -20,7 +20,9 @@ use sluice_testkit::guest::{Guest, GuestConfig};
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
-use crate::data::placing::{self, Change, Cpus, Mover, Shown, follow_policy};
+use crate::data::cpus::Cpus;
+use crate::data::placing::{self, Change, Mover, Shown};
+use crate::data::policy::Wanted;
 use crate::data::worker::Part;
 use crate::data::{Askers, doors, make_workers, merge};
 
@@ -329,9 +331,9 @@ fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
-    let cpus = Cpus::new(vec![Some(2), Some(3)], Some(&[2]));
-    let placed =
-        placing::follow(("h1", "underlay"), Mode::Adaptive, cpus, parts, &spread.askers).unwrap();
+    let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
+    let wanted = Wanted::of("h1", Mode::Adaptive);
+    let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
     assert_eq!(shown(&placed), [0, 1].map(|worker| (worker, 128, "by hash".to_owned())));
     let gauges = Arc::clone(&spread.gauges[0]);
     let all_left = spread.under_load(|| all_leave(&gauges));
@@ -358,40 +360,42 @@ fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
-    let cpus = Cpus::new(vec![Some(2), Some(3)], Some(&[]));
-    let placed = placing::follow(("h1", "underlay"), Mode::Rss, cpus, parts, &spread.askers);
-    let placed = placed.unwrap();
-    let follows = |wanted: &Stamped| {
-        let until = Instant::now() + PATIENCE;
+    let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
+    let wanted = Wanted::of("h1", Mode::Rss);
+    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
+    let follows = |policy: Stamped| {
+        let (until, stamp) = (Instant::now() + PATIENCE, policy.stamp);
+        wanted.set(policy);
         loop {
-            let followed = follow_policy(&placed, wanted.clone());
-            if followed.place.as_ref().is_some_and(|place| place.stamp == wanted.stamp) {
-                return followed;
+            let shown = placed.lock().unwrap();
+            let place = shown.place.clone().unwrap();
+            if place.stamp == stamp {
+                return (place.mode, shown.notes.clone());
             }
-            assert!(Instant::now() < until, "{followed:?}");
+            drop(shown);
+            assert!(Instant::now() < until, "{place:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     };
     let gauges = Arc::clone(&spread.gauges[0]);
     let (left, back, all) = spread.under_load(|| {
         let one = "[hosts.h1]\nexcluded_cpus = [2]\n[hosts.h2]\nmode = \"adaptive\"";
-        follows(&policy(1, one));
+        follows(policy(1, one));
         let left = all_leave(&gauges);
         // By hash again: what left comes back.
-        let followed = follows(&policy(2, ""));
+        let (back, _) = follows(policy(2, ""));
         std::thread::sleep(Duration::from_millis(1_500));
-        let back = followed.place.map(|place| place.mode);
-        let all = follows(&policy(3, "mode = \"adaptive\"\nexcluded_cpus = [2, 3]"));
+        let all = follows(policy(3, "mode = \"adaptive\"\nexcluded_cpus = [2, 3]"));
         (left, (back, shown(&placed)), all)
     });
     assert!(left, "{:?}", shown(&placed));
-    assert_eq!(back.0.as_deref(), Some("rss"));
+    assert_eq!(back.0, "rss");
     let here = |worker| -> usize {
         back.1.iter().filter(|(at, ..)| *at == worker).map(|(_, count, _)| count).sum()
     };
     assert_eq!((here(0), here(1)), (128, 128), "{back:?}");
-    assert!(all.notes.iter().any(|note| note.contains("all of its workers")), "{all:?}");
-    assert_eq!(all.place.unwrap().mode, "adaptive");
+    assert!(all.1.iter().any(|note| note.contains("all of its workers")), "{all:?}");
+    assert_eq!(all.0, "adaptive");
     spread.nothing_is_lost();
     spread.end();
 }

@@ -1,0 +1,161 @@
+//! The CPUs of the workers: to which of them vCPUs are pinned, and which a policy excludes.
+
+use std::collections::BTreeSet;
+
+use sluice_api::placement::CpuStatus;
+use sluice_base::Nanos;
+use sluice_placement::{Core, CoreIndex, Placement};
+use sluice_ports::machines;
+
+/// How often vCPUs are looked for.
+const MACHINES_EVERY: Nanos = Nanos::from_millis(1000);
+
+/// The CPUs of workers, and of machines.
+#[derive(Clone, Debug)]
+pub(super) struct Cpus {
+    /// By worker; `None`: it is not pinned.
+    workers: Vec<Option<u16>>,
+    /// Where vCPUs are, if that is configured.
+    vcpus: Option<BTreeSet<u16>>,
+    /// When vCPUs were looked for last.
+    looked: Option<Nanos>,
+    /// Whether a vCPU is pinned to the CPU of each worker.
+    with_vcpus: Vec<bool>,
+    /// What a policy keeps work away from.
+    excluded: BTreeSet<u16>,
+}
+
+impl Cpus {
+    pub(super) fn new(workers: &[Option<u32>], vcpus: Option<&[u16]>) -> Self {
+        let vcpus = vcpus.map(|cpus| cpus.iter().copied().collect());
+        let workers: Vec<Option<u16>> =
+            workers.iter().map(|cpu| cpu.and_then(|cpu| u16::try_from(cpu).ok())).collect();
+        let with_vcpus = vec![false; workers.len()];
+        Self { workers, vcpus, looked: None, with_vcpus, excluded: BTreeSet::new() }
+    }
+
+    /// The CPU of a worker.
+    pub(super) fn of(&self, worker: usize) -> Option<u32> {
+        self.workers.get(worker).copied().flatten().map(u32::from)
+    }
+
+    /// A policy keeps work away from these.
+    pub(super) fn exclude(&mut self, cpus: BTreeSet<u16>) {
+        self.excluded = cpus;
+        self.tell_again();
+    }
+
+    /// A new placement knows nothing yet.
+    pub(super) const fn tell_again(&mut self) {
+        self.looked = None;
+    }
+
+    fn names(&self, cpu: Option<u16>) -> bool {
+        cpu.is_some_and(|cpu| self.excluded.contains(&cpu))
+    }
+
+    /// Whether a worker is left that may do the work.
+    fn is_left(&self) -> bool {
+        !self.workers.iter().all(|cpu| self.names(*cpu))
+    }
+
+    /// Looks whether a vCPU is pinned to the CPU of each worker. False: it was not to be looked.
+    fn look(&mut self, now: Nanos) -> bool {
+        let is_due = match (&self.vcpus, self.looked) {
+            (_, None) => true,
+            (Some(_), Some(_)) => false,
+            (None, Some(looked)) => now.since(looked) >= MACHINES_EVERY,
+        };
+        if !is_due || self.workers.iter().all(Option::is_none) {
+            return false;
+        }
+        self.looked = Some(now);
+        let vcpus = self.vcpus.clone().unwrap_or_else(machines::pinned_cores);
+        let has = |cpu: &Option<u16>| cpu.is_some_and(|cpu| vcpus.contains(&cpu));
+        self.with_vcpus = self.workers.iter().map(has).collect();
+        true
+    }
+
+    /// Tells a placement which workers' CPUs run vCPUs and which are excluded, if it is time to
+    /// look.
+    pub(super) fn look_at(&mut self, placement: &mut Placement, now: Nanos) {
+        if !self.look(now) {
+            return;
+        }
+        let is_left = self.is_left();
+        for (worker, (cpu, runs_vcpu)) in self.workers.iter().zip(&self.with_vcpus).enumerate() {
+            placement.set_core(core_of(worker), *runs_vcpu, is_left && self.names(*cpu));
+        }
+    }
+
+    /// What is known of the CPU of each worker.
+    pub(super) fn status(&self) -> impl Iterator<Item = CpuStatus> {
+        self.workers.iter().zip(&self.with_vcpus).zip(0..).map(|((cpu, runs_vcpu), worker)| {
+            CpuStatus {
+                cpu: *cpu,
+                worker: Some(worker),
+                excluded: self.is_left() && self.names(*cpu),
+                runs_vcpu: *runs_vcpu,
+                ..CpuStatus::default()
+            }
+        })
+    }
+
+    /// What is not as the policy says.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let said = if self.excluded.is_empty() {
+            None
+        } else if self.workers.iter().all(Option::is_none) {
+            Some("no CPU is excluded: its workers are not pinned; set `worker_cpus`")
+        } else if !self.is_left() {
+            Some("no CPU is excluded: all of its workers' are")
+        } else {
+            None
+        };
+        said.map(str::to_owned).into_iter().collect()
+    }
+}
+
+/// A core stands for each worker.
+pub(super) fn core_of(worker: usize) -> CoreIndex {
+    CoreIndex(u16::try_from(worker).unwrap_or(u16::MAX))
+}
+
+/// The cores of so many workers.
+pub(super) fn cores(count: usize) -> Vec<Core> {
+    (0..count).map(|worker| Core { number: core_of(worker).0, ..Core::default() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vcpu_matters_to_the_worker_on_its_cpu() {
+        let later = MACHINES_EVERY;
+        let mut cpus = Cpus::new(&[Some(1), Some(2), None], Some(&[2, 3]));
+        assert!(cpus.look(Nanos::ZERO));
+        assert_eq!(cpus.with_vcpus, [false, true, false]);
+        assert!(!cpus.look(later), "what is configured stays");
+        let mut free = Cpus::new(&[None, None], Some(&[0]));
+        assert!(!free.look(Nanos::ZERO), "no worker is pinned");
+        let mut looks = Cpus::new(&[Some(1)], None);
+        assert!(looks.look(Nanos::ZERO));
+        assert!(!looks.look(Nanos(later.0 - 1)) && looks.look(later));
+    }
+
+    #[test]
+    fn what_cannot_be_excluded_is_said() {
+        let mut cpus = Cpus::new(&[Some(1), Some(2)], Some(&[]));
+        let excluded = |cpus: &Cpus| cpus.status().map(|cpu| cpu.excluded).collect::<Vec<_>>();
+        cpus.exclude([1].into());
+        assert!(cpus.look(Nanos::ZERO), "it is told at once");
+        assert_eq!((excluded(&cpus), cpus.notes().len()), (vec![true, false], 0));
+        cpus.exclude([1, 2].into());
+        assert_eq!(excluded(&cpus), [false; 2]);
+        assert!(cpus.notes()[0].contains("all of its workers"));
+        let mut free = Cpus::new(&[None, None], Some(&[]));
+        free.exclude([1].into());
+        assert!(free.notes()[0].contains("set `worker_cpus`"));
+    }
+}

@@ -1,0 +1,69 @@
+//! The placement policy that holds, for the threads that follow it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluice_api::placement::{InForce, PlacementMode, Stamp, Stamped};
+use sluice_placement::Mode;
+
+use crate::config::Plan;
+
+/// What is to hold on this host: a policy, or where it says nothing the configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    host: Arc<str>,
+    own_mode: Mode,
+    stamped: Arc<Mutex<Stamped>>,
+}
+
+/// What holds from now on.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) stamp: Stamp,
+    pub(super) mode: Mode,
+    pub(super) in_force: InForce,
+}
+
+impl Wanted {
+    /// The host of a plan, without a policy.
+    pub(super) fn new(plan: &Plan) -> Self {
+        let host = &plan.config.host;
+        Self::of(&host.name, mode_of(host.placement))
+    }
+
+    /// A host with a rule of its own, without a policy.
+    pub(super) fn of(host: &str, own_mode: Mode) -> Self {
+        Self { host: host.into(), own_mode, stamped: Arc::default() }
+    }
+
+    /// The rule where no policy says one.
+    pub(super) const fn own_mode(&self) -> Mode {
+        self.own_mode
+    }
+
+    /// This policy is to hold.
+    pub(super) fn set(&self, stamped: Stamped) {
+        *self.stamped.lock().unwrap_or_else(PoisonError::into_inner) = stamped;
+    }
+
+    /// What is to hold, if it is not what this stamp says.
+    pub(super) fn other_than(&self, stamp: Stamp) -> Option<Order> {
+        let stamped = self.stamped.lock().unwrap_or_else(PoisonError::into_inner);
+        if stamped.stamp == stamp {
+            return None;
+        }
+        let in_force = stamped.policy.on(&self.host);
+        let mode = in_force.mode.map_or(self.own_mode, mode_of);
+        Some(Order { stamp: stamped.stamp, mode, in_force })
+    }
+}
+
+/// What a policy or a configuration calls a rule.
+const fn mode_of(mode: PlacementMode) -> Mode {
+    match mode {
+        PlacementMode::Rss => Mode::Rss,
+        PlacementMode::RssPlusPlus => Mode::RssPlusPlus,
+        PlacementMode::Predetermined => Mode::Predetermined,
+        PlacementMode::OnTheFly => Mode::OnTheFly,
+        PlacementMode::Adaptive => Mode::Adaptive,
+    }
+}

@@ -1,0 +1,169 @@
+//! A port changes hands: another switch of the host reads and writes it from now on.
+//!
+//! ```text
+//!   the switch that had it           the switch that gets it          all others
+//!   hold: its inputs are not read    hold: nothing is lent to it      hold: the same
+//!   is_clear ────────────────────────── lent_to is 0 ──────────────── lent_to is 0
+//!   give_home ────── Belongings ───▶ take_home
+//!   lends to it                      reads and writes it              lend to the new one
+//! ```
+//!
+//! **Why nothing is lost.** No frame moves but with [`Switch::hand_over`]. What waits for the port
+//! in the switch that gives it away stays there and is lent from then on; what waited for it in the
+//! one that gets it is offered to its driver.
+//!
+//! **Why nothing is overtaken.** Take two frames of a pair, of which the first came in before the
+//! second. *From the port:* the first one has left the switch that had the port, and all to which
+//! it was lent, before another reads the port; so it left before the second came in. *To the port:*
+//! both came in at one switch, as their sender's port is another one, and stand there in one queue.
+//! If both are lent, or neither, that is as ever. If the first one was lent and the second is not,
+//! the switch is the one that gets the port, and what it lent is back: the first has left. If the
+//! first was not lent and the second is, the switch is the one that had the port, and it sent the
+//! first one itself, to the driver that takes the second. If both are lent, to different switches,
+//! what was lent to the one is back before anything is lent to the other.
+//!
+//! **Every book closes.** When a port is given away, all that came in at its inputs has ended, so
+//! its books are even. They go along and are added to those of the other switch, and each audit
+//! closes before and after.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use sluice_base::{Buf, DropReason, PortId, Priority};
+
+use crate::account::row;
+use crate::inspect::{Counter, Marks};
+use crate::place::{RareRow, Row};
+use crate::shaper::Shaper;
+use crate::sources::Watch;
+use crate::switch::{Drops, Switch};
+
+/// What a port takes along: its books, its rate, and who is bound to it.
+#[derive(Debug)]
+#[must_use = "a port that is dropped here is nobody's"]
+pub struct Belongings {
+    shaper: Shaper,
+    restrained: bool,
+    watch: Watch,
+    inputs: Vec<Books>,
+    sent: [Counter; Priority::COUNT],
+    queued: Marks,
+}
+
+/// The books of an input.
+#[derive(Debug)]
+struct Books {
+    held: Marks,
+    rows: [(Row, RareRow, Drops); Priority::COUNT],
+}
+
+impl<B: Buf> Switch<B> {
+    /// Whether all that came in at a port has ended, and its driver has all its handles back.
+    #[must_use]
+    pub fn is_clear(&self, port: PortId) -> bool {
+        self.inputs_of(port).all(|input| {
+            self.inputs[usize::from(input)].unreclaimed == 0
+                && Priority::all().all(|priority| self.has_ended_all(row(input, priority.get())))
+        })
+    }
+
+    /// Whether as many frames ended as came in.
+    fn has_ended_all(&self, row: usize) -> bool {
+        let (one, rare) = (&self.rows[row], &self.rare_rows[row]);
+        let dropped: u64 = self.drops[row].iter().map(|drop| drop.frames).sum();
+        one.received.frames + rare.injected.frames + rare.copied.frames
+            == one.delivered.frames + rare.consumed.frames + dropped
+    }
+
+    fn inputs_of(&self, port: PortId) -> core::ops::Range<u16> {
+        let port = &self.ports[port.index()];
+        port.first_input..port.first_input + u16::from(port.queues)
+    }
+
+    /// Whether [`Self::give_home`] may be called: the port is here, and [clear](Self::is_clear).
+    #[must_use]
+    pub fn may_give_home(&self, port: PortId) -> bool {
+        let p = &self.ports[port.index()];
+        let is_movable = self.lending.movable.contains(&port);
+        is_movable && !p.elsewhere && !p.detached && self.is_clear(port)
+    }
+
+    /// Gives a port away: another switch reads and writes it. What waits for it may be handed over.
+    ///
+    /// # Panics
+    /// If it [may not be](Self::may_give_home).
+    pub fn give_home(&mut self, port: PortId) -> Belongings {
+        assert!(self.may_give_home(port), "frames of a port that moves are in the switch");
+        let at = port.index();
+        let inputs = self.inputs_of(port).map(|input| self.take_books(input)).collect();
+        let sent = core::array::from_fn(|priority| {
+            let class = self.class_of(at, priority);
+            mem::take(&mut self.classes[class].sent)
+        });
+        let lane = self.ports[at].lane as usize;
+        let p = &mut self.ports[at];
+        p.elsewhere = true;
+        Belongings {
+            shaper: mem::replace(&mut p.shaper, Shaper::new(None)),
+            restrained: mem::take(&mut p.restrained),
+            watch: self.watch[at].give(),
+            inputs,
+            sent,
+            queued: mem::take(&mut self.lanes[lane].marks),
+        }
+    }
+
+    fn take_books(&mut self, input: u16) -> Books {
+        let rows = core::array::from_fn(|priority| {
+            let at = usize::from(input) * Priority::COUNT + priority;
+            let none = [Counter::default(); DropReason::COUNT];
+            (
+                mem::take(&mut self.rows[at]),
+                mem::take(&mut self.rare_rows[at]),
+                mem::replace(&mut self.drops[at], none),
+            )
+        });
+        Books { held: mem::take(&mut self.inputs[usize::from(input)].marks), rows }
+    }
+
+    /// Gets a port that another switch gave away: what waits for it is offered to its driver, and
+    /// its inputs are read here.
+    ///
+    /// # Panics
+    /// If it is here already, or frames are [lent to it](Self::lent_to).
+    pub fn take_home(&mut self, port: PortId, its: Belongings) {
+        let at = port.index();
+        assert!(self.ports[at].elsewhere, "the port is here already");
+        assert!(self.lent_to(port) == 0, "frames that were lent would be overtaken");
+        let Belongings { shaper, restrained, watch, inputs, sent, queued } = its;
+        let p = &mut self.ports[at];
+        (p.elsewhere, p.shaper, p.restrained) = (false, shaper, restrained);
+        self.watch[at] = watch;
+        let lane = self.ports[at].lane as usize;
+        self.lanes[lane].marks.rise_to(queued);
+        for (priority, sent) in sent.into_iter().enumerate() {
+            let class = self.class_of(at, priority);
+            self.classes[class].sent.add_all(sent);
+        }
+        for (input, books) in self.inputs_of(port).zip(inputs) {
+            self.add_books(input, books);
+        }
+        self.sources_changed();
+    }
+
+    fn add_books(&mut self, input: u16, books: Books) {
+        self.inputs[usize::from(input)].marks.rise_to(books.held);
+        for (priority, (one, rare, drops)) in books.rows.into_iter().enumerate() {
+            let at = usize::from(input) * Priority::COUNT + priority;
+            self.rows[at].received.add_all(one.received);
+            self.rows[at].delivered.add_all(one.delivered);
+            let sum = &mut self.rare_rows[at];
+            sum.injected.add_all(rare.injected);
+            sum.copied.add_all(rare.copied);
+            sum.consumed.add_all(rare.consumed);
+            for (sum, drop) in self.drops[at].iter_mut().zip(drops) {
+                sum.add_all(drop);
+            }
+        }
+    }
+}
