@@ -170,7 +170,8 @@ fn follow_placement(
     let shared = plan.workers.ports.iter().position(|placed| placed.worker.is_none());
     let port = shared.map_or("", |at| plan.ports[at].name.as_str());
     let cpus = Cpus::new(cpus.to_vec(), plan.config.host.vcpu_cpus.as_deref());
-    placing::follow(port, placing::mode(plan), cpus, parts, askers)
+    let high = placing::high::Wanted::default();
+    placing::follow(port, placing::mode(plan), cpus, parts, askers, high)
 }
 
 /// What a worker waits on: descriptors, and questions.

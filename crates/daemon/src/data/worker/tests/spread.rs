@@ -13,12 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluice_api::show::PlacementRow;
 use sluice_base::Prng;
 use sluice_placement::Mode;
-use sluice_ports::udp::{BUCKETS, Gauges, Selector, VXLAN_PORT};
+use sluice_ports::udp::{BUCKETS, Gauges, HighFlows, LOW_BUCKETS, Selector, VXLAN_PORT, is_high};
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
+use crate::data::placing::high::{Wanted, gathering};
 use crate::data::placing::{self, Change, Cpus, Mover, Shown};
 use crate::data::worker::Part;
 use crate::data::{Askers, doors, make_workers, merge};
@@ -218,7 +219,7 @@ impl Spread {
     }
 
     fn seen(&self, worker: usize) -> u64 {
-        (0..=u8::MAX).map(|bucket| u64::from(self.gauges[worker].seen(bucket))).sum()
+        (0..BUCKETS).map(|bucket| u64::from(self.gauges[worker].seen(bucket))).sum()
     }
 
     fn end(self) {
@@ -231,9 +232,9 @@ impl Spread {
 
 /// Buckets that have flows: three of four that one worker has.
 fn some_of(gauges: &[Arc<Gauges>], mover: &Mover, from: u8, prng: &mut Prng) -> Vec<Change> {
-    let seen = |bucket: u8| gauges.iter().any(|gauges| gauges.seen(bucket) > 0);
-    let all = (0..=u8::MAX).filter(|b| seen(*b) && mover.table[usize::from(*b)] == from);
-    let mut all: Vec<u8> = all.collect();
+    let seen = |bucket: u16| gauges.iter().any(|gauges| gauges.seen(bucket) > 0);
+    let all = (0..BUCKETS).filter(|b| seen(*b) && mover.table[usize::from(*b)] == from);
+    let mut all: Vec<u16> = all.collect();
     let count = MOVES.min(all.len() * 3 / 4);
     while all.len() > count {
         let at = prng.below(all.len() as u64);
@@ -299,7 +300,7 @@ fn shown(shown: &Shown) -> Vec<(u16, usize, String)> {
     let row = |row: &PlacementRow| {
         (row.worker.unwrap(), row.buckets.as_ref().unwrap().list.len(), row.why.clone())
     };
-    rows.iter().map(row).collect()
+    rows.iter().filter(|row| row.buckets.is_some()).map(row).collect()
 }
 
 #[test]
@@ -311,10 +312,12 @@ fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(vec![Some(2), Some(3)], Some(&[2]));
-    let placed = placing::follow("underlay", Mode::Adaptive, cpus, parts, &spread.askers).unwrap();
+    let placed =
+        placing::follow("underlay", Mode::Adaptive, cpus, parts, &spread.askers, Wanted::default())
+            .unwrap();
     assert_eq!(shown(&placed), [0, 1].map(|worker| (worker, 128, "by hash".to_owned())));
     let gauges = spread.gauges.clone();
-    let seen = move || -> Vec<u32> { (0..=u8::MAX).map(|bucket| gauges[0].seen(bucket)).collect() };
+    let seen = move || -> Vec<u32> { (0..BUCKETS).map(|bucket| gauges[0].seen(bucket)).collect() };
     let all_left = spread.under_load(|| {
         let until = Instant::now() + PATIENCE * 2;
         let mut before = seen();
@@ -335,7 +338,123 @@ fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
     assert!(all_left, "{rows:?}");
     let left = rows.iter().find(|(worker, _, why)| *worker == 1 && why.contains("pinned vCPU"));
     assert!(left.is_some_and(|(_, count, _)| *count > 10), "{rows:?}");
-    assert_eq!(rows.iter().map(|(_, count, _)| count).sum::<usize>(), BUCKETS);
+    assert_eq!(rows.iter().map(|(_, count, _)| count).sum::<usize>(), usize::from(LOW_BUCKETS));
+    spread.nothing_is_lost();
+    spread.end();
+}
+
+fn high(matches: &[&str]) -> HighFlows {
+    let matches: Vec<_> = matches.iter().map(|text| text.parse().unwrap()).collect();
+    HighFlows::new(&matches).unwrap()
+}
+
+/// Choices of flows of high priority: some, half of them, all, none.
+fn choices() -> Vec<HighFlows> {
+    let some: Vec<String> =
+        (0..30).map(|flow| format!("mac=02:00:00:01:{flow:02x}:00,vni={VNI}")).collect();
+    let some: Vec<&str> = some.iter().map(String::as_str).collect();
+    let half = format!("mac={}", mac(0));
+    vec![high(&some), high(&[&half]), high(&[&format!("vni={VNI}")]), HighFlows::default()]
+}
+
+/// Chooses other flows again and again, and moves what it finds in between. How many choices.
+fn choose_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> usize {
+    let until = Instant::now() + duration();
+    let mut prng = Prng::new(2);
+    let (mut count, mut gathered) = (0, 0);
+    while Instant::now() < until || (count < 8 && Instant::now() < until + PATIENCE * 4) {
+        for from in [0, 1] {
+            let mut changes = gathering(&mover.table, |_| true).unwrap();
+            changes.retain(|change| change.from == from);
+            gathered += changes.len();
+            mover.round(&changes).unwrap();
+        }
+        let choices = choices();
+        mover.set_high(choices[count % choices.len()].clone()).unwrap();
+        count += 1;
+        for from in [0, 1] {
+            let changes = some_of(gauges, &mover, from, &mut prng);
+            mover.round(&changes).unwrap();
+        }
+    }
+    eprintln!("{count} choices of flows of high priority, {gathered} buckets gathered for them");
+    count
+}
+
+#[test]
+fn other_flows_of_high_priority_under_load_lose_and_reorder_nothing() {
+    if !Selector::can_change() {
+        eprintln!("skipped: no `membarrier` for all CPUs");
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let selector = spread.parts[0].selector.take().unwrap();
+    let mover = Mover::new(spread.askers.clone(), selector);
+    let gauges = spread.gauges.clone();
+    let count = spread.under_load(move || choose_about(mover, &gauges));
+    assert!(count >= 8, "{count} choices");
+    spread.nothing_is_lost();
+    let high = (LOW_BUCKETS..BUCKETS).filter(|b| spread.gauges.iter().any(|g| g.seen(*b) > 0));
+    assert!(high.count() > 20, "many of the high buckets are used");
+    spread.end();
+}
+
+/// Frames that workers have read of low and of high buckets: by worker, low and high.
+fn read_so_far(gauges: &[Arc<Gauges>]) -> [[u64; 2]; 2] {
+    let sum = |worker: usize, high: bool| {
+        let of = (0..BUCKETS).filter(|bucket| is_high(*bucket) == high);
+        of.map(|bucket| u64::from(gauges[worker].seen(bucket))).sum()
+    };
+    [0, 1].map(|worker| [false, true].map(|high| sum(worker, high)))
+}
+
+/// Waits until workers read what they should and nothing else, for a third of a second.
+fn comes_to(gauges: &[Arc<Gauges>], expected: [[bool; 2]; 2]) -> Result<(), [[u64; 2]; 2]> {
+    let until = Instant::now() + PATIENCE * 2;
+    loop {
+        let before = read_so_far(gauges);
+        std::thread::sleep(Duration::from_millis(333));
+        let after = read_so_far(gauges);
+        let came =
+            [0, 1].map(|worker| [0, 1].map(|high| after[worker][high] > before[worker][high]));
+        if came == expected {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err([0, 1].map(|w| [0, 1].map(|high| after[w][high] - before[w][high])));
+        }
+    }
+}
+
+#[test]
+fn flows_of_high_priority_have_a_worker_to_themselves() {
+    if !Selector::can_change() {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let (parts, wanted) = (std::mem::take(&mut spread.parts), Wanted::default());
+    let (cpus, askers) = (Cpus::new(vec![Some(2), Some(3)], Some(&[])), &spread.askers);
+    let mode = Mode::Predetermined;
+    let placed = placing::follow("underlay", mode, cpus, parts, askers, wanted.clone()).unwrap();
+    let gauges = spread.gauges.clone();
+    let [_, half, all, none] = <[HighFlows; 4]>::try_from(choices()).unwrap();
+    // None runs a virtual machine: the first worker is the one for flows of high priority.
+    let steps = [
+        (half, [[false, true], [true, false]]),
+        (none.clone(), [[true, false], [true, false]]),
+        (all, [[false, true], [false, false]]),
+        (none, [[true, false], [true, false]]),
+    ];
+    let came = spread.under_load(|| {
+        let mut step = |(high, expected)| {
+            *wanted.lock().unwrap() = high;
+            comes_to(&gauges, expected).map_err(|came| (expected, came, shown(&placed)))
+        };
+        steps.into_iter().try_for_each(&mut step)
+    });
+    assert_eq!(came, Ok(()));
     spread.nothing_is_lost();
     spread.end();
 }
