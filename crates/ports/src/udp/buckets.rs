@@ -34,20 +34,22 @@
 //! ([`HELD_MAX`]); where it is full B does not read its socket, whose buffer holds what comes
 //! meanwhile, as with a window that is closed.
 //!
-//! **Other flows of high priority** ([`HighFlows`]) are other buckets for flows that are under way.
-//! The buckets that a flow can have, four low ones and a high one, are a *group*, which a flow never
-//! leaves. So whoever changes it first moves buckets until those of each group are all of one port;
-//! then it lets ports know ([`Buckets::set_high`]) and gives the kernel the new program, in any
-//! order.
-//!
-//! *Order*: by the old program as by the new one, a datagram comes to the port of its group. No flow
-//! changes its port, and within a port what is read first goes first, in whatever bucket. What was
-//! read by the old rule may be of any bucket of its group by the new one; so it is counted for the
-//! group from then on, and none of its buckets leaves before that is done.
-//!
 //! *Nobody waits for himself*: in one round of moves no port gives and takes, so A, which reads in
 //! step 3, is never one whose list is full; and what A has under way leaves by ports that wait for
 //! no list.
+//!
+//! **Other flows of high priority** ([`HighFlows`]): flows that are under way come to other buckets.
+//! The buckets that a flow can have, a low one and a high one, are of one *group*, of four low ones
+//! and a high one, whatever is of high priority. So whoever changes that moves buckets first, until
+//! those of each group are at one port; then it tells all ports ([`Buckets::set_high`]), gives the
+//! kernel the new program, and only then moves buckets again.
+//!
+//! *Order*: by the old program as by the new one, a datagram comes to the port of its group. So no
+//! flow changes its port, whichever of the two a CPU has used and whenever a port was told; and what
+//! a port reads, in whatever bucket, goes on in the order in which it was read: nothing is held
+//! back meanwhile. What a port had read before it was told may be of any bucket of its group by the
+//! new rule. It is counted for the whole group from then on, and none of its buckets leaves the port
+//! before that is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

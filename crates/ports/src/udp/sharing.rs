@@ -3,10 +3,11 @@
 //! The outer source port would do as well if every peer filled it from the inner flow; RFC 7348
 //! section 5 recommends that only. So the choice is made by a classic BPF program of ours: a hash
 //! of the inner addresses says the *bucket*, and a table says the socket of each bucket. A pair of
-//! machines is always in one bucket. Flows of high priority ([`HighFlows`]) have buckets of their own,
-//! by the upper bits of the same hash. The program sees a datagram from its payload on, which begins
-//! with the VXLAN header. The table is compiled into it, since classic BPF has no maps, and needs
-//! neither a compiler nor a privilege; another table is another program ([`Selector::set`]).
+//! machines is always in one bucket, but for its flows of high priority ([`HighFlows`]), which have
+//! buckets of their own, by the upper bits of the same hash. The program sees a datagram from its
+//! payload on, which begins with the VXLAN header. The table is compiled into it, since classic BPF
+//! has no maps, and needs neither a compiler nor a privilege; another table is another program
+//! ([`Selector::set`]).
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -105,8 +106,9 @@ impl Selector {
         sys::knows_grace_period()
     }
 
-    /// Another table, or other flows of high priority. When this returns, all datagrams are given by it, and those that were given
-    /// by an older one are in their sockets. It takes some tens of milliseconds.
+    /// Another table, or other flows of high priority. When this returns, all datagrams are given
+    /// by it, and those that were given by an older one are in their sockets. It takes some tens of
+    /// milliseconds.
     ///
     /// A CPU that handles a datagram may have chosen its socket by the old program and not put it
     /// there yet; it does so within one read-side section of RCU, so it is waited for one grace

@@ -2,12 +2,12 @@
 //!
 //! Another choice puts flows into other buckets. So first the buckets of each group are brought to
 //! one worker, by ordinary rounds; then the choice is changed, by which no flow changes its worker
-//! (why that keeps the order stands in `sluice_ports::udp`); then placement goes on, which wants the
-//! low buckets back where they were and high ones apart.
+//! (why that keeps the order stands in `sluice_ports::udp`); then placement goes on, which wants
+//! the low buckets back where they were, and high ones apart.
 //!
-//! A bucket whose receiver does not read cannot go, so the others of its group come to it. If two of
-//! a group cannot go, on two workers, the choice that was stays until one can, and placement goes
-//! on meanwhile.
+//! A bucket whose receiver does not read cannot go, so the others of its group come to it. If two
+//! of a group cannot go, on two workers, the choice that was stays until one can, and placement
+//! goes on meanwhile.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, PoisonError};
