@@ -250,12 +250,13 @@ proptest! {
 
 #[test]
 fn as_many_matches_as_may_be_are_one_program() {
-    let longest = "vni=42,mac=02:00:00:00:00:09,ip=fd00::9,proto=tcp,port=443";
+    // 4,096 instructions are what the kernel takes.
+    let longest = "vni=42,mac=02:00:00:00:00:09,ip=fd00::8/125,proto=tcp,port=443";
     let flows = vec![longest.parse().unwrap(); crate::udp::HIGH_MATCHES_MAX];
     let high = HighFlows::new(&flows).unwrap();
     let table = std::array::from_fn(|bucket| bucket.to_le_bytes()[0]);
     let count = program(&table, &high).len();
-    assert!((1000..=4096).contains(&count), "{count} instructions");
+    assert!((1000..=2000).contains(&count), "{count} instructions");
     assert_eq!(HighFlows::new(&[flows, vec![FlowMatch::default()]].concat()), None);
     // The kernel takes it.
     let socket = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
