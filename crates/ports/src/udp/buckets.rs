@@ -38,18 +38,18 @@
 //! step 3, is never one whose list is full; and what A has under way leaves by ports that wait for
 //! no list.
 //!
-//! **Other flows of high priority** ([`HighFlows`]): flows that are under way come to other buckets.
-//! The buckets that a flow can have, a low one and a high one, are of one *group*, of four low ones
-//! and a high one, whatever is of high priority. So whoever changes that moves buckets first, until
-//! those of each group are at one port; then it tells all ports ([`Buckets::set_high`]), gives the
-//! kernel the new program, and only then moves buckets again.
+//! **Other flows of high priority** ([`HighFlows`]): flows that are under way come to other
+//! buckets. The buckets that a flow can have, a low one and a high one, are of one *group*, of four
+//! low ones and a high one, whatever is of high priority. So whoever changes that moves buckets
+//! first, until those of each group are at one port; then it tells all ports
+//! ([`Buckets::set_high`]), gives the kernel the new program, and only then moves buckets again.
 //!
 //! *Order*: by the old program as by the new one, a datagram comes to the port of its group. So no
-//! flow changes its port, whichever of the two a CPU has used and whenever a port was told; and what
-//! a port reads, in whatever bucket, goes on in the order in which it was read: nothing is held
-//! back meanwhile. What a port had read before it was told may be of any bucket of its group by the
-//! new rule. It is counted for the whole group from then on, and none of its buckets leaves the port
-//! before that is done.
+//! flow changes its port, whichever of the two a CPU has used and whenever a port was told; and
+//! what a port reads, in whatever bucket, goes on in the order in which it was read: nothing is
+//! held back meanwhile. What a port had read before it was told may be of any bucket of its group
+//! by the new rule. It is counted for the whole group from then on, and none of its buckets leaves
+//! the port before that is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
