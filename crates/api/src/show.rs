@@ -89,8 +89,11 @@ pub struct PlacementRow {
 /// Buckets of flows: what hashes alike by the addresses of the inner frame.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BucketsRow {
-    /// Their numbers, of 256.
-    pub list: Vec<u8>,
+    /// Their numbers: of 256, and from 256 on of flows of high priority.
+    pub list: Vec<u16>,
+    /// They are of flows of high priority.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub high: bool,
     /// What they take of their worker's time, in hundredths.
     pub load_percent: f64,
 }

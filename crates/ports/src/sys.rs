@@ -149,6 +149,12 @@ impl Instruction {
         Self(libc::sock_filter { code, jt: 0, jf: 0, k })
     }
 
+    /// Operation, jumps and operand.
+    #[cfg(test)]
+    pub(crate) const fn parts(self) -> (u16, u8, u8, u32) {
+        (self.0.code, self.0.jt, self.0.jf, self.0.k)
+    }
+
     /// A comparison with `k`, and how many instructions to skip if it is so, and if not.
     pub(crate) const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Self {
         Self(libc::sock_filter { code, jt, jf, k })
@@ -159,15 +165,34 @@ impl Instruction {
 pub(crate) mod bpf {
     pub(crate) const LOAD_CONSTANT: u16 = 0x00;
     pub(crate) const LOAD_WORD: u16 = 0x20;
+    pub(crate) const LOAD_HALF: u16 = 0x28;
+    /// How many bytes the packet has.
+    pub(crate) const LOAD_SIZE: u16 = 0x80;
+    /// From so many bytes behind X.
+    pub(crate) const LOAD_WORD_X: u16 = 0x40;
+    pub(crate) const LOAD_HALF_X: u16 = 0x48;
+    pub(crate) const LOAD_BYTE_X: u16 = 0x50;
+    /// A constant into X.
+    pub(crate) const LOAD_X: u16 = 0x01;
     /// From and to the program's own memory.
     pub(crate) const LOAD_STORED: u16 = 0x60;
     pub(crate) const STORE: u16 = 0x02;
+    /// The same with X.
+    pub(crate) const LOAD_X_STORED: u16 = 0x61;
+    pub(crate) const STORE_X: u16 = 0x03;
+    pub(crate) const JUMP: u16 = 0x05;
+    pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
     pub(crate) const JUMP_IF_NOT_BELOW: u16 = 0x35;
+    pub(crate) const JUMP_IF_NOT_BELOW_X: u16 = 0x3d;
+    /// If they have a bit in common.
+    pub(crate) const JUMP_IF_ANY: u16 = 0x45;
     pub(crate) const MISC_TAX: u16 = 0x07;
     pub(crate) const RET_K: u16 = 0x06;
     pub(crate) const RET_A: u16 = 0x16;
     pub(crate) const ALU_K: u16 = 0x04;
     pub(crate) const ALU_X: u16 = 0x0c;
+    pub(crate) const ADD: u16 = 0x00;
+    pub(crate) const SUB: u16 = 0x10;
     pub(crate) const MUL: u16 = 0x20;
     pub(crate) const AND: u16 = 0x50;
     pub(crate) const LSH: u16 = 0x60;

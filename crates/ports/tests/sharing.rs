@@ -5,7 +5,10 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Buf as _, ByteCount, Mac};
-use sluice_ports::udp::{BUCKETS, BucketSet, BucketTable, Selector, UdpConfig, UdpPort};
+use sluice_ports::udp::{
+    BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, Selector, UdpConfig, UdpPort,
+    group_of, is_high,
+};
 use sluice_ports::{Pool, PoolConfig, Port as _};
 use sluice_switch::Window;
 
@@ -113,9 +116,14 @@ fn a_datagram_that_is_too_short_comes_to_the_first_port() {
 }
 
 /// The bucket of a frame, reckoned by hand.
-fn bucket(dst: u8, src: u8) -> u8 {
+fn bucket(dst: u8, src: u8) -> u16 {
     let [last, ..] = ((u32::from(dst) ^ u32::from(src)).wrapping_mul(0x9e37_79b1)).to_be_bytes();
-    last
+    last.into()
+}
+
+/// No flow is of high priority.
+fn none() -> HighFlows {
+    HighFlows::default()
 }
 
 impl Sharers {
@@ -151,7 +159,7 @@ fn each_bucket_goes_where_the_table_says() {
     let mut buckets = std::collections::BTreeSet::new();
     for round in 0..4 {
         let table: BucketTable = std::array::from_fn(|_| u8::try_from(prng.below(5)).unwrap());
-        selector.set(&table).unwrap();
+        selector.set(&table, &none()).unwrap();
         let mut expected = [0; 5];
         for pair in 0..=u8::MAX {
             sender.send_to(&datagram(pair, 0, round), sharers.to).unwrap();
@@ -165,7 +173,11 @@ fn each_bucket_goes_where_the_table_says() {
             }
         }
     }
-    assert!(buckets.len() > BUCKETS / 2, "of {BUCKETS} buckets {} are used", buckets.len());
+    assert!(
+        buckets.len() > usize::from(LOW_BUCKETS) / 2,
+        "of {LOW_BUCKETS} buckets {} are used",
+        buckets.len()
+    );
 }
 
 #[test]
@@ -180,7 +192,7 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
     for pair in [moved, other] {
         table[usize::from(bucket(pair.0, pair.1))] = 0;
     }
-    selector.set(&table).unwrap();
+    selector.set(&table, &none()).unwrap();
     let send = |sharers: &Sharers, pair: (u8, u8), number| {
         sender.send_to(&datagram(pair.0, pair.1, number), sharers.to).unwrap();
     };
@@ -191,7 +203,7 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
     let set = BucketSet::from_iter([bucket]);
     sharers.ports[1].buckets().unwrap().hold(&set);
     table[usize::from(bucket)] = 1;
-    selector.set(&table).unwrap();
+    selector.set(&table, &none()).unwrap();
     for number in 100..200 {
         send(&sharers, moved, number);
         send(&sharers, other, number);
@@ -262,7 +274,7 @@ fn a_frame_that_goes_on_as_a_copy_is_under_way_until_the_copy_has_ended() {
     // A copy of a frame that is counted nowhere is counted nowhere.
     let (other, copy) = (pool.take().unwrap().freeze(0, 64), pool.take().unwrap().freeze(0, 64));
     ports[0].buckets().unwrap().copied(&other, &copy);
-    assert!((0..=u8::MAX).all(|bucket| gauges.under_way(bucket) == 0));
+    assert!((0..BUCKETS).all(|bucket| gauges.under_way(bucket) == 0));
     pool.give_back(other);
     pool.give_back(copy);
 }
@@ -295,4 +307,96 @@ fn a_port_whose_list_is_full_leaves_the_rest_in_its_socket() {
     let numbers: Vec<u32> = came.into_iter().map(|(.., number)| number).collect();
     assert_eq!(numbers, (0..u32::try_from(count).unwrap()).collect::<Vec<_>>());
     assert_eq!((kept(&mut sharers), sharers.pool.used()), (0, 0));
+}
+
+/// A TCP segment between two machines, to port 443 or another one.
+fn segment(dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
+    let mut bytes = datagram(dst, src, 0);
+    bytes.truncate(8 + 12);
+    bytes.extend([0x08, 0x00, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+    bytes.extend([10, 0, 0, src, 10, 0, 0, dst]);
+    bytes.extend([0xc0, 0x01]);
+    bytes.extend(port.to_be_bytes());
+    bytes.extend(number.to_be_bytes());
+    bytes.resize(90, 0);
+    bytes
+}
+
+fn web() -> HighFlows {
+    HighFlows::new(&["vni=42,ip=10.0.0.0/24,proto=tcp,port=443".parse().unwrap()]).unwrap()
+}
+
+#[test]
+fn kernel_and_ports_agree_which_flows_are_of_high_priority() {
+    if !Selector::can_change() {
+        return;
+    }
+    let mut sharers = Sharers::open(5);
+    let (selector, _) = sharers.selector();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut prng = sluice_base::Prng::new(8);
+    let table: BucketTable = std::array::from_fn(|_| u8::try_from(prng.below(5)).unwrap());
+    sharers.ports.iter_mut().for_each(|port| port.buckets().unwrap().set_high(&web()));
+    selector.set(&table, &web()).unwrap();
+    let mut high = 0;
+    for pair in 0..=u8::MAX {
+        let port = if pair % 2 == 0 { 443 } else { 80 };
+        sender.send_to(&segment(pair, 0, port, 1), sharers.to).unwrap();
+        let low = bucket(pair, 0);
+        let high_bucket = LOW_BUCKETS + group_of(low);
+        let expected = if port == 443 { high_bucket } else { low };
+        high += usize::from(port == 443);
+        let at = usize::from(table[usize::from(expected)]);
+        sharers.read_all(at, 1);
+        let gauges = sharers.ports[at].buckets().unwrap().gauges();
+        assert!(gauges.seen(expected) > 0, "frame {pair} is counted under its bucket");
+    }
+    let all = |sharers: &mut Sharers, at: usize| sharers.ports[at].buckets().unwrap().gauges();
+    let seen: u32 = (0..5)
+        .map(|at| {
+            let gauges = all(&mut sharers, at);
+            (0..BUCKETS).filter(|b| is_high(*b)).map(|b| gauges.seen(b)).sum::<u32>()
+        })
+        .sum();
+    assert_eq!(seen as usize, high);
+}
+
+#[test]
+fn what_was_read_by_another_rule_holds_all_buckets_of_its_group() {
+    let mut sharers = Sharers::open(2);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let dst = (1..).find(|dst| bucket(*dst, 0).is_multiple_of(2)).unwrap();
+    let low = bucket(dst, 0);
+    let high = LOW_BUCKETS + group_of(low);
+    let other = (0..BUCKETS).find(|b| group_of(*b) != group_of(low)).unwrap();
+    let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+    let read = |sharers: &mut Sharers| {
+        sender.send_to(&segment(dst, 0, 443, 1), sharers.to).unwrap();
+        let until = Instant::now() + PATIENCE;
+        let Sharers { ports, pool, batch, .. } = sharers;
+        while batch.is_empty() {
+            ports[0].read(window, 64, pool, batch).unwrap();
+            assert!(Instant::now() < until, "it arrives");
+        }
+        batch.drain().next().unwrap()
+    };
+    let before = read(&mut sharers);
+    let gauges = sharers.ports[0].buckets().unwrap().gauges();
+    let under_way = |bucket| gauges.under_way(bucket);
+    assert_eq!((under_way(low), under_way(high)), (1, 0));
+    sharers.ports[0].buckets().unwrap().set_high(&web());
+    assert_eq!((under_way(low), under_way(high), under_way(other)), (1, 1, 0));
+    let after = read(&mut sharers);
+    assert_eq!((under_way(low), under_way(high)), (1, 2));
+    // The high bucket is to leave: not before the frame that was read as one of the low bucket.
+    sharers.ports[0].buckets().unwrap().leave(&BucketSet::from_iter([high]));
+    let mut back = Batch::with_limit(64);
+    for (handle, is_done) in [(after, false), (before, true)] {
+        back.push(handle).unwrap();
+        let Sharers { ports, pool, .. } = &mut sharers;
+        ports[0].give_back(&mut back, pool);
+        assert_eq!(sharers.read(0), []);
+        assert_eq!(sharers.has_left(0), is_done);
+    }
+    assert!((0..BUCKETS).all(|bucket| under_way(bucket) == 0));
 }

@@ -59,6 +59,14 @@ impl Cpus {
         !self.workers.iter().all(|cpu| self.names(*cpu))
     }
 
+    /// The first worker whose CPU is not excluded and runs no vCPU; else the first one.
+    pub(super) fn first_free(&self) -> usize {
+        let is_left = self.is_left();
+        let mut all = self.workers.iter().zip(&self.with_vcpus);
+        let is_free = |(cpu, runs): (&Option<u16>, &bool)| !(*runs || is_left && self.names(*cpu));
+        all.position(is_free).unwrap_or(0)
+    }
+
     /// Looks whether a vCPU is pinned to the CPU of each worker. False: it was not to be looked.
     fn look(&mut self, now: Nanos) -> bool {
         let is_due = match (&self.vcpus, self.looked) {

@@ -17,7 +17,10 @@
 //! stopped reading would else be waited for, and others with it.
 //!
 //! **A round has givers and takers**, and none that is both, so that no two wait for each other.
+//!
+//! Flows of high priority have buckets of their own (`high.rs`).
 
+pub(super) mod high;
 mod order;
 
 use std::collections::BTreeMap;
@@ -30,9 +33,12 @@ use anyhow::Context as _;
 use sluice_api::placement::{PlaceStatus, Stamp};
 use sluice_api::show::{BucketsRow, PlacementRow};
 use sluice_base::Nanos;
-use sluice_placement::{Config, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share};
-use sluice_ports::udp::{BUCKETS, BucketSet, BucketTable, Selector};
+use sluice_placement::{CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share};
+use sluice_ports::udp::{
+    BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, Selector, is_high,
+};
 
+use self::high::{Progress, Quiet};
 use super::cpus::{Cpus, core_of, cores};
 use super::policy::Wanted;
 use super::worker::{Ask, Part, Step};
@@ -44,8 +50,9 @@ use crate::log::say;
 const PERIOD: Duration = Duration::from_millis(100);
 /// How many buckets move in a round.
 const ROUND_MAX: usize = 32;
-/// What is under way of a bucket that may move leaves within this part of a period.
-const LEAVES_WITHIN: u32 = 10;
+/// What is under way of a bucket that may move leaves within this part of a period: about as long
+/// as the kernel takes for its part of a round.
+const LEAVES_WITHIN: u32 = 3;
 
 /// What others may know.
 #[derive(Debug, Default)]
@@ -63,7 +70,7 @@ pub(super) type Shown = Arc<Mutex<Showing>>;
 /// A bucket that moves: from one worker to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    pub(super) bucket: u8,
+    pub(super) bucket: u16,
     pub(super) from: u8,
     pub(super) to: u8,
 }
@@ -84,11 +91,13 @@ pub(super) struct Mover {
     askers: Askers,
     selector: Selector,
     pub(super) table: BucketTable,
+    /// Which flows are of high priority.
+    pub(super) high: HighFlows,
 }
 
 impl Mover {
     pub(super) fn new(askers: Askers, (selector, table): (Selector, BucketTable)) -> Self {
-        Self { askers, selector, table }
+        Self { askers, selector, table, high: HighFlows::default() }
     }
 
     /// Puts a step in front of workers, and waits for each; `after` is done behind each answer.
@@ -126,12 +135,20 @@ impl Mover {
         for change in changes {
             self.table[usize::from(change.bucket)] = change.to;
         }
-        self.selector.set(&self.table)?;
+        self.selector.set(&self.table, &self.high)?;
         let leave = by(|c| c.from, None).into_iter().map(|(from, set)| (from, Step::Leave(set)));
         self.steps(leave, |from| {
             let release = by(|c| c.to, Some(from)).into_iter();
             self.steps(release.map(|(to, set)| (to, Step::Release(set))), |_| Ok(()))
         })
+    }
+
+    /// Other flows are of high priority. Those of a group of buckets must be at one worker.
+    pub(super) fn set_high(&mut self, high: HighFlows) -> Result<(), End> {
+        let all = (0_u8..).take(self.askers.0.len());
+        self.steps(all.map(|worker| (worker, Step::High(high.clone()))), |_| Ok(()))?;
+        self.high = high;
+        Ok(self.selector.set(&self.table, &self.high)?)
     }
 }
 
@@ -140,7 +157,7 @@ struct Last {
     at: Nanos,
     busy_ns: Vec<u64>,
     frames: Vec<u64>,
-    seen: Vec<[u32; BUCKETS]>,
+    seen: Vec<[u32; BUCKETS as usize]>,
 }
 
 struct Placing {
@@ -150,22 +167,20 @@ struct Placing {
     cpus: Cpus,
     last: Last,
     /// Frames of each bucket in the last period.
-    came: [u32; BUCKETS],
+    came: [u32; BUCKETS as usize],
+    /// Which flows are to be of high priority.
+    wanted_high: HighFlows,
+    progress: Progress,
+    quiet: Quiet,
     shown: Shown,
     /// What is to hold, and what does.
     wanted: Wanted,
     mode: Mode,
     stamp: Stamp,
+    /// The last one of which all holds.
+    settled: Stamp,
     /// Buckets that have moved.
     moves: u64,
-}
-
-/// How it is placed by a rule.
-fn settings(mode: Mode) -> anyhow::Result<Config> {
-    let mut config = Config::new(mode, u32::try_from(BUCKETS)?);
-    // A bucket is read and delivered by one worker.
-    config.split_at = None;
-    Ok(config)
 }
 
 /// Follows the placement in a thread of its own. `port` is the name of the shared underlay.
@@ -181,27 +196,30 @@ pub(super) fn follow(
     parts.iter_mut().for_each(|part| part.selector = None);
     let Some(selector) = selector else { return Ok(shown) };
     let (count, mode) = (parts.len(), wanted.own_mode());
-    let placement = Placement::new(settings(mode)?, &cores(count));
+    let placement = Placement::new(high::config(mode, None), &cores(count));
     let placement = placement.context("the workers cannot be placed on")?;
     let last = Last {
         at: clock::now(),
         busy_ns: vec![0; count],
         frames: vec![0; count],
-        seen: vec![[0; BUCKETS]; count],
+        seen: vec![[0; BUCKETS as usize]; count],
     };
     let mover = Mover::new(askers.clone(), selector);
-    let came = [0; BUCKETS];
     let mut placing = Placing {
         parts,
         mover,
         placement,
         cpus,
         last,
-        came,
+        came: [0; BUCKETS as usize],
+        wanted_high: HighFlows::default(),
+        progress: Progress::default(),
+        quiet: [0; _],
         shown: Arc::clone(&shown),
         wanted,
         mode,
         stamp: Stamp::default(),
+        settled: Stamp::default(),
         moves: 0,
     };
     placing.show(port);
@@ -230,14 +248,14 @@ impl Placing {
         self.obey();
         self.cpus.look_at(&mut self.placement, clock::now());
         let (cores, loads) = self.measure();
-        for (bucket, came) in (0..=u8::MAX).zip(self.came) {
-            if came > 0 {
-                self.know(bucket, self.mover.table[usize::from(bucket)]);
-            }
-        }
+        self.seat();
         self.placement.period(&cores, &loads, &mut Vec::new());
-        let wanted: Vec<Change> = self.wanted().collect();
-        let changes = one_round(wanted.into_iter().filter(|change| self.may_go(*change)));
+        let wanted = match self.gather()? {
+            Some(changes) => changes,
+            None => self.wanted().collect(),
+        };
+        let may_go = |change: &Change| self.may_leave(change.bucket);
+        let changes = one_round(wanted.into_iter().filter(may_go));
         if changes.is_empty() {
             return Ok(());
         }
@@ -250,14 +268,14 @@ impl Placing {
         let now = clock::now();
         let period_ns = now.since(self.last.at).0;
         self.last.at = now;
-        self.came = [0; BUCKETS];
-        let mut loads = vec![EntryLoad::default(); BUCKETS];
+        self.came = [0; BUCKETS as usize];
+        let mut loads = vec![EntryLoad::default(); self.came.len()];
         let mut cores = Vec::with_capacity(self.parts.len());
         for (at, part) in self.parts.iter().enumerate() {
             let (busy_ns, frames) = (part.meter.busy_ns(), part.meter.frames());
             let busy = busy_ns - std::mem::replace(&mut self.last.busy_ns[at], busy_ns);
             let read = frames - std::mem::replace(&mut self.last.frames[at], frames);
-            for bucket in 0..=u8::MAX {
+            for bucket in 0..BUCKETS {
                 let seen = part.gauges.seen(bucket);
                 let last = &mut self.last.seen[at][usize::from(bucket)];
                 let came = seen.wrapping_sub(std::mem::replace(last, seen));
@@ -279,44 +297,50 @@ impl Placing {
     /// Buckets that are not where they should be.
     fn wanted(&self) -> impl Iterator<Item = Change> {
         self.placement.entries().filter_map(|(entry, state)| {
-            let bucket = u8::try_from(entry.0).ok()?;
+            let bucket = u16::try_from(entry.0).ok()?;
             let from = self.mover.table[usize::from(bucket)];
             let to = u8::try_from(state.core.0).ok()?;
             (from != to).then_some(Change { bucket, from, to })
         })
     }
 
-    fn may_go(&self, change: Change) -> bool {
-        let under_way = self.parts[usize::from(change.from)].gauges.under_way(change.bucket);
-        under_way.saturating_mul(LEAVES_WITHIN) <= self.came[usize::from(change.bucket)]
+    fn may_leave(&self, bucket: u16) -> bool {
+        let from = self.mover.table[usize::from(bucket)];
+        let under_way = self.parts[usize::from(from)].gauges.under_way(bucket);
+        under_way.saturating_mul(LEAVES_WITHIN) <= self.came[usize::from(bucket)]
     }
 
     /// Tells who has which buckets, and why.
     fn show(&self, port: &str) {
-        let mut rows: BTreeMap<(u8, String), (Vec<u8>, Share)> = BTreeMap::new();
-        for (bucket, worker) in (0..=u8::MAX).zip(self.mover.table) {
+        let mut rows: BTreeMap<(u8, bool, String), (Vec<u16>, Share)> = BTreeMap::new();
+        let count = if self.mover.high.is_empty() { LOW_BUCKETS } else { BUCKETS };
+        for (bucket, worker) in (0..count).zip(self.mover.table) {
             let state = self.placement.entry(EntryId(bucket.into()));
             let why = match state {
                 None => "by hash".to_owned(),
                 Some(state) if state.core == CoreIndex(worker.into()) => state.why.to_string(),
                 Some(state) => format!("it waits to go to worker {}", state.core.0),
             };
-            let (buckets, load) = rows.entry((worker, why)).or_default();
+            let (buckets, load) = rows.entry((worker, is_high(bucket), why)).or_default();
             buckets.push(bucket);
             *load = load.plus(state.map_or(Share::ZERO, |state| state.load.sum()));
         }
-        let row = |((worker, why), (list, load)): ((u8, String), (Vec<u8>, Share))| PlacementRow {
+        let row = |((worker, high, why), (list, load)): ((u8, bool, String), _)| PlacementRow {
             port: port.to_owned(),
             worker: Some(worker.into()),
             cpu: self.cpus.of(worker.into()),
             why,
-            buckets: Some(BucketsRow { list, load_percent: f64::from(load.0) / 10_000.0 }),
+            buckets: Some(buckets_row(list, high, load)),
         };
-        let rows = rows.into_iter().map(row).collect();
-        let (place, notes) = (Some(self.place_status(port)), self.cpus.notes());
+        let rows = self.show_high(port).into_iter().chain(rows.into_iter().map(row)).collect();
+        let (place, notes) = (Some(self.place_status(port)), self.notes());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         (shown.rows, shown.place, shown.notes) = (rows, place, notes);
     }
+}
+
+fn buckets_row(list: Vec<u16>, high: bool, load: Share) -> BucketsRow {
+    BucketsRow { list, high, load_percent: f64::from(load.0) / 10_000.0 }
 }
 
 /// As many changes, from the first on, as go in one round.

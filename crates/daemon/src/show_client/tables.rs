@@ -214,6 +214,7 @@ fn tunnels(rows: &[TunnelRow]) -> String {
 
 fn placement(rows: &[PlacementRow]) -> String {
     let is_shared = rows.iter().any(|row| row.buckets.is_some());
+    let has_high = rows.iter().any(|row| row.buckets.as_ref().is_some_and(|of| of.high));
     let cells = rows.iter().map(|row| {
         let cpu = row.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
         let worker = row.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string());
@@ -223,11 +224,16 @@ fn placement(rows: &[PlacementRow]) -> String {
             cells.push(buckets.map_or_else(String::new, |of| of.list.len().to_string()));
             cells.push(buckets.map_or_else(String::new, |of| format!("{:.1}", of.load_percent)));
         }
+        if has_high {
+            let is_high = row.buckets.as_ref().is_some_and(|of| of.high);
+            cells.push(if is_high { "high".to_owned() } else { String::new() });
+        }
         cells.push(row.why.clone());
         cells
     });
     let shared = if is_shared { &["buckets", "load %"][..] } else { &[] };
-    let header = [&["port", "worker", "CPU"][..], shared, &["why"]].concat();
+    let priority = if has_high { &["priority"][..] } else { &[] };
+    let header = [&["port", "worker", "CPU"][..], shared, priority, &["why"]].concat();
     table(&header, 1, cells.collect(), "no ports")
 }
 

@@ -1,7 +1,9 @@
 use std::os::unix::net::UnixListener;
 
 use sluice_api::config::Policy;
-use sluice_api::show::{Audit, AuditRow, Balance, Body, DropRow, PortRow, VERSION};
+use sluice_api::show::{
+    Audit, AuditRow, Balance, Body, BucketsRow, DropRow, PlacementRow, PortRow, VERSION,
+};
 
 use super::*;
 
@@ -69,4 +71,25 @@ fn an_audit_that_does_not_close_says_so() {
     let rows = vec![AuditRow { port: "c1".into(), priority: 0, frames, bytes: Balance::default() }];
     let text = tables::render(&answer(Body::Audit(Audit { closed: false, rows })));
     assert!(text.contains("NOT CLOSED"), "{text}");
+}
+
+#[test]
+fn buckets_of_high_priority_are_marked() {
+    let row = |list: &[u16], high| PlacementRow {
+        port: "underlay".into(),
+        worker: Some(0),
+        cpu: Some(3),
+        why: "by hash".into(),
+        buckets: Some(BucketsRow { list: list.to_vec(), high, load_percent: 12.5 }),
+    };
+    let rows = vec![row(&[0, 255], false), row(&[256, 300, 319], true)];
+    let text = tables::render(&answer(Body::Placement(rows.clone())));
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).skip(1);
+    let header = ["port", "worker", "CPU", "buckets", "load", "%", "priority", "why"];
+    assert_eq!(lines.next().unwrap(), header);
+    assert_eq!(lines.next().unwrap(), ["underlay", "0", "3", "2", "12.5", "by", "hash"]);
+    assert_eq!(lines.next().unwrap(), ["underlay", "0", "3", "3", "12.5", "high", "by", "hash"]);
+    // Where none is, there is no such column.
+    let text = tables::render(&answer(Body::Placement(rows[..1].to_vec())));
+    assert!(!text.contains("priority"), "{text}");
 }

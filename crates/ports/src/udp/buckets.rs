@@ -37,6 +37,19 @@
 //! *Nobody waits for himself*: in one round of moves no port gives and takes, so A, which reads in
 //! step 3, is never one whose list is full; and what A has under way leaves by ports that wait for
 //! no list.
+//!
+//! **Other flows of high priority** ([`HighFlows`]): flows that are under way come to other
+//! buckets. The buckets that a flow can have, a low one and a high one, are of one *group*, of four
+//! low ones and a high one, whatever is of high priority. So whoever changes that moves buckets
+//! first, until those of each group are at one port; then it tells all ports
+//! ([`Buckets::set_high`]), gives the kernel the new program, and only then moves buckets again.
+//!
+//! *Order*: by the old program as by the new one, a datagram comes to the port of its group. So no
+//! flow changes its port, whichever of the two a CPU has used and whenever a port was told; and
+//! what a port reads, in whatever bucket, goes on in the order in which it was read: nothing is
+//! held back meanwhile. What a port had read before it was told may be of any bucket of its group
+//! by the new rule. It is counted for the whole group from then on, and none of its buckets leaves
+//! the port before that is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +58,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sluice_base::{Batch, Buf as _};
 use sluice_switch::Window;
 
-use super::sharing::{BUCKETS, BucketTable, Selector, evenly};
+use super::high::HighFlows;
+use super::sharing::{BUCKETS, BucketTable, GROUPS, Selector, evenly, group_of};
 use crate::frame::FrameBuf;
 
 /// How many frames a port keeps of buckets that it is to hold back.
@@ -56,32 +70,38 @@ pub(super) const RECEIVE_COST_MIN: u64 = 512;
 /// Of a slot whose frame is counted under no bucket.
 const NO_BUCKET: u16 = u16::MAX;
 
+const WORDS: usize = (BUCKETS as usize).div_ceil(64);
+/// How many tags there are under which frames are counted: those of buckets, and then those of
+/// groups, for what was read while other flows were of high priority.
+const TAGS: usize = (BUCKETS + GROUPS) as usize;
+const _: () = assert!(TAGS < NO_BUCKET as usize);
+
 /// Some of the buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BucketSet([u64; BUCKETS / 64]);
+pub struct BucketSet([u64; WORDS]);
 
 impl BucketSet {
     /// Puts one in.
-    pub fn insert(&mut self, bucket: u8) {
+    pub fn insert(&mut self, bucket: u16) {
         self.0[usize::from(bucket) / 64] |= 1 << (bucket % 64);
     }
 
     /// Whether one is in it.
     #[must_use]
-    pub const fn contains(&self, bucket: u8) -> bool {
+    pub const fn contains(&self, bucket: u16) -> bool {
         self.0[bucket as usize / 64] & 1 << (bucket % 64) != 0
     }
 
     /// Whether none is in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; BUCKETS / 64]
+        self.0 == [0; WORDS]
     }
 
     /// Those that are in it.
-    pub fn iter(&self) -> impl Iterator<Item = u8> + use<> {
+    pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
         let set = *self;
-        (0..=u8::MAX).filter(move |bucket| set.contains(*bucket))
+        (0..BUCKETS).filter(move |bucket| set.contains(*bucket))
     }
 
     fn add(&mut self, other: &Self) {
@@ -93,8 +113,8 @@ impl BucketSet {
     }
 }
 
-impl FromIterator<u8> for BucketSet {
-    fn from_iter<I: IntoIterator<Item = u8>>(buckets: I) -> Self {
+impl FromIterator<u16> for BucketSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(buckets: I) -> Self {
         let mut set = Self::default();
         buckets.into_iter().for_each(|bucket| set.insert(bucket));
         set
@@ -104,22 +124,31 @@ impl FromIterator<u8> for BucketSet {
 /// Counts by bucket, which the port writes and anybody may read.
 #[derive(Debug)]
 pub struct Gauges {
-    seen: [AtomicU32; BUCKETS],
-    under_way: [AtomicU32; BUCKETS],
+    seen: [AtomicU32; BUCKETS as usize],
+    /// By tag.
+    under_way: [AtomicU32; TAGS],
 }
 
 impl Gauges {
     /// Frames of a bucket that were read so far, wrapping.
     #[must_use]
-    pub fn seen(&self, bucket: u8) -> u32 {
+    pub fn seen(&self, bucket: u16) -> u32 {
         self.seen[usize::from(bucket)].load(Ordering::Relaxed)
     }
 
-    /// Frames of a bucket whose handles are not back yet.
+    /// Frames of a bucket whose handles are not back yet, with those that may be of it, for they
+    /// were read while other flows were of high priority.
     #[must_use]
-    pub fn under_way(&self, bucket: u8) -> u32 {
-        self.under_way[usize::from(bucket)].load(Ordering::Relaxed)
+    pub fn under_way(&self, bucket: u16) -> u32 {
+        let of = |tag: u16| self.under_way[usize::from(tag)].load(Ordering::Relaxed);
+        of(bucket) + of(old_tag(bucket))
     }
+}
+
+/// What the frames of a bucket are counted under after other flows have become those of high
+/// priority: its group.
+fn old_tag(bucket: u16) -> u16 {
+    BUCKETS + group_of(bucket)
 }
 
 /// Adds to a count that only this thread writes: no exchange is needed.
@@ -141,11 +170,12 @@ struct Leaving {
 #[derive(Debug)]
 pub struct Buckets {
     gauges: Arc<Gauges>,
-    /// By slot of the pool: the bucket of the frame in it.
+    /// By slot of the pool: under what the frame in it is counted.
     tags: Vec<u16>,
+    high: HighFlows,
     held: BucketSet,
     /// What was read and is held back, in this order.
-    kept: VecDeque<(u8, FrameBuf)>,
+    kept: VecDeque<(u16, FrameBuf)>,
     /// Something in `kept` may go.
     ready: bool,
     leaving: Option<Leaving>,
@@ -155,10 +185,14 @@ pub struct Buckets {
 
 impl Buckets {
     pub(super) fn new(sharers: usize, selector: Selector) -> Self {
-        let zeros = || std::array::from_fn(|_| AtomicU32::new(0));
+        let gauges = Gauges {
+            seen: std::array::from_fn(|_| AtomicU32::new(0)),
+            under_way: std::array::from_fn(|_| AtomicU32::new(0)),
+        };
         Self {
-            gauges: Arc::new(Gauges { seen: zeros(), under_way: zeros() }),
+            gauges: Arc::new(gauges),
             tags: Vec::new(),
+            high: HighFlows::default(),
             held: BucketSet::default(),
             kept: VecDeque::with_capacity(HELD_MAX),
             ready: false,
@@ -177,6 +211,24 @@ impl Buckets {
     /// What gives datagrams to this port and the others, and its table. Only once.
     pub fn take_selector(&mut self) -> Option<(Selector, BucketTable)> {
         self.selector.take().map(|selector| (selector, evenly(self.sharers)))
+    }
+
+    /// Which flows are of high priority.
+    #[inline]
+    pub(super) const fn high(&self) -> &HighFlows {
+        &self.high
+    }
+
+    /// Other flows are of high priority from now on. No bucket may be on its way.
+    pub fn set_high(&mut self, high: &HighFlows) {
+        debug_assert!(self.held.is_empty(), "no bucket is on its way");
+        self.high = high.clone();
+        for tag in self.tags.iter_mut().filter(|tag| **tag < BUCKETS) {
+            let old = old_tag(*tag);
+            count(&self.gauges.under_way[usize::from(old)], 1);
+            count(&self.gauges.under_way[usize::from(*tag)], -1);
+            *tag = old;
+        }
     }
 
     /// From now on frames of these buckets stay here.
@@ -260,11 +312,11 @@ impl Buckets {
 
     /// A frame of a bucket was read. It comes back if it may go on.
     #[inline]
-    pub(super) fn pass(&mut self, bucket: Option<u8>, buf: FrameBuf) -> Option<FrameBuf> {
+    pub(super) fn pass(&mut self, bucket: Option<u16>, buf: FrameBuf) -> Option<FrameBuf> {
         let Some(bucket) = bucket else { return Some(buf) };
         if let Some((slot, _)) = buf.pool_slot() {
             debug_assert_eq!(self.tags[slot as usize], NO_BUCKET, "its last frame has ended");
-            self.tags[slot as usize] = bucket.into();
+            self.tags[slot as usize] = bucket;
         }
         count(&self.gauges.seen[usize::from(bucket)], 1);
         count(&self.gauges.under_way[usize::from(bucket)], 1);

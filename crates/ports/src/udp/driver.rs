@@ -192,7 +192,7 @@ impl UdpPort {
             let size = OUTER_SIZE + arrival.size;
             let mut buf = slot.freeze(0, size);
             if let Some(buckets) = &mut self.buckets {
-                let bucket = bucket_of(&buf.head()[OUTER_SIZE..]);
+                let bucket = bucket_of(&buf.head()[OUTER_SIZE..], buckets.high());
                 let Some(passed) = buckets.pass(bucket, buf) else {
                     kept += 1;
                     continue;

@@ -26,6 +26,8 @@
 
 mod buckets;
 mod driver;
+mod high;
+mod program;
 mod rings;
 mod sharing;
 #[cfg(test)]
@@ -33,4 +35,7 @@ mod tests;
 
 pub use buckets::{BucketSet, Buckets, Gauges, HELD_MAX};
 pub use driver::{UdpConfig, UdpPort, VXLAN_PORT};
-pub use sharing::{BUCKETS, BucketTable, Selector};
+pub use high::{HIGH_MATCHES_MAX, HighFlows};
+pub use sharing::{
+    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, Selector, group_of, is_high,
+};

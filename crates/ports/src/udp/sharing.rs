@@ -3,50 +3,80 @@
 //! The outer source port would do as well if every peer filled it from the inner flow; RFC 7348
 //! section 5 recommends that only. So the choice is made by a classic BPF program of ours: a hash
 //! of the inner addresses says the *bucket*, and a table says the socket of each bucket. A pair of
-//! machines is always in one bucket. The program sees a datagram from its payload on, which begins
-//! with the VXLAN header. The table is compiled into it, since classic BPF has no maps, and needs
-//! neither a compiler nor a privilege; another table is another program ([`Selector::set`]).
+//! machines is always in one bucket, but for its flows of high priority ([`HighFlows`]), which have
+//! buckets of their own, by the upper bits of the same hash. The program sees a datagram from its
+//! payload on, which begins with the VXLAN header. The table is compiled into it, since classic BPF
+//! has no maps, and needs neither a compiler nor a privilege; another table is another program
+//! ([`Selector::set`]).
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use super::high::HighFlows;
+use super::program::Program;
 use crate::sys::{self, Instruction};
 
-/// How many buckets there are.
-pub const BUCKETS: usize = 256;
+/// How many buckets there are: the low ones first, then those of flows of high priority.
+pub const BUCKETS: u16 = LOW_BUCKETS + HIGH_BUCKETS;
+/// How many buckets there are of flows that no match means.
+pub const LOW_BUCKETS: u16 = 256;
+/// How many buckets there are of flows of high priority.
+pub const HIGH_BUCKETS: u16 = 64;
+/// How many groups of buckets there are: whatever is of high priority, the buckets of a flow are of
+/// one group.
+pub const GROUPS: u16 = HIGH_BUCKETS;
 
 /// The socket of each bucket, in the order of binding.
-pub type BucketTable = [u8; BUCKETS];
+pub type BucketTable = [u8; BUCKETS as usize];
 
 /// Where the last four bytes of the inner destination and source address are.
 const DESTINATION_AT: u32 = 8 + 2;
 const SOURCE_AT: u32 = 8 + 6 + 2;
 /// Of Fibonacci hashing: addresses that count up come to different buckets.
 const FACTOR: u32 = 0x9e37_79b1;
-/// The upper eight bits of the product are the bucket.
+/// The upper eight bits of the product are the low bucket, and of these the upper six the high one.
 const HASH_SHIFT: u32 = 24;
-const _: () = assert!(BUCKETS == 1 << (u32::BITS - HASH_SHIFT));
+const HIGH_SHIFT: u32 = 2;
+const _: () = assert!(LOW_BUCKETS == 1 << (u32::BITS - HASH_SHIFT));
+const _: () = assert!(HIGH_BUCKETS == LOW_BUCKETS >> HIGH_SHIFT);
 
 /// The buckets of one word in the program, each with eight bits.
 const PER_WORD: usize = 4;
-const WORDS: usize = BUCKETS / PER_WORD;
+
+/// The group of a bucket.
+///
+/// # Panics
+/// If there is no such bucket.
+#[must_use]
+pub fn group_of(bucket: u16) -> u16 {
+    assert!(bucket < BUCKETS, "{bucket} is no bucket");
+    if is_high(bucket) { bucket - LOW_BUCKETS } else { bucket >> HIGH_SHIFT }
+}
+
+/// Whether a bucket is one of flows of high priority.
+#[must_use]
+pub const fn is_high(bucket: u16) -> bool {
+    bucket >= LOW_BUCKETS
+}
 
 /// The bucket of a datagram. `None`: it is too short to be a frame.
 #[inline]
-pub(super) fn bucket_of(datagram: &[u8]) -> Option<u8> {
+pub(super) fn bucket_of(datagram: &[u8], high: &HighFlows) -> Option<u16> {
     let word = |at: u32| {
         let bytes = datagram.get(at as usize..)?.first_chunk::<4>()?;
         Some(u32::from_be_bytes(*bytes))
     };
     let hash = (word(DESTINATION_AT)? ^ word(SOURCE_AT)?).wrapping_mul(FACTOR) >> HASH_SHIFT;
-    Some(hash as u8)
+    let low = hash as u16;
+    let is_high = high.contain(datagram);
+    Some(if is_high { LOW_BUCKETS + (low >> HIGH_SHIFT) } else { low })
 }
 
 /// The table at start, of so many sockets.
 pub(super) fn evenly(sharers: usize) -> BucketTable {
-    let sharers = sharers.clamp(1, BUCKETS);
+    let sharers = sharers.clamp(1, LOW_BUCKETS.into());
     std::array::from_fn(|bucket| u8::try_from(bucket % sharers).expect("at most 256 sharers"))
 }
 
@@ -56,7 +86,7 @@ pub(super) fn bind(at: SocketAddrV4, sharers: usize) -> io::Result<UdpSocket> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     rustix::net::bind(&socket, &at)?;
-    sys::choose_socket(&socket, &mut program(&evenly(sharers)))?;
+    sys::choose_socket(&socket, &mut program(&evenly(sharers), &HighFlows::default()))?;
     Ok(UdpSocket::from(socket))
 }
 
@@ -76,8 +106,9 @@ impl Selector {
         sys::knows_grace_period()
     }
 
-    /// Another table. When this returns, all datagrams are given by it, and those that were given
-    /// by an older one are in their sockets. It takes some tens of milliseconds.
+    /// Another table, or other flows of high priority. When this returns, all datagrams are given
+    /// by it, and those that were given by an older one are in their sockets. It takes some tens of
+    /// milliseconds.
     ///
     /// A CPU that handles a datagram may have chosen its socket by the old program and not put it
     /// there yet; it does so within one read-side section of RCU, so it is waited for one grace
@@ -87,8 +118,8 @@ impl Selector {
     ///
     /// # Errors
     /// What the kernel said. The old table may be in use, or either.
-    pub fn set(&self, table: &BucketTable) -> io::Result<()> {
-        sys::choose_socket(&self.0, &mut program(table))?;
+    pub fn set(&self, table: &BucketTable, high: &HighFlows) -> io::Result<()> {
+        sys::choose_socket(&self.0, &mut program(table, high))?;
         sys::grace_period()?;
         sys::grace_period()
     }
@@ -98,31 +129,36 @@ impl Selector {
 /// counts it as malformed. If there is no socket of the number yet, the kernel takes another one.
 ///
 /// ```text
-///   A = hash >> 24;  X = 8 * (A & 3)
+///   A = hash >> 24
+///   of high priority:  A = A >> 2, and the words of the high buckets
+///   X = 8 * (A & 3)
 ///   a tree of comparisons finds the word of A:  A = (word >> X) & 0xff
 /// ```
-pub(super) fn program(table: &BucketTable) -> Vec<Instruction> {
+pub(super) fn program(table: &BucketTable, high: &HighFlows) -> Vec<Instruction> {
     use crate::sys::bpf::*;
-    let plain = |code, k| Instruction::new(code, k);
-    let mut program = vec![
-        plain(LOAD_WORD, DESTINATION_AT),
-        plain(MISC_TAX, 0),
-        plain(LOAD_WORD, SOURCE_AT),
-        plain(ALU_X | XOR, 0),
-        plain(ALU_K | MUL, FACTOR),
-        plain(ALU_K | RSH, HASH_SHIFT),
-        plain(STORE, 0),
-        plain(ALU_K | AND, 3),
-        plain(ALU_K | LSH, 3),
-        plain(MISC_TAX, 0),
-        plain(LOAD_STORED, 0),
-    ];
-    let words: Vec<u32> = table
-        .chunks_exact(PER_WORD)
-        .map(|four| u32::from_le_bytes(four.try_into().expect("four of them")))
-        .collect();
-    program.extend(tree(&words, 0));
-    program
+    let mut program = Program::default();
+    program.plain(&[(LOAD_WORD, DESTINATION_AT), (MISC_TAX, 0), (LOAD_WORD, SOURCE_AT)]);
+    program.plain(&[(ALU_X | XOR, 0), (ALU_K | MUL, FACTOR), (ALU_K | RSH, HASH_SHIFT)]);
+    program.plain(&[(STORE, 0)]);
+    let (is_high, (low_table, high_table)) = (program.label(), table.split_at(LOW_BUCKETS.into()));
+    high.compile(&mut program, is_high);
+    look_up(low_table, &mut program);
+    program.here(is_high);
+    if !high.is_empty() {
+        program.plain(&[(LOAD_STORED, 0), (ALU_K | RSH, HIGH_SHIFT), (STORE, 0)]);
+        look_up(high_table, &mut program);
+    }
+    program.finish()
+}
+
+/// Ends with the entry of a table, whose number is the first word of memory.
+fn look_up(table: &[u8], program: &mut Program) {
+    use crate::sys::bpf::*;
+    program.plain(&[(LOAD_STORED, 0), (ALU_K | AND, 3), (ALU_K | LSH, 3), (MISC_TAX, 0)]);
+    program.plain(&[(LOAD_STORED, 0)]);
+    let four = table.as_chunks::<PER_WORD>().0;
+    let words: Vec<u32> = four.iter().map(|four| u32::from_le_bytes(*four)).collect();
+    program.whole(tree(&words, 0));
 }
 
 /// Finds the word of the bucket in A, of those from `first` on.
@@ -147,4 +183,8 @@ fn tree(words: &[u32], first: usize) -> Vec<Instruction> {
     all
 }
 
-const _: () = assert!(WORDS.is_power_of_two() && WORDS <= 64);
+const _: () = assert!(LOW_BUCKETS as usize / PER_WORD <= 64 && LOW_BUCKETS.is_power_of_two());
+const _: () = assert!(HIGH_BUCKETS.is_power_of_two() && HIGH_BUCKETS as usize >= PER_WORD);
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,20 @@
 //! What of the placement policy concerns the buckets, and what was made of it.
 
 use sluice_api::placement::{CpuStatus, PlaceStatus};
-use sluice_base::Priority;
-use sluice_placement::{EntryId, Mode, Placement};
+use sluice_placement::{Mode, Placement};
+use sluice_ports::udp::{HighFlows, LOW_BUCKETS};
 
-use super::{Placing, settings};
+use super::Placing;
 use crate::data::cpus::{core_of, cores};
 
 impl Placing {
     /// Does what the policy says, if it is another one than before.
     pub(super) fn obey(&mut self) {
         if let Some(order) = self.wanted.other_than(self.stamp) {
-            self.set_mode(order.mode);
+            // What is too much was refused by whoever was told it.
+            self.wanted_high = HighFlows::new(&order.in_force.high).unwrap_or_default();
             self.cpus.exclude(order.in_force.excluded_cpus);
+            self.set_mode(order.mode);
             self.stamp = order.stamp;
         }
     }
@@ -26,12 +28,20 @@ impl Placing {
         if is_same && !self.is_by_number() {
             return;
         }
-        let count = self.placement.core_count();
-        let new = settings(mode).and_then(|config| Ok(Placement::new(config, &cores(count))?));
+        self.decide_anew();
+    }
+
+    /// Forgets what was decided. Where a worker is for flows of high priority, it is the first one
+    /// that may.
+    pub(super) fn decide_anew(&mut self) {
+        let is_told = self.mode == Mode::Predetermined && !self.mover.high.is_empty();
+        let reserved = is_told.then(|| core_of(self.cpus.first_free()));
+        let config = super::high::config(self.mode, reserved);
         // As at start, where the same was possible.
-        if let Ok(new) = new {
-            self.placement = new;
+        if let Ok(placement) = Placement::new(config, &cores(self.placement.core_count())) {
+            self.placement = placement;
         }
+        self.cpus.tell_again();
     }
 
     /// Whether buckets go by their number alone.
@@ -39,23 +49,20 @@ impl Placing {
         matches!(self.mode, Mode::Rss | Mode::Predetermined)
     }
 
-    /// A bucket of which something came is placed, as its rule has it.
-    pub(super) fn know(&mut self, bucket: u8, worker: u8) {
-        let entry = EntryId(bucket.into());
-        if self.is_by_number() {
-            self.placement.place(entry, Priority::ZERO);
-        } else {
-            self.placement.adopt(entry, Priority::ZERO, core_of(worker.into()));
-        }
-    }
-
     /// What was made of the policy.
     pub(super) fn place_status(&self, port: &str) -> PlaceStatus {
         let cpus = self.cpus.status().enumerate().map(|(worker, cpu)| {
             let (load, _) = self.placement.load_of(core_of(worker));
-            let buckets = self.mover.table.iter().filter(|of| usize::from(**of) == worker).count();
+            let (low, high) = self.mover.table.split_at(LOW_BUCKETS.into());
+            let of_it = |part: &[u8]| {
+                let count = part.iter().filter(|of| usize::from(**of) == worker).count();
+                u32::try_from(count).unwrap_or(u32::MAX)
+            };
+            // Without flows of high priority their buckets are nothing.
+            let high = if self.mover.high.is_empty() { 0 } else { of_it(high) };
             CpuStatus {
-                buckets: u32::try_from(buckets).unwrap_or(u32::MAX),
+                buckets: of_it(low) + high,
+                high,
                 load_percent: f64::from(load.0) / 10_000.0,
                 ..cpu
             }
@@ -63,9 +70,9 @@ impl Placing {
         PlaceStatus {
             name: port.to_owned(),
             kind: "workers".to_owned(),
-            stamp: self.stamp,
+            stamp: self.settled,
             mode: self.mode.name().to_owned(),
-            high: 0,
+            high: u32::try_from(self.mover.high.len()).unwrap_or(u32::MAX),
             moves: self.moves,
             cpus: cpus.collect(),
         }

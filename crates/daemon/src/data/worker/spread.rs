@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-use sluice_ports::udp::{BucketSet, BucketTable, Buckets, Gauges, Selector};
+use sluice_ports::udp::{BucketSet, BucketTable, Buckets, Gauges, HighFlows, Selector};
 use sluice_ports::{FrameBuf, Port};
 
 use super::{Attached, Worker};
 
-/// A step of moving buckets.
-#[derive(Clone, Copy, Debug)]
+/// A step of moving buckets, or of changing which flows are in which.
+#[derive(Clone, Debug)]
 pub(in crate::data) enum Step {
     /// Their frames are to stay in the port.
     Hold(BucketSet),
@@ -19,6 +19,8 @@ pub(in crate::data) enum Step {
     Leave(BucketSet),
     /// Their frames may go.
     Release(BucketSet),
+    /// These flows are of high priority.
+    High(HighFlows),
 }
 
 /// What a worker has done, which it writes every turn and anybody may read.
@@ -124,6 +126,7 @@ impl Worker {
         match step {
             Step::Hold(set) => buckets.hold(set),
             Step::Release(set) => buckets.release(set),
+            Step::High(high) => buckets.set_high(high),
             Step::Leave(set) => {
                 buckets.leave(set);
                 spread.leaving = Some(reply);

@@ -14,13 +14,14 @@ use sluice_api::placement::{Stamp, Stamped};
 use sluice_api::show::PlacementRow;
 use sluice_base::Prng;
 use sluice_placement::Mode;
-use sluice_ports::udp::{BUCKETS, Gauges, Selector, VXLAN_PORT};
+use sluice_ports::udp::{BUCKETS, Gauges, HighFlows, LOW_BUCKETS, Selector, VXLAN_PORT, is_high};
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
 use crate::data::cpus::Cpus;
+use crate::data::placing::high::gathering;
 use crate::data::placing::{self, Change, Mover, Shown};
 use crate::data::policy::Wanted;
 use crate::data::worker::Part;
@@ -221,7 +222,7 @@ impl Spread {
     }
 
     fn seen(&self, worker: usize) -> u64 {
-        (0..=u8::MAX).map(|bucket| u64::from(self.gauges[worker].seen(bucket))).sum()
+        (0..BUCKETS).map(|bucket| u64::from(self.gauges[worker].seen(bucket))).sum()
     }
 
     fn end(self) {
@@ -234,9 +235,9 @@ impl Spread {
 
 /// Buckets that have flows: three of four that one worker has.
 fn some_of(gauges: &[Arc<Gauges>], mover: &Mover, from: u8, prng: &mut Prng) -> Vec<Change> {
-    let seen = |bucket: u8| gauges.iter().any(|gauges| gauges.seen(bucket) > 0);
-    let all = (0..=u8::MAX).filter(|b| seen(*b) && mover.table[usize::from(*b)] == from);
-    let mut all: Vec<u8> = all.collect();
+    let seen = |bucket: u16| gauges.iter().any(|gauges| gauges.seen(bucket) > 0);
+    let all = (0..BUCKETS).filter(|b| seen(*b) && mover.table[usize::from(*b)] == from);
+    let mut all: Vec<u16> = all.collect();
     let count = MOVES.min(all.len() * 3 / 4);
     while all.len() > count {
         let at = prng.below(all.len() as u64);
@@ -302,12 +303,12 @@ fn shown(shown: &Shown) -> Vec<(u16, usize, String)> {
     let row = |row: &PlacementRow| {
         (row.worker.unwrap(), row.buckets.as_ref().unwrap().list.len(), row.why.clone())
     };
-    rows.iter().map(row).collect()
+    rows.iter().filter(|row| row.buckets.is_some()).map(row).collect()
 }
 
 /// Waits until worker 0 gets nothing for half a second, after it got something.
 fn all_leave(gauges: &Gauges) -> bool {
-    let seen = || -> Vec<u32> { (0..=u8::MAX).map(|bucket| gauges.seen(bucket)).collect() };
+    let seen = || -> Vec<u32> { (0..BUCKETS).map(|bucket| gauges.seen(bucket)).collect() };
     let until = Instant::now() + PATIENCE * 2;
     let mut before = seen();
     loop {
@@ -341,9 +342,131 @@ fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
     assert!(all_left, "{rows:?}");
     let left = rows.iter().find(|(worker, _, why)| *worker == 1 && why.contains("pinned vCPU"));
     assert!(left.is_some_and(|(_, count, _)| *count > 10), "{rows:?}");
-    assert_eq!(rows.iter().map(|(_, count, _)| count).sum::<usize>(), BUCKETS);
+    assert_eq!(rows.iter().map(|(_, count, _)| count).sum::<usize>(), usize::from(LOW_BUCKETS));
     spread.nothing_is_lost();
     spread.end();
+}
+
+fn high(matches: &[&str]) -> HighFlows {
+    let matches: Vec<_> = matches.iter().map(|text| text.parse().unwrap()).collect();
+    HighFlows::new(&matches).unwrap()
+}
+
+/// Choices of flows of high priority: some, half of them, all, none.
+fn choices() -> Vec<HighFlows> {
+    let some: Vec<String> =
+        (0..30).map(|flow| format!("mac=02:00:00:01:{flow:02x}:00,vni={VNI}")).collect();
+    let some: Vec<&str> = some.iter().map(String::as_str).collect();
+    let half = format!("mac={}", mac(0));
+    vec![high(&some), high(&[&half]), high(&[&format!("vni={VNI}")]), HighFlows::default()]
+}
+
+/// Chooses other flows again and again, and moves what it finds in between. How many choices.
+fn choose_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> usize {
+    let until = Instant::now() + duration();
+    let mut prng = Prng::new(2);
+    let (mut count, mut gathered) = (0, 0);
+    while Instant::now() < until || (count < 8 && Instant::now() < until + PATIENCE * 4) {
+        for from in [0, 1] {
+            let mut changes = gathering(&mover.table, |_| true).unwrap();
+            changes.retain(|change| change.from == from);
+            gathered += changes.len();
+            mover.round(&changes).unwrap();
+        }
+        let choices = choices();
+        mover.set_high(choices[count % choices.len()].clone()).unwrap();
+        count += 1;
+        for from in [0, 1] {
+            let changes = some_of(gauges, &mover, from, &mut prng);
+            mover.round(&changes).unwrap();
+        }
+    }
+    eprintln!("{count} choices of flows of high priority, {gathered} buckets gathered for them");
+    count
+}
+
+#[test]
+fn other_flows_of_high_priority_under_load_lose_and_reorder_nothing() {
+    if !Selector::can_change() {
+        eprintln!("skipped: no `membarrier` for all CPUs");
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let selector = spread.parts[0].selector.take().unwrap();
+    let mover = Mover::new(spread.askers.clone(), selector);
+    let gauges = spread.gauges.clone();
+    let count = spread.under_load(move || choose_about(mover, &gauges));
+    assert!(count >= 8, "{count} choices");
+    spread.nothing_is_lost();
+    let high = (LOW_BUCKETS..BUCKETS).filter(|b| spread.gauges.iter().any(|g| g.seen(*b) > 0));
+    assert!(high.count() > 20, "many of the high buckets are used");
+    spread.end();
+}
+
+/// Frames that workers have read of low and of high buckets: by worker, low and high.
+fn read_so_far(gauges: &[Arc<Gauges>]) -> [[u64; 2]; 2] {
+    let sum = |worker: usize, high: bool| {
+        let of = (0..BUCKETS).filter(|bucket| is_high(*bucket) == high);
+        of.map(|bucket| u64::from(gauges[worker].seen(bucket))).sum()
+    };
+    [0, 1].map(|worker| [false, true].map(|high| sum(worker, high)))
+}
+
+/// Waits until workers read what they should and nothing else, for a third of a second.
+fn comes_to(gauges: &[Arc<Gauges>], expected: [[bool; 2]; 2]) -> Result<(), [[u64; 2]; 2]> {
+    let until = Instant::now() + PATIENCE * 2;
+    loop {
+        let before = read_so_far(gauges);
+        std::thread::sleep(Duration::from_millis(333));
+        let after = read_so_far(gauges);
+        let came =
+            [0, 1].map(|worker| [0, 1].map(|high| after[worker][high] > before[worker][high]));
+        if came == expected {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err([0, 1].map(|w| [0, 1].map(|high| after[w][high] - before[w][high])));
+        }
+    }
+}
+
+#[test]
+fn flows_of_high_priority_have_a_worker_to_themselves() {
+    if !Selector::can_change() {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let (parts, wanted) = (std::mem::take(&mut spread.parts), Wanted::of("h1", Mode::Adaptive));
+    let (cpus, askers) = (Cpus::new(&[Some(2), Some(3)], Some(&[])), &spread.askers);
+    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, askers).unwrap();
+    let gauges = spread.gauges.clone();
+    let (half, all) = (format!("\"mac={}\"", mac(0)), format!("\"vni={VNI}\""));
+    // None runs a virtual machine: the first worker is the one for flows of high priority.
+    let steps = [
+        (half.as_str(), [[false, true], [true, false]]),
+        ("", [[true, false], [true, false]]),
+        (all.as_str(), [[false, true], [false, false]]),
+        ("", [[true, false], [true, false]]),
+    ];
+    let came = spread.under_load(|| {
+        let mut versions = 1..;
+        let mut step = |(high, expected)| {
+            let text = format!("mode = \"predetermined\"\nhigh = [{high}]");
+            wanted.set(policy(versions.next().unwrap(), &text));
+            comes_to(&gauges, expected).map_err(|came| (expected, came, shown(&placed)))
+        };
+        steps.into_iter().try_for_each(&mut step)
+    });
+    assert_eq!(came, Ok(()));
+    spread.nothing_is_lost();
+    spread.end();
+}
+
+/// How many buckets a worker has.
+fn here(rows: &[(u16, usize, String)], worker: u16) -> usize {
+    rows.iter().filter(|(at, ..)| *at == worker).map(|(_, count, _)| count).sum()
 }
 
 /// A policy for the host of the test.
@@ -384,16 +507,16 @@ fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
         let left = all_leave(&gauges);
         // By hash again: what left comes back.
         let (back, _) = follows(policy(2, ""));
-        std::thread::sleep(Duration::from_millis(1_500));
+        let until = Instant::now() + PATIENCE;
+        while here(&shown(&placed), 0) != 128 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let all = follows(policy(3, "mode = \"adaptive\"\nexcluded_cpus = [2, 3]"));
         (left, (back, shown(&placed)), all)
     });
     assert!(left, "{:?}", shown(&placed));
     assert_eq!(back.0, "rss");
-    let here = |worker| -> usize {
-        back.1.iter().filter(|(at, ..)| *at == worker).map(|(_, count, _)| count).sum()
-    };
-    assert_eq!((here(0), here(1)), (128, 128), "{back:?}");
+    assert_eq!((here(&back.1, 0), here(&back.1, 1)), (128, 128), "{back:?}");
     assert!(all.1.iter().any(|note| note.contains("all of its workers")), "{all:?}");
     assert_eq!(all.0, "adaptive");
     spread.nothing_is_lost();

@@ -1,0 +1,179 @@
+//! Flows of high priority: which ones they are may change while frames come.
+//!
+//! Another choice puts flows into other buckets. So first the buckets of each group are brought to
+//! one worker, by ordinary rounds; then the choice is changed, by which no flow changes its worker
+//! (why that keeps the order stands in `sluice_ports::udp`); then placement goes on, which wants
+//! the low buckets back where they were, and high ones apart.
+//!
+//! A bucket whose receiver does not read cannot go, so the others of its group come to it. If two
+//! of a group cannot go, on two workers, the choice that was stays until one can, and placement
+//! goes on meanwhile.
+
+use std::cmp::Reverse;
+
+use sluice_api::show::PlacementRow;
+use sluice_base::Priority;
+use sluice_placement::{Config, CoreIndex, EntryId, Mode};
+use sluice_ports::udp::{
+    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, group_of, is_high,
+};
+
+use super::{Change, End, Placing};
+
+/// After so many periods without a frame a high bucket does not claim a worker any more.
+const QUIET_PERIODS: u32 = 100;
+
+/// What placement knows of priorities: a bucket has it, or not.
+fn priority_of(bucket: u16) -> Priority {
+    if is_high(bucket) { Priority::from_low_bits(7) } else { Priority::ZERO }
+}
+
+/// How the work of buckets is placed. `reserved` is the worker of those of high priority in a mode
+/// that is told.
+pub(super) fn config(mode: Mode, reserved: Option<CoreIndex>) -> Config {
+    let mut config = Config::new(mode, BUCKETS.into());
+    // A bucket is read and delivered by one worker.
+    config.split_at = None;
+    let high = priority_of(LOW_BUCKETS);
+    config.high_from = Some(high);
+    config.reserved = reserved.map(|core| (high, core)).into_iter().collect();
+    config
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// What is wanted holds.
+    #[default]
+    Done,
+    /// Buckets are on their way.
+    Gathers,
+    /// Two buckets of a group cannot go.
+    Waits,
+}
+
+/// What has to move before other flows may be of high priority: to the worker that has most of a
+/// group, or the bucket of it that may not leave. `None`: two workers have such buckets of a group.
+///
+/// What is done of it changes nothing of the rest, so that it comes to an end.
+pub(in crate::data) fn gathering(
+    table: &BucketTable,
+    may_leave: impl Fn(u16) -> bool,
+) -> Option<Vec<Change>> {
+    let mut changes = Vec::new();
+    let mut groups = [0_u16; 1 << u8::BITS];
+    for group in 0..GROUPS {
+        let all: Vec<(u16, u8)> = (0..BUCKETS)
+            .filter(|bucket| group_of(*bucket) == group)
+            .map(|bucket| (bucket, table[usize::from(bucket)]))
+            .collect();
+        let mut stay = all.iter().filter(|(bucket, _)| !may_leave(*bucket)).map(|has| has.1);
+        let to = match stay.next() {
+            Some(to) if stay.any(|other| other != to) => return None,
+            Some(to) => to,
+            None => most_of(&all, &groups),
+        };
+        groups[usize::from(to)] += 1;
+        let others = all.into_iter().filter(|(_, from)| *from != to);
+        changes.extend(others.map(|(bucket, from)| Change { bucket, from, to }));
+    }
+    Some(changes)
+}
+
+/// The worker that has most of these buckets; of several that have as many, one that has the fewest
+/// groups so far.
+fn most_of(all: &[(u16, u8)], groups: &[u16]) -> u8 {
+    let count = |of: u8| all.iter().filter(|(_, worker)| *worker == of).count();
+    let key = |of: u8| (count(of), Reverse((groups[usize::from(of)], of)));
+    let workers = all.iter().map(|(_, worker)| *worker);
+    workers.max_by_key(|of| key(*of)).expect("a group has buckets")
+}
+
+impl Placing {
+    /// What has to move first so that other flows can be of high priority; if nothing has to, they
+    /// are from now on. `None`: placement goes on.
+    pub(super) fn gather(&mut self) -> Result<Option<Vec<Change>>, End> {
+        if self.wanted_high == self.mover.high {
+            self.progress = Progress::Done;
+            self.settled = self.stamp;
+            return Ok(None);
+        }
+        let changes = gathering(&self.mover.table, |bucket| self.may_leave(bucket));
+        if changes.as_ref().is_some_and(Vec::is_empty) {
+            self.mover.set_high(self.wanted_high.clone())?;
+            self.forget_high();
+            self.progress = Progress::Done;
+            self.settled = self.stamp;
+            return Ok(None);
+        }
+        self.progress = if changes.is_some() { Progress::Gathers } else { Progress::Waits };
+        Ok(changes)
+    }
+
+    /// What is in a high bucket now is something else than before.
+    fn forget_high(&mut self) {
+        if self.mode == Mode::Predetermined {
+            // All come to their places anew, by number.
+            self.decide_anew();
+        }
+        for bucket in LOW_BUCKETS..BUCKETS {
+            self.placement.remove(EntryId(bucket.into()));
+        }
+    }
+
+    /// Places what came for the first time: where it is, or where the mode is told that it belongs.
+    /// A high bucket that is quiet has no place.
+    pub(super) fn seat(&mut self) {
+        for (bucket, came) in (0..BUCKETS).zip(self.came) {
+            let (entry, priority) = (EntryId(bucket.into()), priority_of(bucket));
+            if came > 0 && self.is_by_number() {
+                self.placement.place(entry, priority);
+            } else if came > 0 {
+                let core = CoreIndex(self.mover.table[usize::from(bucket)].into());
+                self.placement.adopt(entry, priority, core);
+            }
+            if let Some(high) = bucket.checked_sub(LOW_BUCKETS) {
+                let quiet = &mut self.quiet[usize::from(high)];
+                *quiet = if came > 0 { 0 } else { quiet.saturating_add(1) };
+                if *quiet == QUIET_PERIODS {
+                    self.placement.remove(entry);
+                }
+            }
+        }
+    }
+
+    /// Tells how many matches say what is of high priority, if any do, and whether others wait.
+    pub(super) fn show_high(&self, port: &str) -> Option<PlacementRow> {
+        let wanted = self.wanted_high.len();
+        let holds = self.mover.high.len();
+        let why = match self.progress {
+            Progress::Done if holds == 0 => return None,
+            Progress::Done => format!("of high priority is what {holds} matches mean"),
+            Progress::Gathers => {
+                format!("of high priority is what {holds} matches mean, and soon {wanted} others")
+            }
+            Progress::Waits => format!(
+                "of high priority is what {holds} matches mean; {wanted} others wait until \
+                 receivers read"
+            ),
+        };
+        Some(PlacementRow { port: port.to_owned(), worker: None, cpu: None, why, buckets: None })
+    }
+}
+
+impl Placing {
+    /// What is not as the policy says.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = self.cpus.notes();
+        if self.progress == Progress::Waits {
+            notes.push("other flows of high priority wait until receivers read".to_owned());
+        }
+        notes
+    }
+}
+
+/// For how many periods each high bucket had no frame.
+pub(super) type Quiet = [u32; HIGH_BUCKETS as usize];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Programs of classic BPF whose jumps are written with labels.
+//!
+//! Jumps lead forward only. One with a condition reaches 255 instructions, one without any.
+
+use crate::sys::{Instruction, bpf};
+
+/// A place in a program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Label(usize);
+
+#[derive(Clone, Copy)]
+enum Part {
+    Done(Instruction),
+    /// A comparison with `k`, and where it goes on; `None`: behind it.
+    Branch(u16, u32, [Option<Label>; 2]),
+    Go(Label),
+}
+
+/// A program that is being written.
+#[derive(Default)]
+pub(super) struct Program {
+    parts: Vec<Part>,
+    /// Before which instruction each label stands, once that is known.
+    labels: Vec<Option<usize>>,
+}
+
+impl Program {
+    /// A label that stands nowhere yet.
+    pub(super) fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The label stands here.
+    pub(super) fn here(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.parts.len());
+    }
+
+    /// Instructions without jumps: operation and operand.
+    pub(super) fn plain(&mut self, all: &[(u16, u32)]) {
+        self.parts.extend(all.iter().map(|(code, k)| Part::Done(Instruction::new(*code, *k))));
+    }
+
+    /// Instructions whose jumps stay among them.
+    pub(super) fn whole(&mut self, all: Vec<Instruction>) {
+        self.parts.extend(all.into_iter().map(Part::Done));
+    }
+
+    /// Goes on behind this if the comparison with `k` holds, else at the label.
+    pub(super) fn unless(&mut self, code: u16, k: u32, no: Label) {
+        self.parts.push(Part::Branch(code, k, [None, Some(no)]));
+    }
+
+    /// Goes on at the label if the comparison with `k` holds, else behind this.
+    pub(super) fn when(&mut self, code: u16, k: u32, yes: Label) {
+        self.parts.push(Part::Branch(code, k, [Some(yes), None]));
+    }
+
+    /// Goes on at the label.
+    pub(super) fn go(&mut self, label: Label) {
+        self.parts.push(Part::Go(label));
+    }
+
+    pub(super) fn finish(self) -> Vec<Instruction> {
+        let Self { parts, labels } = self;
+        let over = |at: usize, label: Label| {
+            let to = labels[label.0].expect("it was set");
+            to.checked_sub(at + 1).expect("jumps lead forward")
+        };
+        let finish = |(at, part)| match part {
+            Part::Done(instruction) => instruction,
+            Part::Go(label) => {
+                let over = u32::try_from(over(at, label)).expect("a program is short");
+                Instruction::new(bpf::JUMP, over)
+            }
+            Part::Branch(code, k, to) => {
+                let [yes, no] = to.map(|label| label.map_or(0, |label| over(at, label)));
+                let near = |over| u8::try_from(over).expect("both stand in one part of it");
+                Instruction::jump(code, k, near(yes), near(no))
+            }
+        };
+        parts.into_iter().enumerate().map(finish).collect()
+    }
+}
