@@ -11,8 +11,8 @@ use sluice_base::{
     BitRate, Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
 use sluice_switch::{
-    ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit, Service, Switch,
-    SwitchConfig, Taken, Taker,
+    Binding, BoundIps, ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit,
+    Service, Sources, Switch, SwitchConfig, Taken, Taker,
 };
 
 const LEND_MAX: u16 = 4;
@@ -600,4 +600,31 @@ fn its_rate_goes_along_with_a_port() {
     assert_eq!(shards.owners[2], 0);
     assert!(sends(&mut shards) < 5, "it has its rate where it is now");
     shards.drain();
+}
+
+#[test]
+fn who_is_bound_to_a_port_goes_along_with_it() {
+    let mut config = small(true);
+    config.ports[2].sources = Sources::Bound;
+    let ips = BoundIps::default();
+    config.control.bindings = vec![Binding { port: PortId(2), mac: mac(2), ips }];
+    let mut shards = Shards::new(&config, &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    for to in [0, 1, 0] {
+        assert!(shards.read(2, mac(3), 0, 100));
+        shards.drain();
+        shards.held = Some((2, to));
+        shards.move_on();
+        assert_eq!(shards.owners[2], to);
+    }
+    assert!(shards.read(2, mac(3), 0, 100));
+    // What says another source is refused wherever the port is.
+    let (me, input) = (shards.owners[2], InputId(2));
+    let bytes = Tenant::new(mac(3), mac(4), 0, 100).bytes();
+    *shards.out.entry((me, Some(input))).or_default() += 1;
+    shards.reads[2] += 1;
+    let frame = Frame { bytes, home: (me, Some(input)) };
+    shards.switches[me].receive_one(shards.now, input, frame);
+    shards.drain();
+    assert_eq!(shards.delivered(), 4);
+    assert_eq!(shards.drops(), [(me, input, DropReason::SpoofedMac, 1)]);
 }
