@@ -11,8 +11,8 @@ use sluice_base::{
     BitRate, Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
 use sluice_switch::{
-    ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit, Service, Switch,
-    SwitchConfig, Taken, Taker,
+    Binding, BoundIps, ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit,
+    Service, Sources, Switch, SwitchConfig, Taken, Taker,
 };
 
 const LEND_MAX: u16 = 4;
@@ -20,6 +20,10 @@ const ACCESS: usize = 6;
 const UNDERLAY: usize = ACCESS;
 const MOVABLE: [PortId; ACCESS] =
     [PortId(0), PortId(1), PortId(2), PortId(3), PortId(4), PortId(5)];
+
+/// From which size on a frame is a super-frame, and the size of its segments.
+const SUPER_FROM: u32 = 1_500;
+const SEGMENT: u32 = 500;
 
 /// A handle that knows whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,15 @@ impl Buf for Frame {
 
     fn size(&self) -> u32 {
         u32::try_from(self.bytes.len()).unwrap()
+    }
+
+    fn segments(&self) -> u16 {
+        u16::try_from(self.bytes.len().div_ceil(self.segment_size() as usize)).unwrap()
+    }
+
+    fn segment_size(&self) -> u32 {
+        // What is larger than any frame of these tests is a super-frame.
+        if self.size() > SUPER_FROM { SEGMENT } else { self.size() }
     }
 }
 
@@ -599,5 +612,62 @@ fn its_rate_goes_along_with_a_port() {
     shards.move_on();
     assert_eq!(shards.owners[2], 0);
     assert!(sends(&mut shards) < 5, "it has its rate where it is now");
+    shards.drain();
+}
+
+#[test]
+fn who_is_bound_to_a_port_goes_along_with_it() {
+    let mut config = small(true);
+    config.ports[2].sources = Sources::Bound;
+    let ips = BoundIps::default();
+    config.control.bindings = vec![Binding { port: PortId(2), mac: mac(2), ips }];
+    let mut shards = Shards::new(&config, &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    for to in [0, 1, 0] {
+        assert!(shards.read(2, mac(3), 0, 100));
+        shards.drain();
+        shards.held = Some((2, to));
+        shards.move_on();
+        assert_eq!(shards.owners[2], to);
+    }
+    assert!(shards.read(2, mac(3), 0, 100));
+    // What says another source is refused wherever the port is.
+    let (me, input) = (shards.owners[2], InputId(2));
+    let bytes = Tenant::new(mac(3), mac(4), 0, 100).bytes();
+    *shards.out.entry((me, Some(input))).or_default() += 1;
+    shards.reads[2] += 1;
+    let frame = Frame { bytes, home: (me, Some(input)) };
+    shards.switches[me].receive_one(shards.now, input, frame);
+    shards.drain();
+    assert_eq!(shards.delivered(), 4);
+    assert_eq!(shards.drops(), [(me, input, DropReason::SpoofedMac, 1)]);
+}
+
+#[test]
+fn a_port_that_moves_in_the_middle_of_a_super_frame_gets_the_rest_of_it_once() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 0, 1, 1, 1, 1], 2, 1);
+    assert!(shards.read(0, mac(2), 0, 2_000));
+    let (now, port) = (shards.now, PortId(2));
+    let mut taken = Vec::new();
+    let mut some = |egress: &Egress<'_, Frame>| {
+        if !taken.is_empty() {
+            return Taken::No;
+        }
+        taken.push((egress.first, egress.size));
+        Taken::Segments(1)
+    };
+    shards.switches[0].transmit(now, port, &mut some);
+    assert_eq!(taken, [(0, 2_000)]);
+    shards.held = Some((2, 1));
+    shards.move_on();
+    assert_eq!(shards.owners[2], 1);
+    shards.hand_over(0, 2);
+    shards.carry(0, 1, 1);
+    let mut all = |egress: &Egress<'_, Frame>| {
+        taken.push((egress.first, egress.size));
+        Taken::All
+    };
+    shards.switches[1].transmit(now, port, &mut all);
+    assert_eq!(taken, [(0, 2_000), (1, 1_500)], "three of four segments");
+    assert_eq!(shards.switches[1].sent(port).frames, 4, "those before count as its own, too");
     shards.drain();
 }

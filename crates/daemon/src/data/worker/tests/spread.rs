@@ -29,11 +29,11 @@ use crate::data::{Askers, doors, make_workers, merge};
 
 const VNI: u32 = 42;
 const SENDERS: usize = 2;
-const FLOWS: usize = 96;
-/// Of a flow that are on their way at most.
-const WINDOW_MAX: u32 = 32;
+const FLOWS: usize = 512;
+/// Of a flow that are on their way at most: of all of them together fewer than an input takes.
+const WINDOW_MAX: u32 = 6;
 /// How many buckets move in a round at most.
-const MOVES: usize = 60;
+const MOVES: usize = BUCKETS;
 
 struct Spread {
     askers: Askers,
@@ -153,7 +153,7 @@ impl Flows {
     fn receive(&self, guest: &mut Guest) -> Option<()> {
         let mut any = None;
         while let Some(frame) = guest.receive() {
-            let flow = usize::from(frame[10]);
+            let flow = usize::from(u16::from_be_bytes([frame[9], frame[10]])) - 0x0100;
             let next = self.received[flow].load(Ordering::Relaxed);
             assert_eq!(number(&frame), next, "flow {flow}: a frame is late, or lost");
             self.received[flow].store(next + 1, Ordering::Release);
