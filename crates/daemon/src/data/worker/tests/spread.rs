@@ -464,6 +464,31 @@ fn flows_of_high_priority_have_a_worker_to_themselves() {
     spread.end();
 }
 
+#[test]
+fn a_policy_is_followed_when_all_of_it_holds() {
+    if !Selector::can_change() {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spread = start_spread();
+    let (parts, wanted) = (std::mem::take(&mut spread.parts), Wanted::of("h1", Mode::Adaptive));
+    let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
+    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
+    wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let place = placed.lock().unwrap().place.clone().unwrap();
+        let high: u32 = place.cpus.iter().map(|cpu| cpu.high).sum();
+        assert_eq!((place.stamp.version, high), (place.high.into(), place.high * 64));
+        if place.high == 1 {
+            break;
+        }
+        assert!(Instant::now() < until, "{place:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    spread.end();
+}
+
 /// How many buckets a worker has.
 fn here(rows: &[(u16, usize, String)], worker: u16) -> usize {
     rows.iter().filter(|(at, ..)| *at == worker).map(|(_, count, _)| count).sum()
