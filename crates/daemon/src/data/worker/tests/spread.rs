@@ -33,7 +33,7 @@ const FLOWS: usize = 512;
 /// Of a flow that are on their way at most: of all of them together fewer than an input takes.
 const WINDOW_MAX: u32 = 6;
 /// How many buckets move in a round at most.
-const MOVES: usize = BUCKETS;
+const MOVES: usize = BUCKETS as usize;
 
 struct Spread {
     askers: Askers,
