@@ -2,6 +2,7 @@
 //! them.
 
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,12 @@ mod spread;
 mod underlay;
 
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// For a test that wants all processors: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What is known of a worker that has ended.
 struct Ended {

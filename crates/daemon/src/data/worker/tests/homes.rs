@@ -131,6 +131,7 @@ impl Drop for Stop<'_> {
 
 #[test]
 fn ports_that_move_under_load_lose_and_reorder_nothing() {
+    let _alone = alone();
     let running = start(&containers(PORTS, 64), &[0, 1, 0, 1], 64);
     let mover = Mover::new(running.askers.clone(), PATIENCE);
     let (stop, mut pairs) = (AtomicBool::new(false), Pairs::default());
@@ -155,6 +156,7 @@ fn ports_that_move_under_load_lose_and_reorder_nothing() {
 
 #[test]
 fn guests_whose_ports_move_under_load_lose_and_reorder_nothing() {
+    let _alone = alone();
     let (running, guests, _dir) = guests_of((0..PORTS).map(|_| String::new()));
     let guests = std::cell::RefCell::new(guests);
     let mover = Mover::new(running.askers.clone(), PATIENCE);
@@ -211,6 +213,7 @@ fn a_port_whose_frames_do_not_leave_stays_and_nothing_is_lost() {
 
 #[test]
 fn guests_that_come_and_go_while_their_ports_move_disturb_nobody() {
+    let _alone = alone();
     let (running, mut guests, dir) = guests_of((0..3).map(|_| String::new()));
     let mover = Mover::new(running.askers.clone(), Duration::from_millis(50));
     let stop = AtomicBool::new(false);
@@ -252,6 +255,7 @@ fn guests_that_come_and_go_while_their_ports_move_disturb_nobody() {
 
 #[test]
 fn stopping_while_ports_move_delivers_what_was_read() {
+    let _alone = alone();
     for round in 0..10 {
         let running = start(&containers(PORTS, 64), &[0, 1, 0, 1], 2_048);
         let mover = Mover::new(running.askers.clone(), PATIENCE);
@@ -311,6 +315,7 @@ fn follow(running: &mut Several, mode: Mode, cpus: Cpus) -> (Wanted, Shown) {
 
 #[test]
 fn ports_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
+    let _alone = alone();
     let said = ["", "", "worker = 0\n", ""].map(str::to_owned).into_iter();
     let (mut running, mut guests, _dir) = guests_of(said);
     let before: Vec<_> = running.placed.owners();
@@ -329,6 +334,7 @@ fn ports_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
 
 #[test]
 fn by_number_nothing_moves() {
+    let _alone = alone();
     let (mut running, mut guests, _dir) = guests_of((0..PORTS).map(|_| String::new()));
     let (_, shown) = follow(&mut running, Mode::Rss, Cpus::new(&[Some(2), Some(3)], Some(&[2])));
     let until = Instant::now() + Duration::from_millis(500);

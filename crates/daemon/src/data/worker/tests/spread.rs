@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_api::placement::{Stamp, Stamped};
 use sluice_api::show::PlacementRow;
@@ -246,9 +246,6 @@ fn some_of(gauges: &[Arc<Gauges>], mover: &Mover, from: u8, prng: &mut Prng) -> 
     all.into_iter().map(|bucket| Change { bucket, from, to: 1 - from }).collect()
 }
 
-/// Each of these tests wants all processors.
-static ALONE: Mutex<()> = Mutex::new(());
-
 /// For so long: three seconds, or what is asked for.
 fn duration() -> Duration {
     let said = std::env::var("SLUICE_MOVE_SECONDS").ok();
@@ -285,7 +282,7 @@ fn buckets_that_move_under_load_lose_and_reorder_nothing() {
         eprintln!("skipped: no `membarrier` for all CPUs");
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut spread = start_spread();
     let selector = spread.parts[0].selector.take().unwrap();
     let mover = Mover::new(spread.askers.clone(), selector);
@@ -329,7 +326,7 @@ fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
     if !Selector::can_change() {
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
