@@ -156,7 +156,7 @@ fn two_cores(test: &str) -> bool {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
 fn flows_go_to_the_chosen_cores_and_stay_in_order() {
     let name = "flows_go_to_the_chosen_cores_and_stay_in_order";
     if skip(name, &[]) || !two_cores(name) {
@@ -179,7 +179,7 @@ fn flows_go_to_the_chosen_cores_and_stay_in_order() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
 fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
     let name = "a_hundred_times_on_and_off_leaves_the_device_as_it_was";
     if skip(name, &[]) {
@@ -296,7 +296,7 @@ fn note(socket: &UdpSocket, flows: usize, came: &Came) {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
 fn a_bucket_moves_every_millisecond_under_full_load() {
     let name = "a_bucket_moves_every_millisecond_under_full_load";
     if skip(name, &[]) || !two_cores(name) {
@@ -331,7 +331,7 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
 fn what_cannot_be_steered_is_said() {
     if skip("what_cannot_be_steered_is_said", &[]) {
         return;
