@@ -339,3 +339,28 @@ fn a_high_bucket_waits_for_the_queues_of_all_its_slots() {
 fn slots_last(program: &Program) -> Vec<u64> {
     (0..12).map(|slot| program.slots.get(&slot, 0).unwrap()[1]).collect()
 }
+
+#[test]
+#[ignore = "prints figures: run it with --ignored --nocapture, in release"]
+fn what_matches_cost() {
+    let Some(mut program) = program("what_matches_cost", |_| ()) else { return };
+    let packet = FLOW.bytes();
+    for count in [0, 1, 8, MATCHES_MAX] {
+        let matches = vec!["vni=6,ip=10.0.0.0/8,proto=tcp,port=443".parse().unwrap(); count];
+        program.force_rules(Rules { networks: false, matches });
+        let mut rounds: Vec<Duration> = (0..15)
+            .map(|_| {
+                let options = TestRunOptions {
+                    data_in: Some(&packet),
+                    repeat: 100_000,
+                    ..TestRunOptions::new()
+                };
+                program.main().unwrap().test_run(options).unwrap().duration
+            })
+            .collect();
+        rounds.sort();
+        let [least, median, most] = [0, 7, 14].map(|at| rounds[at].as_nanos());
+        println!("{count} matches: {least} / {median} / {most} ns a packet");
+        assert!(least > 0 && most < 1_000_000);
+    }
+}
