@@ -28,7 +28,7 @@ impl Rules {
         let mut words = [0; RULES_WORDS];
         let count = self.matches.len().min(MATCHES_MAX);
         let count = u32::try_from(count).unwrap_or(0);
-        words[0] = halves(count, self.networks.into());
+        words[0] = pair(count, self.networks.into());
         for (to, one) in words[1..].chunks_exact_mut(MATCH_WORDS).zip(&self.matches) {
             to.copy_from_slice(&match_words(one));
         }
@@ -37,7 +37,7 @@ impl Rules {
 }
 
 /// Two numbers of 32 bits, one after the other in memory.
-fn halves(first: u32, second: u32) -> u64 {
+pub(crate) fn pair(first: u32, second: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&first.to_ne_bytes());
     bytes[4..].copy_from_slice(&second.to_ne_bytes());

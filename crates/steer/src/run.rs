@@ -229,6 +229,7 @@ impl<'a> Steering<'a> {
 
     /// Which flows are of high priority, as soon as the program takes it.
     fn set_rules(&mut self, rules: Rules, stamp: Stamp) -> anyhow::Result<()> {
+        self.waiting = None;
         if let By::Program(program) = &mut self.by
             && !program.set_rules(&rules)?
         {

@@ -8,7 +8,7 @@ use aya::maps::{Array, CpuMap, HashMap, MapData, PerCpuArray};
 use aya::programs::{Xdp, XdpMode};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::rules::{RULES_WORDS, Rules};
+use crate::rules::{RULES_WORDS, Rules, pair};
 
 /// A bucket without a core (`NOBODY` there).
 const NOBODY: u32 = u32::MAX;
@@ -172,7 +172,7 @@ impl Program {
         for slot in 0..self.low() {
             let [numbers, last, ..] = self.slots.get(&slot, 0)?;
             let is_behind = last != 0 && halves(numbers)[0] != self.version;
-            // One that has been silent waits for nothing, and takes the newest with its next packet.
+            // One that has been silent waits for nothing: its next packet finds the newest.
             if is_behind && last.saturating_add(EMPTY_NS) > now {
                 return Ok(false);
             }
@@ -275,21 +275,15 @@ fn halves(word: u64) -> [u32; 2] {
     [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
 }
 
-/// As the program reads them: three numbers of 64 bits, three of 32, and one of 16 in network order.
+/// As the program reads them: numbers of 64 bits, then of 32, and a port in network order.
 fn words(settings: &Settings, version: u32) -> [u64; 5] {
-    let pair = |low: [u8; 4], high: [u8; 4]| {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&low);
-        bytes[4..].copy_from_slice(&high);
-        u64::from_ne_bytes(bytes)
-    };
-    let port = settings.port.to_be_bytes();
+    let [high, low] = settings.port.to_be_bytes();
     [
         settings.settle_ns,
         settings.hurry_ns,
         settings.patience_ns,
-        pair(settings.buckets.to_ne_bytes(), settings.high.to_ne_bytes()),
-        pair(version.to_ne_bytes(), [port[0], port[1], 0, 0]),
+        pair(settings.buckets, settings.high),
+        pair(version, u32::from_ne_bytes([high, low, 0, 0])),
     ]
 }
 
