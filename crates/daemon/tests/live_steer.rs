@@ -339,8 +339,8 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
 struct Host(PathBuf);
 
 impl Host {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("sluice-follow-{}", std::process::id()));
+    fn new(word: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sluice-{word}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -405,9 +405,9 @@ impl Drop for Running {
 }
 
 impl Case {
-    fn follow(&self, folder: &Path) -> Running {
+    fn follow(&self, folder: &Path, xdp: &str) -> Running {
         let mut command = self.b.command(program().to_str().unwrap());
-        command.args(["steer", "wire", "--json", "--xdp", "generic", "--cores", "0,1", "--follow"]);
+        command.args(["steer", "wire", "--json", "--xdp", xdp, "--cores", "0,1", "--follow"]);
         Running(Some(command.arg(folder).stdout(Stdio::piped()).spawn().unwrap()))
     }
 }
@@ -424,10 +424,10 @@ fn a_policy_is_followed_while_flows_go_on() {
     if skip(name, &[]) || !two_cores(name) {
         return;
     }
-    let (case, host) = (Case::new("follow"), Host::new());
+    let (case, host) = (Case::new("follow"), Host::new("follow"));
     let flows = u32::from(FLOWS);
     let (said, fared) = case.under_traffic(SLOW_PACE, || {
-        let mut steer = case.follow(&host.0);
+        let mut steer = case.follow(&host.0, "generic");
         let all = |place: &PlaceStatus| of_cpus(place).iter().map(|cpu| cpu.0).sum::<u32>();
         host.wait(0, |place| place.mode == "adaptive" && all(place) == flows);
         // One of the flows, by address, protocol and port: the first core is its own, and its old
@@ -457,6 +457,31 @@ fn a_policy_is_followed_while_flows_go_on() {
     let of = |key: &str| said[key].as_u64().unwrap();
     assert!(of("steered") * 2 > fared.sent && of("reread") > 0, "{said}");
     assert_eq!((of("forced"), of("reread_forced")), (0, 0), "{said}");
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn without_a_program_the_mask_follows_the_policy() {
+    let name = "without_a_program_the_mask_follows_the_policy";
+    if skip(name, &[]) || !two_cores(name) {
+        return;
+    }
+    let (case, host) = (Case::new("mask"), Host::new("mask"));
+    let mask = || {
+        let text = case.b.run("cat /sys/class/net/wire/queues/rx-0/rps_cpus");
+        u64::from_str_radix(&text.trim().replace(',', ""), 16).unwrap()
+    };
+    let before = mask();
+    host.keep(1, &json!({ "mode": "rss", "excluded_cpus": [0] }));
+    let mut steer = case.follow(&host.0, "rps");
+    host.wait(1, |place| place.kind == "rps" && place.mode == "rss");
+    assert_eq!(mask(), 0b10);
+    host.keep(2, &json!({ "mode": "rss", "excluded_cpus": [1], "high": ["vni=77"] }));
+    let text = host.wait(2, |place| place.cpus[1].excluded && !place.cpus[0].excluded);
+    assert!(text.contains("RPS knows no flows") && text.contains("\"high\":0"), "{text}");
+    assert_eq!(mask(), 0b01);
+    steer.interrupt();
+    assert_eq!((mask(), host.status().is_none()), (before, true));
 }
 
 #[test]

@@ -123,7 +123,8 @@ impl State {
             kind: kind.to_owned(),
             stamp: force.stamp,
             mode: self.mode.to_owned(),
-            high: u32::try_from(self.matches).unwrap_or(u32::MAX),
+            // Without a program none is known, and nothing is counted.
+            high: self.counts.map_or(0, |_| u32::try_from(self.matches).unwrap_or(u32::MAX)),
             moves: self.counts.map_or(0, |counts| counts.moved),
             cpus: self.cores.iter().filter(|core| may(core.core)).map(cpu).collect(),
         }
