@@ -83,7 +83,8 @@ impl Case {
         let to: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.b, B, flow)).collect();
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(&from, pace, &stop));
-            let receivers: Vec<_> = to.iter().map(|socket| scope.spawn(|| count(socket))).collect();
+            let receivers: Vec<_> =
+                to.iter().map(|socket| scope.spawn(|| count(socket, &stop))).collect();
             let stops = Stops(&stop);
             let done = work();
             drop(stops);
@@ -132,18 +133,24 @@ fn send(from: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> u64 {
     number
 }
 
-/// Receives until nothing comes any more: how many came, and how many too late.
-fn count(socket: &UdpSocket) -> (u64, u64) {
+/// Receives until nothing more is sent and nothing comes: how many came, and how many too late.
+fn count(socket: &UdpSocket, stop: &AtomicBool) -> (u64, u64) {
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let (mut came, mut late, mut last) = (0, 0, 0);
     let mut bytes = [0; 8];
-    while let Ok(8) = socket.recv(&mut bytes) {
+    loop {
+        // A busy machine may be silent for long before all was sent.
+        let is_all_sent = stop.load(Ordering::Relaxed);
+        match socket.recv(&mut bytes) {
+            Ok(_) => {}
+            Err(_) if is_all_sent => return (came, late),
+            Err(_) => continue,
+        }
         let number = u64::from_be_bytes(bytes);
         came += 1;
         late += u64::from(number < last);
         last = last.max(number);
     }
-    (came, late)
 }
 
 /// Buckets on each core.
