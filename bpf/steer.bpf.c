@@ -5,11 +5,18 @@
  *                             │
  *                             └─ not VXLAN, or no core yet: the stack, here, as without it
  *
- * A flow hashes to a bucket, and user space says for each bucket which core is wanted. A bucket goes
- * there when as many of its packets have left the CPU map's queues as were put there, and the last
- * one came a while ago: behind its queue a packet goes through another one, of the VXLAN device,
- * that nobody counts. One that has waited for half of `patience_ns` needs a shorter pause, and after
- * all of it none; that is counted, for packets may overtake each other then, once.
+ * A flow hashes to a slot. That is its bucket, or, if it matches one of the rules of high priority,
+ * the slot's high bucket is, which up to four slots share. User space says for each bucket which core
+ * is wanted. A bucket goes there when as many packets of its slots have left the CPU map's queues as
+ * were put there, and its last one came a while ago: behind its queue a packet goes through another
+ * one, of the VXLAN device, that nobody counts. One that has waited for half of `patience_ns` needs a
+ * shorter pause, and after all of it none; that is counted, for packets may overtake each other then,
+ * once.
+ *
+ * What is under way is counted by slot, which no rule changes: so steer_count needs to know no rules,
+ * and cannot take a packet for one of another bucket than steer did. When the rules change, the flows
+ * of a slot that change their bucket with them do so together, on the same conditions. Until then the
+ * rules before hold for that slot.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -22,14 +29,25 @@
 #include <bpf/bpf_helpers.h>
 
 #define BUCKETS 4096
+#define RULES_MAX 32
+/* High buckets are a quarter, so no more slots share one (of 16 buckets or more). */
+#define SHARE_MAX 4
 #define NOBODY 0xffffffff
 #define EMPTY_NS 1000000000ull
 
 struct bucket {
 	__u32 core;		/* where its packets go now; NOBODY: to the stack, here */
-	__u32 put;		/* packets put into a CPU map's queue */
+	__u32 unused;
 	__u64 last;		/* when the last one came */
 	__u64 waits_since;	/* since when another core is wanted; 0: it is there */
+};
+
+struct slot {
+	__u32 rules;		/* which ones hold: the number of their version */
+	__u32 put;		/* packets put into a CPU map's queue */
+	__u64 last;		/* when the last one came */
+	__u64 waits_since;	/* since when newer rules wait; 0: they do not */
+	__u64 parted;		/* when the last one came, or may have, whose bucket they change */
 };
 
 struct settings {
@@ -37,8 +55,36 @@ struct settings {
 	__u64 hurry_ns;		/* and after half of the patience */
 	__u64 patience_ns;	/* 0: for ever */
 	__u32 buckets;		/* in use, the high ones included */
-	__u32 high;		/* of these, for networks of high priority: the last ones */
+	__u32 high;		/* of these, for flows of high priority: the last ones */
+	__u32 rules;		/* the version of the rules that is to hold, from 1 on */
 	__u16 port;		/* of VXLAN, in network order */
+};
+
+/* What rules look at. Each word stands for several things at once, so that few are compared. */
+struct flow {
+	__u32 hash;
+	__u32 network;
+	__u64 kind;		/* network, protocol and version of IP: see `kind` */
+	__u64 mac[2];		/* here and below: of source and destination */
+	__u64 port[2];		/* in network order, with HAS_PORT; 0: none */
+	__u64 ip[2][2];
+};
+
+#define HAS_PORT 0x10000
+
+/* A flow matches if it is alike in all bits of the masks. MAC may be that of either end, and so may
+ * address and port, together. */
+struct match {
+	__u64 kind, kind_mask;
+	__u64 mac, mac_mask;
+	__u64 port, port_mask;
+	__u64 ip[2], ip_mask[2];
+};
+
+struct rules {
+	__u32 count;
+	__u32 networks;		/* those of `high_networks` count, too */
+	struct match of[RULES_MAX];
 };
 
 struct work {
@@ -52,6 +98,8 @@ struct counts {
 	__u64 steered;
 	__u64 moved;		/* buckets that went to another core */
 	__u64 forced;		/* of these, those that did not pause */
+	__u64 reread;		/* slots for which newer rules hold now */
+	__u64 reread_forced;	/* of these, those in which a flow changed its bucket without a pause */
 };
 
 struct {
@@ -75,7 +123,14 @@ struct {
 	__type(value, struct bucket);
 } state SEC(".maps");
 
-/* Packets that have left the queues. Beside `state`, for other cores write here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+/* Packets that have left the queues, by slot. Beside `slots`, for other cores write here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, BUCKETS);
@@ -103,6 +158,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } high_networks SEC(".maps");
+
+/* A version of the rules, and the one before it, by the lowest bit of its number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct rules);
+} all_rules SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
@@ -181,106 +244,229 @@ static __always_inline int outer(void **at, void *end, __be16 port)
 	return 1;
 }
 
-/* What two packets of one inner flow have alike. */
-static __always_inline __u32 inner(void *at, void *end, __u32 network)
+/* Network, protocol and version of IP in a word; a protocol of 0 is one, too. */
+static __always_inline __u64 kind(__u32 network, __u8 protocol, __u8 version)
+{
+	return network | (__u64)(0x100 | protocol) << 32 | (__u64)version << 48;
+}
+
+static __always_inline __u64 mac(const __u8 *bytes)
+{
+	return *(__u32 *)(bytes + 2) | (__u64)*(__u16 *)bytes << 32;
+}
+
+static __always_inline __u64 pair(const __u32 *words)
+{
+	return words[0] | (__u64)words[1] << 32;
+}
+
+/* What two packets of one inner flow have alike: the hash, and what rules look at. */
+static __always_inline void inner(void *at, void *end, __u32 network, struct flow *f)
 {
 	__u32 hash = mixed(0, network);
 	struct ethhdr *eth = at;
 	__be16 type;
 	__u8 protocol = 0;
 
+	__builtin_memset(f, 0, sizeof(*f));
+	f->hash = hash;
+	f->network = f->kind = network;
 	if ((void *)(eth + 1) > end)
-		return hash;
-	hash = mixed(hash, *(__u32 *)(eth->h_dest + 2));
-	hash = mixed(hash, *(__u32 *)(eth->h_source + 2));
+		return;
+	f->mac[0] = mac(eth->h_source);
+	f->mac[1] = mac(eth->h_dest);
+	hash = mixed(mixed(hash, f->mac[1]), f->mac[0]);
+	f->hash = hash;
 	type = ethernet(&at, end);
 	if (type == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = at;
 
 		if ((void *)(ip + 1) > end || ip->ihl < 5)
-			return hash;
+			return;
+		f->kind = kind(network, ip->protocol, 4);
+		f->ip[0][0] = ip->saddr;
+		f->ip[1][0] = ip->daddr;
 		hash = mixed(mixed(hash, ip->saddr), ip->daddr);
+		f->hash = hash;
 		/* Fragments have no ports but the first one has: all go by their addresses. */
 		if (ip->frag_off & bpf_htons(0x3fff))
-			return hash;
+			return;
 		protocol = ip->protocol;
 		at = (void *)ip + ip->ihl * 4;
 	} else if (type == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = at;
 
 		if ((void *)(ip + 1) > end)
-			return hash;
+			return;
+		f->kind = kind(network, ip->nexthdr, 6);
+#pragma unroll
+		for (int half = 0; half < 2; half++) {
+			f->ip[0][half] = pair(ip->saddr.in6_u.u6_addr32 + 2 * half);
+			f->ip[1][half] = pair(ip->daddr.in6_u.u6_addr32 + 2 * half);
+		}
 #pragma unroll
 		for (int word = 0; word < 4; word++) {
 			hash = mixed(hash, ip->saddr.in6_u.u6_addr32[word]);
 			hash = mixed(hash, ip->daddr.in6_u.u6_addr32[word]);
 		}
+		f->hash = hash;
 		protocol = ip->nexthdr;
 		at = ip + 1;
 	}
 	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) {
-		__u32 *ports = at;
+		__u16 *ports = at;
 
-		if ((void *)(ports + 1) <= end)
-			hash = mixed(hash, *ports);
+		if ((void *)(ports + 2) <= end) {
+			f->port[0] = HAS_PORT | ports[0];
+			f->port[1] = HAS_PORT | ports[1];
+			f->hash = mixed(hash, ports[0] | (__u32)ports[1] << 16);
+		}
 	}
-	return hash;
 }
 
-/* The bucket of a packet, or NOBODY. */
-static __always_inline __u32 bucket_of(struct xdp_md *ctx, const struct settings *set)
+/* Reads a packet; its slot, or NOBODY. */
+static __always_inline __u32 slot_of(struct xdp_md *ctx, const struct settings *set, struct flow *f)
 {
 	void *at = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct vxlan *vxlan;
-	__u32 network, hash, low, bucket;
+	__u32 hash, slot;
 
 	if (!outer(&at, end, set->port))
 		return NOBODY;
 	vxlan = at;
 	if ((void *)(vxlan + 1) > end || !(vxlan->flags & bpf_htonl(VXLAN_HAS_NETWORK)))
 		return NOBODY;
-	network = bpf_ntohl(vxlan->network) >> 8;
-	hash = inner(vxlan + 1, end, network);
-	hash ^= hash >> 16;
-	if (set->high > set->buckets)
+	inner(vxlan + 1, end, bpf_ntohl(vxlan->network) >> 8, f);
+	if (set->high >= set->buckets)
 		return NOBODY;
-	low = set->buckets - set->high;
-	if (set->high && bpf_map_lookup_elem(&high_networks, &network))
-		bucket = low + hash % set->high;
-	else
-		bucket = low ? hash % low : NOBODY;
-	return bucket < BUCKETS ? bucket : NOBODY;
+	hash = f->hash ^ f->hash >> 16;
+	slot = hash % (set->buckets - set->high);
+	return slot < BUCKETS ? slot : NOBODY;
+}
+
+/* 1 if any bit is set. Without a branch: with one for each rule, the verifier would have to follow
+ * more paths than it is ready to. */
+static __always_inline __u64 any(__u64 bits)
+{
+	__u64 negative = -bits;
+
+	asm volatile("" : "+r"(negative));
+	return (bits | negative) >> 63;
+}
+
+static __always_inline __u64 differs(const struct flow *f, const struct match *m)
+{
+	__u64 kind = (f->kind ^ m->kind) & m->kind_mask;
+	__u64 mac = 1, end = 1;
+
+#pragma unroll
+	for (int side = 0; side < 2; side++) {
+		mac &= any((f->mac[side] ^ m->mac) & m->mac_mask);
+		end &= any(((f->port[side] ^ m->port) & m->port_mask) |
+			   ((f->ip[side][0] ^ m->ip[0]) & m->ip_mask[0]) |
+			   ((f->ip[side][1] ^ m->ip[1]) & m->ip_mask[1]));
+	}
+	return any(kind) | mac | end;
+}
+
+/* Whether a version of the rules says that a flow is of high priority. */
+static __noinline int is_high(const struct flow *f, __u32 version)
+{
+	__u32 which = version & 1, network = f->network;
+	struct rules *rules = bpf_map_lookup_elem(&all_rules, &which);
+	__u64 misses = 1;
+
+	if (!rules)
+		return 0;
+	for (int at = 0; at < RULES_MAX && at < rules->count; at++)
+		misses &= differs(f, &rules->of[at]);
+	return !misses || (rules->networks && bpf_map_lookup_elem(&high_networks, &network));
+}
+
+/* Whether packets of a slot may be in a queue. What a full queue has dropped never leaves it: after
+ * a second, nothing is under way. */
+static __always_inline int is_under_way(const struct slot *s, __u32 *out, __u64 now)
+{
+	return now - s->last < EMPTY_NS && (__s32)(s->put - *(volatile __u32 *)out) > 0;
+}
+
+/* Whether packets of a bucket may be in a queue: of its slot, or of all slots that share it. */
+static __always_inline int waits_for_queue(__u32 id, __u64 now, const struct settings *set)
+{
+	__u32 low = set->buckets - set->high, at = id < low ? id : id - low;
+
+	for (int nth = 0; nth < SHARE_MAX && at < low; nth++) {
+		struct slot *s = bpf_map_lookup_elem(&slots, &at);
+		__u32 *out = bpf_map_lookup_elem(&taken, &at);
+
+		if (!s || !out || is_under_way(s, out, now))
+			return 1;
+		if (id < low)
+			break;
+		at += set->high;
+	}
+	return 0;
+}
+
+/* How long a pause is needed by one that has waited for so long. */
+static __always_inline __u64 pause_of(__u64 waited, const struct settings *set)
+{
+	return set->patience_ns && waited * 2 >= set->patience_ns ? set->hurry_ns : set->settle_ns;
+}
+
+/* Puts newer rules in force for a slot if that may be now. It may if no flow that they send to
+ * another bucket has come for a while, and no packet is in a queue. */
+static __always_inline void reread(struct slot *s, __u32 *out, const struct flow *f, __u64 now,
+				   const struct settings *set, struct counts *count)
+{
+	__u64 waited;
+	int is_free;
+
+	/* There are no rules for it any more: it was silent for longer than two versions were apart. */
+	if (set->rules - s->rules > 1)
+		goto done;
+	if (!s->waits_since) {
+		s->waits_since = now;
+		s->parted = s->last;
+	}
+	waited = now - s->waits_since;
+	is_free = now - s->parted >= pause_of(waited, set) && !is_under_way(s, out, now);
+	if (!is_free && (!set->patience_ns || waited < set->patience_ns)) {
+		if (is_high(f, s->rules) != is_high(f, set->rules))
+			s->parted = now;
+		return;
+	}
+	count->reread++;
+	if (!is_free)
+		count->reread_forced++;
+done:
+	s->rules = set->rules;
+	s->waits_since = 0;
 }
 
 /* Moves a bucket to the wanted core if it may go now. */
 static __always_inline void settle(struct bucket *b, __u32 id, __u64 now,
 				   const struct settings *set, struct counts *count)
 {
-	__u32 *core = bpf_map_lookup_elem(&wanted, &id), *out = bpf_map_lookup_elem(&taken, &id);
+	__u32 *core = bpf_map_lookup_elem(&wanted, &id);
 	/* The entries begin with zero, which stands for nobody. */
 	__u32 there = core && *core ? *core - 1 : NOBODY;
-	__u64 waited, pause;
+	__u64 waited;
 
-	if (b->core == there || !out) {
+	if (b->core == there) {
 		b->waits_since = 0;
 		return;
 	}
 	if (!b->waits_since)
 		b->waits_since = now;
 	waited = now - b->waits_since;
-	/* What a full queue has dropped never leaves it: after a second, nothing is under way. */
-	if (now - b->last >= EMPTY_NS)
-		b->put = *(volatile __u32 *)out;
-	pause = set->patience_ns && waited * 2 >= set->patience_ns ? set->hurry_ns : set->settle_ns;
-	if ((__s32)(b->put - *(volatile __u32 *)out) <= 0 && now - b->last >= pause) {
-		b->core = there;
-	} else if (set->patience_ns && waited >= set->patience_ns) {
-		b->core = there;
+	if (now - b->last < pause_of(waited, set) || waits_for_queue(id, now, set)) {
+		if (!set->patience_ns || waited < set->patience_ns)
+			return;
 		/* What is still under way is not waited for again. */
 		count->forced++;
-	} else {
-		return;
 	}
+	b->core = there;
 	b->waits_since = 0;
 	count->moved++;
 }
@@ -288,38 +474,52 @@ static __always_inline void settle(struct bucket *b, __u32 id, __u64 now,
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
-	__u32 zero = 0, id;
+	__u32 zero = 0, at, id, *out;
 	__u64 now;
 	struct settings *set = bpf_map_lookup_elem(&config, &zero);
 	struct counts *count = bpf_map_lookup_elem(&totals, &zero);
+	struct flow f;
+	struct slot *s;
 	struct bucket *b;
 	struct work *w;
 	long verdict;
 
 	if (!set || !count)
 		return XDP_PASS;
-	id = bucket_of(ctx, set);
-	b = bpf_map_lookup_elem(&state, &id);
-	w = bpf_map_lookup_elem(&seen, &id);
-	if (!b || !w) {
+	id = at = slot_of(ctx, set, &f);
+	s = bpf_map_lookup_elem(&slots, &at);
+	out = bpf_map_lookup_elem(&taken, &at);
+	if (!s || !out) {
 		count->other++;
 		return XDP_PASS;
 	}
+	now = bpf_ktime_get_ns();
+	if (now - s->last >= EMPTY_NS)
+		s->put = *(volatile __u32 *)out;
+	if (set->high) {
+		if (s->rules != set->rules)
+			reread(s, out, &f, now, set, count);
+		if (is_high(&f, s->rules))
+			id = set->buckets - set->high + at % set->high;
+	}
+	b = bpf_map_lookup_elem(&state, &id);
+	w = bpf_map_lookup_elem(&seen, &id);
+	if (!b || !w)
+		return XDP_PASS;
 	w->packets++;
 	w->bytes += ctx->data_end - ctx->data;
-	now = bpf_ktime_get_ns();
 	/* Zero-filled: it has never been seen. */
 	if (!b->last)
 		b->core = NOBODY;
 	settle(b, id, now, set, count);
-	b->last = now;
+	b->last = s->last = now;
 	if (b->core == NOBODY) {
 		count->unplaced++;
 		return XDP_PASS;
 	}
 	verdict = bpf_redirect_map(&cores, b->core, XDP_PASS);
 	if (verdict == XDP_REDIRECT) {
-		__sync_fetch_and_add(&b->put, 1);
+		__sync_fetch_and_add(&s->put, 1);
 		count->steered++;
 	}
 	return verdict;
@@ -329,13 +529,14 @@ int steer(struct xdp_md *ctx)
 SEC("xdp/cpumap")
 int steer_count(struct xdp_md *ctx)
 {
-	__u32 zero = 0, id, *out;
+	__u32 zero = 0, at, *out;
 	struct settings *set = bpf_map_lookup_elem(&config, &zero);
+	struct flow f;
 
 	if (!set)
 		return XDP_PASS;
-	id = bucket_of(ctx, set);
-	out = bpf_map_lookup_elem(&taken, &id);
+	at = slot_of(ctx, set, &f);
+	out = bpf_map_lookup_elem(&taken, &at);
 	if (out)
 		__sync_fetch_and_add(out, 1);
 	return XDP_PASS;

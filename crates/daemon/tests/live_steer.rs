@@ -7,14 +7,19 @@
 
 mod rig;
 
+use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rig::{Net, Netns, cable, program, say, skip};
+use rig::{Net, Netns, cable, program, say, skip, wait_for};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use serde_json::Value;
+use serde_json::{Value, json};
+use sluice_api::placement::{Kept, PlaceStatus};
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -78,7 +83,8 @@ impl Case {
         let to: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.b, B, flow)).collect();
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(&from, pace, &stop));
-            let receivers: Vec<_> = to.iter().map(|socket| scope.spawn(|| count(socket))).collect();
+            let receivers: Vec<_> =
+                to.iter().map(|socket| scope.spawn(|| count(socket, &stop))).collect();
             let stops = Stops(&stop);
             let done = work();
             drop(stops);
@@ -127,18 +133,24 @@ fn send(from: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> u64 {
     number
 }
 
-/// Receives until nothing comes any more: how many came, and how many too late.
-fn count(socket: &UdpSocket) -> (u64, u64) {
+/// Receives until nothing more is sent and nothing comes: how many came, and how many too late.
+fn count(socket: &UdpSocket, stop: &AtomicBool) -> (u64, u64) {
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let (mut came, mut late, mut last) = (0, 0, 0);
     let mut bytes = [0; 8];
-    while let Ok(8) = socket.recv(&mut bytes) {
+    loop {
+        // A busy machine may be silent for long before all was sent.
+        let is_all_sent = stop.load(Ordering::Relaxed);
+        match socket.recv(&mut bytes) {
+            Ok(_) => {}
+            Err(_) if is_all_sent => return (came, late),
+            Err(_) => continue,
+        }
         let number = u64::from_be_bytes(bytes);
         came += 1;
         late += u64::from(number < last);
         last = last.max(number);
     }
-    (came, late)
 }
 
 /// Buckets on each core.
@@ -156,7 +168,7 @@ fn two_cores(test: &str) -> bool {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
 fn flows_go_to_the_chosen_cores_and_stay_in_order() {
     let name = "flows_go_to_the_chosen_cores_and_stay_in_order";
     if skip(name, &[]) || !two_cores(name) {
@@ -179,7 +191,7 @@ fn flows_go_to_the_chosen_cores_and_stay_in_order() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
 fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
     let name = "a_hundred_times_on_and_off_leaves_the_device_as_it_was";
     if skip(name, &[]) {
@@ -296,7 +308,7 @@ fn note(socket: &UdpSocket, flows: usize, came: &Came) {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
 fn a_bucket_moves_every_millisecond_under_full_load() {
     let name = "a_bucket_moves_every_millisecond_under_full_load";
     if skip(name, &[]) || !two_cores(name) {
@@ -330,8 +342,157 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
     }
 }
 
+/// The directory of a host, with the policy that its control process would keep there.
+struct Host(PathBuf);
+
+impl Host {
+    fn new(word: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sluice-{word}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn put(&self, text: &str) {
+        let new = self.0.join("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, self.0.join("placement.json")).unwrap();
+    }
+
+    fn keep(&self, version: u64, policy: &Value) {
+        let stamp = json!({ "version": version, "by": 1 });
+        let stamped = json!({ "stamp": stamp, "policy": policy });
+        let text = json!({ "host": "b", "stamped": stamped }).to_string();
+        serde_json::from_str::<Kept>(&text).unwrap();
+        self.put(&text);
+    }
+
+    fn status(&self) -> Option<(PlaceStatus, String)> {
+        let text = fs::read_to_string(self.0.join("steer-wire.json")).ok()?;
+        Some((serde_json::from_str(&text).unwrap(), text))
+    }
+
+    /// Waits until that policy is followed and its CPUs are like that.
+    #[track_caller]
+    fn wait(&self, version: u64, is_there: impl Fn(&PlaceStatus) -> bool) -> String {
+        let mut last = None;
+        wait_for(&format!("policy {version}"), || {
+            last = self.status();
+            last.as_ref()
+                .is_some_and(|(place, _)| place.stamp.version == version && is_there(place))
+        });
+        last.unwrap().1
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends a program also if the test panics.
+struct Running(Option<Child>);
+
+impl Running {
+    fn interrupt(&mut self) -> Value {
+        let child = self.0.take().unwrap();
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        serde_json::from_str(said.lines().last().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            _ = child.kill();
+            _ = child.wait();
+        }
+    }
+}
+
+impl Case {
+    fn follow(&self, folder: &Path, xdp: &str) -> Running {
+        let mut command = self.b.command(program().to_str().unwrap());
+        command.args(["steer", "wire", "--json", "--xdp", xdp, "--cores", "0,1", "--follow"]);
+        Running(Some(command.arg(folder).stdout(Stdio::piped()).spawn().unwrap()))
+    }
+}
+
+/// Buckets of each CPU, and those of high priority among them.
+fn of_cpus(place: &PlaceStatus) -> Vec<(u32, u32)> {
+    place.cpus.iter().map(|cpu| (cpu.buckets, cpu.high)).collect()
+}
+
 #[test]
-#[ignore = "needs root"]
+#[ignore = "live: needs root"]
+fn a_policy_is_followed_while_flows_go_on() {
+    let name = "a_policy_is_followed_while_flows_go_on";
+    if skip(name, &[]) || !two_cores(name) {
+        return;
+    }
+    let (case, host) = (Case::new("follow"), Host::new("follow"));
+    let flows = u32::from(FLOWS);
+    let (said, fared) = case.under_traffic(SLOW_PACE, || {
+        let mut steer = case.follow(&host.0, "generic");
+        let all = |place: &PlaceStatus| of_cpus(place).iter().map(|cpu| cpu.0).sum::<u32>();
+        host.wait(0, |place| place.mode == "adaptive" && all(place) == flows);
+        // One of the flows, by address, protocol and port: the first core is its own, and its old
+        // bucket is empty.
+        let one = ["ip=10.9.0.2,proto=udp,port=7003"];
+        host.keep(1, &json!({ "mode": "predetermined", "high": one }));
+        host.wait(1, |place| place.high == 1 && of_cpus(place) == [(1, 1), (flows, 0)]);
+        host.keep(2, &json!({ "mode": "rss", "high": one, "excluded_cpus": [0] }));
+        let text = host.wait(2, |place| of_cpus(place) == [(0, 0), (flows + 1, 1)]);
+        assert!(text.contains("\"excluded\":true") && !text.contains("notes"), "{text}");
+        // None is excluded if all are; rss++ begins where they are.
+        host.keep(3, &json!({ "mode": "rss++", "high": one, "excluded_cpus": [0, 1] }));
+        let text = host.wait(3, |place| place.mode == "rss++" && all(place) == flows + 1);
+        assert!(text.contains("excludes every core") && !text.contains("excluded\":"), "{text}");
+        // What cannot be read changes nothing, however often it is looked at.
+        host.put("{");
+        std::thread::sleep(Duration::from_millis(2_500));
+        host.wait(3, |place| place.mode == "rss++" && all(place) == flows + 1);
+        // Nobody is of high priority in the end.
+        host.keep(4, &json!({ "mode": "rss", "excluded_cpus": [1] }));
+        host.wait(4, |place| place.high == 0 && of_cpus(place) == [(flows, 0), (0, 0)]);
+        steer.interrupt()
+    });
+    assert!(host.status().is_none(), "the status goes with who wrote it");
+    say(&format!("followed: {fared:?}, {said}"));
+    assert_eq!((fared.sent - fared.came, fared.late), (0, 0), "{fared:?}, {said}");
+    let of = |key: &str| said[key].as_u64().unwrap();
+    assert!(of("steered") * 2 > fared.sent && of("reread") > 0, "{said}");
+    assert_eq!((of("forced"), of("reread_forced")), (0, 0), "{said}");
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn without_a_program_the_mask_follows_the_policy() {
+    let name = "without_a_program_the_mask_follows_the_policy";
+    if skip(name, &[]) || !two_cores(name) {
+        return;
+    }
+    let (case, host) = (Case::new("mask"), Host::new("mask"));
+    let mask = || {
+        let text = case.b.run("cat /sys/class/net/wire/queues/rx-0/rps_cpus");
+        u64::from_str_radix(&text.trim().replace(',', ""), 16).unwrap()
+    };
+    let before = mask();
+    host.keep(1, &json!({ "mode": "rss", "excluded_cpus": [0] }));
+    let mut steer = case.follow(&host.0, "rps");
+    host.wait(1, |place| place.kind == "rps" && place.mode == "rss");
+    assert_eq!(mask(), 0b10);
+    host.keep(2, &json!({ "mode": "rss", "excluded_cpus": [1], "high": ["vni=77"] }));
+    let text = host.wait(2, |place| place.cpus[1].excluded && !place.cpus[0].excluded);
+    assert!(text.contains("RPS knows no flows") && text.contains("\"high\":0"), "{text}");
+    assert_eq!(mask(), 0b01);
+    steer.interrupt();
+    assert_eq!((mask(), host.status().is_none()), (before, true));
+}
+
+#[test]
+#[ignore = "live: needs root"]
 fn what_cannot_be_steered_is_said() {
     if skip("what_cannot_be_steered_is_said", &[]) {
         return;
@@ -344,6 +505,7 @@ fn what_cannot_be_steered_is_said() {
         ("wire --cores 3-1", "from the lower to the higher"),
         ("wire --mode best", "one of rss"),
         ("wire --xdp rps --drill-ms 1", "RPS has no buckets"),
+        ("wire --high-flow vni=5,port=443", "a port needs proto=tcp"),
     ] {
         let output = case.b.attempt(&format!("{} steer {words} --seconds 0", program().display()));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,8 +1,10 @@
 //! `sluice steer`, as it is typed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_base::FlowMatch;
 use sluice_placement::Mode;
 use sluice_ports::cpu_list;
 
@@ -26,6 +28,14 @@ pub struct Arguments {
     /// VXLAN networks of high priority: each flow of theirs has a core to itself while one is free
     #[arg(long, value_name = "VNI", value_delimiter = ',')]
     pub high: Vec<u32>,
+    /// Flows of high priority, as vni=5000,ip=10.0.0.0/24,proto=tcp,port=443, or a part of that;
+    /// may be given up to 32 times
+    #[arg(long, value_name = "MATCH")]
+    pub high_flow: Vec<FlowMatch>,
+    /// Follow the placement policy of this host, which then holds in place of --mode, --high and
+    /// --high-flow: the directory of its daemon, or the file placement.json there
+    #[arg(long, value_name = "PATH")]
+    pub follow: Option<PathBuf>,
     /// Into how many buckets flows hash: 16 to 4096
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=4096))]
     pub buckets: u32,

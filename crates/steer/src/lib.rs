@@ -12,11 +12,16 @@
 mod cli;
 mod device;
 mod drill;
+mod follow;
+mod force;
 mod list;
+mod placing;
 mod report;
 mod rps;
+mod rules;
 mod run;
 mod stat;
+mod status;
 mod waits;
 mod xdp;
 

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use serde::Serialize;
-use sluice_placement::{CoreIndex, Move, Placement, Share};
+use sluice_api::placement::{CpuStatus, PlaceStatus};
+use sluice_placement::{CoreIndex, Mode, Move, Placement, Share};
 
 use crate::cli::Arguments;
+use crate::force::Force;
+use crate::placing::HIGH;
 use crate::stat::Did;
 use crate::xdp::Counts;
 
@@ -26,11 +29,19 @@ struct CoreState {
     /// The estimate of what is placed here.
     placed_percent: f64,
     buckets: u32,
+    /// Of these, of high priority.
+    high_buckets: u32,
 }
 
 /// What one report says.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct State {
+    mode: &'static str,
+    /// The version of the policy that is followed; 0: none.
+    version: u64,
+    /// Matches of high priority that are known.
+    matches: usize,
+    notes: Vec<String>,
     cores: Vec<CoreState>,
     #[serde(flatten)]
     counts: Option<Counts>,
@@ -45,6 +56,7 @@ fn percent(share: Share) -> f64 {
 
 impl State {
     pub(crate) fn of_cores(
+        force: &Force,
         numbers: &[u16],
         did: &BTreeMap<u16, Did>,
         vcpus: &BTreeSet<u16>,
@@ -59,9 +71,17 @@ impl State {
                 kernel_percent: percent(did.kernel),
                 placed_percent: 0.0,
                 buckets: 0,
+                high_buckets: 0,
             }
         };
-        Self { cores: numbers.iter().map(of_core).collect(), ..Self::default() }
+        Self {
+            mode: force.mode.name(),
+            version: force.stamp.version,
+            matches: force.rules.matches.len(),
+            notes: force.notes.clone(),
+            cores: numbers.iter().map(of_core).collect(),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn drilled(&mut self, ordered: u64) {
@@ -74,9 +94,40 @@ impl State {
             core.placed_percent = percent(placement.load_of(CoreIndex(at)).0);
         }
         for (_, entry) in placement.entries() {
-            self.cores[entry.core.index()].buckets += 1;
+            let core = &mut self.cores[entry.core.index()];
+            core.buckets += 1;
+            core.high_buckets += u32::from(entry.priority == HIGH);
         }
         (self.counts, self.packet_ns) = (Some(counts), Some(packet_ns));
+    }
+
+    /// The same for whoever asks the control process: of the cores that may do the work.
+    pub(crate) fn place(
+        &self,
+        device: &str,
+        kind: &str,
+        force: &Force,
+        may: impl Fn(u16) -> bool,
+    ) -> PlaceStatus {
+        let cpu = |core: &CoreState| CpuStatus {
+            cpu: Some(core.core),
+            worker: None,
+            excluded: force.excluded.contains(&core.core),
+            runs_vcpu: core.runs_vcpu,
+            buckets: core.buckets,
+            high: core.high_buckets,
+            load_percent: core.placed_percent,
+        };
+        PlaceStatus {
+            name: device.to_owned(),
+            kind: kind.to_owned(),
+            stamp: force.stamp,
+            mode: self.mode.to_owned(),
+            // Without a program none is known, and nothing is counted.
+            high: self.counts.map_or(0, |_| u32::try_from(self.matches).unwrap_or(u32::MAX)),
+            moves: self.counts.map_or(0, |counts| counts.moved),
+            cpus: self.cores.iter().filter(|core| may(core.core)).map(cpu).collect(),
+        }
     }
 }
 
@@ -91,9 +142,9 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(arguments: &Arguments, by: &str) -> Self {
+    pub(crate) fn new(arguments: &Arguments, mode: Mode, by: &str) -> Self {
         if !arguments.json {
-            let mode = arguments.mode.name();
+            let mode = mode.name();
             println!("{}: {mode} by {by}; Ctrl-C ends it", arguments.device);
         }
         let next = Instant::now() + EVERY;
@@ -109,13 +160,22 @@ impl Report {
         }));
     }
 
-    pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<()> {
+    /// Something that is to be read at once, and by no program.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.json {
+            println!("{text}");
+        }
+    }
+
+    /// Whether it was told.
+    pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<bool> {
         self.last = state.clone();
         if Instant::now() < self.next {
-            return Ok(());
+            return Ok(false);
         }
         self.next += EVERY;
-        self.print()
+        self.print()?;
+        Ok(true)
     }
 
     /// The last words: what there was in the end.
@@ -146,6 +206,7 @@ impl Report {
             "kernel %",
             "placed %",
             "buckets",
+            "high",
         ]);
         for core in &self.last.cores {
             table.add_row([
@@ -156,6 +217,7 @@ impl Report {
                 format!("{:.0}", core.kernel_percent),
                 format!("{:.0}", core.placed_percent),
                 core.buckets.to_string(),
+                core.high_buckets.to_string(),
             ]);
         }
         println!("{table}");
@@ -166,6 +228,7 @@ impl Report {
                 counts.steered, counts.unplaced, counts.other, counts.moved, counts.forced
             );
         }
+        self.last.notes.iter().for_each(|note| println!("  {note}"));
         moves.iter().for_each(|text| println!("  {text}"));
         if moved > moves.len() {
             println!("  and {} more", moved - moves.len());

@@ -5,33 +5,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sluice_api::placement::{Kept, Stamp};
 use sluice_base::Priority;
 use sluice_placement::{
-    Config, Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Move, Placement, Share,
+    Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Move, Placement, Share,
 };
 use sluice_ports::machines;
 
 use crate::cli::Arguments;
 use crate::device::{self, Way};
 use crate::drill::Drill;
+use crate::follow::{Follow, Found};
+use crate::force::Force;
+use crate::placing::{self, HIGH};
 use crate::report::{Report, State};
 use crate::rps::Rps;
+use crate::rules::{MATCHES_MAX, Rules};
 use crate::stat::{self, Did};
+use crate::status::StatusFile;
 use crate::waits::Waits;
 use crate::xdp::{Program, Settings, Work};
 
-/// Of high priority are these buckets: a quarter, where there are networks of high priority.
-const HIGH: Priority = Priority::new(7).unwrap();
 /// A packet is behind its queue, but may not be in its socket yet: so long a pause is waited for,
 /// and so long a one from half of the patience on.
 const SETTLE: Duration = Duration::from_millis(2);
 const HURRY: Duration = Duration::from_micros(50);
 /// How long flows that do not pause are waited for at the end.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// How often vCPUs are looked for.
-const PINNING_EVERY: Duration = Duration::from_secs(1);
+/// How often vCPUs are looked for, and whether there is another policy.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A bucket of high priority in which nothing came for so long gives its core up.
+const FORGET_AFTER_MS: u32 = 5_000;
+/// What RPS lacks.
+const NO_PRIORITY: &str = "RPS knows no flows: none is of high priority";
 /// What a packet takes at least and at most, in nanoseconds: a guess outside of it comes from work
 /// that is none of ours.
 const PACKET_NS: (u64, u64) = (200, 50_000);
@@ -44,11 +52,20 @@ enum By {
 
 struct Steering<'a> {
     arguments: &'a Arguments,
+    follow: Option<Follow>,
+    status: Option<StatusFile>,
+    force: Force,
+    /// What the program does not take yet: rules, and the policy that they are of.
+    waiting: Option<(Rules, Stamp)>,
     by: By,
     cores: stat::Cores,
     numbers: Vec<u16>,
+    /// Those that may do the work, as far as the arguments go.
+    usable: Vec<u16>,
     placement: Placement,
     high_from: u32,
+    /// For how many periods nothing came in each bucket of high priority.
+    silent: Vec<u32>,
     last: Vec<Work>,
     looked: Instant,
     /// Averaged.
@@ -67,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
     }
     let mut steering = Steering::new(arguments)?;
     let (begin, period) = (Instant::now(), Duration::from_millis(arguments.period_ms.into()));
-    let (mut next, mut next_pinning) = (begin + period, begin + PINNING_EVERY);
+    let (mut next, mut next_look) = (begin + period, begin + LOOK_EVERY);
     while !stop.load(Ordering::Relaxed) && time.is_none_or(|time| begin.elapsed() < time) {
         steering.drill()?;
         let left = steering.due(next).saturating_duration_since(Instant::now());
@@ -79,9 +96,10 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
             continue;
         }
         next += period;
-        if Instant::now() >= next_pinning {
-            next_pinning += PINNING_EVERY;
+        if Instant::now() >= next_look {
+            next_look += LOOK_EVERY;
             steering.look_for_machines()?;
+            steering.look_for_policy()?;
         }
         steering.period()?;
     }
@@ -103,44 +121,53 @@ fn usable(arguments: &Arguments, online: &[u16]) -> anyhow::Result<Vec<u16>> {
 
 impl<'a> Steering<'a> {
     fn new(arguments: &'a Arguments) -> anyhow::Result<Self> {
+        ensure!(
+            arguments.high_flow.len() <= MATCHES_MAX,
+            "--high-flow: {} matches, {MATCHES_MAX} are the most; name networks instead of flows",
+            arguments.high_flow.len()
+        );
         let cores = stat::Cores::new()?;
         let numbers = cores.numbers();
         let usable = usable(arguments, &numbers)?;
-        let high = if arguments.high.is_empty() { 0 } else { arguments.buckets / 4 };
-        let mut config = Config::new(arguments.mode, arguments.buckets);
-        config.high_from = Some(HIGH);
-        // The kernel's path has no second stage that could be placed apart.
-        config.split_at = None;
+        let mut follow = arguments.follow.as_deref().map(Follow::new);
+        let kept = follow.as_mut().and_then(policy);
+        let mut force = Force::new(arguments, kept.as_deref(), &usable);
+        let (buckets, device) = (arguments.buckets, arguments.device.as_str());
+        // Matches may come later.
+        let may_be_high = follow.is_some() || force.has_high();
+        let high = if may_be_high { buckets / 4 } else { 0 };
         let vcpus = vcpu_cores(arguments);
-        let core = |number: &u16| Core {
-            number: *number,
-            runs_vcpu: vcpus.contains(number),
-            excluded: !usable.contains(number),
-        };
-        let all: Vec<Core> = numbers.iter().map(core).collect();
-        if arguments.mode == Mode::Predetermined && high > 0 {
-            // The first core without a machine is for the networks of high priority.
-            let first = all.iter().position(|core| !core.runs_vcpu && !core.excluded);
-            let first = first.context("predetermined: every core runs a machine")?;
-            config.reserved = vec![(HIGH, CoreIndex(u16::try_from(first)?))];
+        let all = all_cores(&numbers, &usable, &force, &vcpus);
+        let (placement, note) = placing::new(&force, buckets, &all)?;
+        if let Some(note) = note {
+            ensure!(follow.is_some(), note);
+            force.notes.push(note.to_owned());
         }
-        let placement = Placement::new(config, &all).map_err(|error| anyhow::anyhow!("{error}"))?;
-        let by = attach(arguments, &usable, high)?;
+        let by = attach(arguments, &usable, high, &force.rules)?;
+        by.note(&mut force);
+        force.notes.iter().for_each(|note| eprintln!("{device}: {note}"));
         let every = arguments.drill_ms.map(|every| Duration::from_millis(every.into()));
         ensure!(
             every.is_none() || matches!(by, By::Program(_)),
             "--drill-ms needs the program: RPS has no buckets"
         );
-        let drill = every.map(|every| Drill::new(every, usable, arguments.buckets));
-        let report = Report::new(arguments, &by.name());
+        let drill = every.map(|every| Drill::new(every, usable.clone(), buckets));
+        let report = Report::new(arguments, force.mode, by.name());
+        let status = follow.as_ref().map(|follow| StatusFile::new(follow.folder(), device));
         let mut new = Self {
             arguments,
+            follow,
+            status,
+            force,
+            waiting: None,
             by,
             cores,
             numbers,
+            usable,
             placement,
-            high_from: arguments.buckets - high,
-            last: vec![Work::default(); arguments.buckets as usize],
+            high_from: buckets - high,
+            silent: vec![0; high as usize],
+            last: vec![Work::default(); buckets as usize],
             looked: Instant::now(),
             packet_ns: 2_000,
             vcpus,
@@ -152,6 +179,87 @@ impl<'a> Steering<'a> {
         Ok(new)
     }
 
+    /// Another policy may have been set.
+    fn look_for_policy(&mut self) -> anyhow::Result<()> {
+        if let Some((rules, stamp)) = self.waiting.take() {
+            self.set_rules(rules, stamp)?;
+        }
+        let Some(kept) = self.follow.as_mut().and_then(policy) else { return Ok(()) };
+        let mut wanted = Force::new(self.arguments, Some(&kept), &self.usable);
+        self.by.note(&mut wanted);
+        self.apply(wanted)
+    }
+
+    /// Something else holds from now on.
+    fn apply(&mut self, mut wanted: Force) -> anyhow::Result<()> {
+        let before = self.force.clone();
+        let all = all_cores(&self.numbers, &self.usable, &wanted, &self.vcpus);
+        // Which core is reserved follows from the others.
+        let is_other = wanted.mode != before.mode
+            || (wanted.mode == Mode::Predetermined
+                && (&wanted.excluded, wanted.has_high()) != (&before.excluded, before.has_high()));
+        if is_other {
+            let (placement, note) = placing::new(&wanted, self.arguments.buckets, &all)?;
+            wanted.notes.extend(note.map(str::to_owned));
+            let old = std::mem::replace(&mut self.placement, placement);
+            let moves = placing::carry_over(&old, &mut self.placement, wanted.mode);
+            self.carry_out(&moves)?;
+        } else {
+            self.set_cores(&all);
+        }
+        let is_new = |note: &&String| !before.notes.contains(note);
+        wanted.notes.iter().filter(is_new).for_each(|note| {
+            eprintln!("{}: {note}", self.arguments.device);
+        });
+        self.report.say(&format!(
+            "policy {} of host {}: {}, excluded cores {:?}, {} matches of high priority",
+            wanted.stamp.version,
+            wanted.stamp.by,
+            wanted.mode.name(),
+            wanted.excluded,
+            wanted.rules.matches.len()
+        ));
+        let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
+        // Until the program knows the rules, those before hold.
+        (wanted.rules, wanted.stamp) = (before.rules, before.stamp);
+        self.force = wanted;
+        self.mask()?;
+        self.set_rules(rules, stamp)
+    }
+
+    /// Which flows are of high priority, as soon as the program takes it.
+    fn set_rules(&mut self, rules: Rules, stamp: Stamp) -> anyhow::Result<()> {
+        self.waiting = None;
+        if let By::Program(program) = &mut self.by
+            && !program.set_rules(&rules)?
+        {
+            self.waiting = Some((rules, stamp));
+            return Ok(());
+        }
+        (self.force.rules, self.force.stamp) = (rules, stamp);
+        Ok(())
+    }
+
+    /// Pinning and exclusion of each core. No core may be the last one for a moment, so those that
+    /// are free again come first.
+    fn set_cores(&mut self, all: &[Core]) {
+        for excluded in [false, true] {
+            for (at, core) in (0..).zip(all).filter(|(_, core)| core.excluded == excluded) {
+                self.placement.set_core(CoreIndex(at), core.runs_vcpu, excluded);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, moves: &[Move]) -> anyhow::Result<()> {
+        if let By::Program(program) = &mut self.by {
+            for change in moves {
+                program.want(change.entry.0, self.numbers[change.core.index()])?;
+            }
+        }
+        self.report.moves(moves, &self.numbers);
+        Ok(())
+    }
+
     /// Machines come and go.
     fn look_for_machines(&mut self) -> anyhow::Result<()> {
         self.waits.set(machines::pinned());
@@ -160,24 +268,17 @@ impl<'a> Steering<'a> {
             return Ok(());
         }
         self.vcpus = now;
-        for (at, number) in (0..).zip(self.numbers.clone()) {
-            let excluded = self.is_excluded(number);
-            self.placement.set_core(CoreIndex(at), self.vcpus.contains(&number), excluded);
-        }
+        self.set_cores(&all_cores(&self.numbers, &self.usable, &self.force, &self.vcpus));
         self.mask()
-    }
-
-    fn is_excluded(&self, core: u16) -> bool {
-        self.arguments.cores.as_ref().is_some_and(|cores| !cores.0.contains(&core))
     }
 
     /// With RPS: the cores without machines; all that may, if every one has some.
     fn mask(&mut self) -> anyhow::Result<()> {
-        let may = |core: &u16| !self.is_excluded(*core);
-        let usable: Vec<u16> = self.numbers.iter().copied().filter(may).collect();
+        let may = |core: &u16| !self.force.excluded.contains(core);
+        let usable: Vec<u16> = self.usable.iter().copied().filter(may).collect();
         let free: Vec<u16> =
             usable.iter().copied().filter(|core| !self.vcpus.contains(core)).collect();
-        let knows_pinning = !matches!(self.arguments.mode, Mode::Rss | Mode::RssPlusPlus);
+        let knows_pinning = !matches!(self.force.mode, Mode::Rss | Mode::RssPlusPlus);
         let By::Rps(rps) = &mut self.by else { return Ok(()) };
         rps.set(if free.is_empty() || !knows_pinning { &usable } else { &free })
     }
@@ -199,9 +300,8 @@ impl<'a> Steering<'a> {
         let now = Instant::now();
         let period_ns = u64::try_from((now - self.looked).as_nanos()).unwrap_or(u64::MAX);
         self.looked = now;
-        let By::Program(program) = &mut self.by else {
-            return self.report.tell(&State::of_cores(&self.numbers, &did, &self.vcpus));
-        };
+        let mut state = State::of_cores(&self.force, &self.numbers, &did, &self.vcpus);
+        let By::Program(program) = &mut self.by else { return self.tell(&state) };
         let work = program.work()?;
         let packets: Vec<u64> =
             work.iter().zip(&self.last).map(|(new, old)| new.packets - old.packets).collect();
@@ -212,37 +312,103 @@ impl<'a> Steering<'a> {
             deliver: Share::ZERO,
         };
         let loads: Vec<EntryLoad> = packets.iter().map(|packets| load(*packets)).collect();
-        let mut moves: Vec<Move> = Vec::new();
-        for (bucket, _) in (0..).zip(&packets).filter(|(_, packets)| **packets > 0) {
-            let entry = EntryId(bucket);
-            if self.placement.entry(entry).is_none() {
-                let priority = if bucket >= self.high_from { HIGH } else { Priority::ZERO };
-                moves.push(self.placement.place(entry, priority));
-            }
-        }
+        let mut moves = self.place(&packets);
         let waits = self.waits.look(period_ns);
         let foreign = foreign(&self.placement, &self.numbers, &did, &waits);
         if self.drill.is_none() {
             self.placement.period(&foreign, &loads, &mut moves);
         }
-        for change in &moves {
-            program.want(change.entry.0, self.numbers[change.core.index()])?;
-        }
-        let mut state = State::of_cores(&self.numbers, &did, &self.vcpus);
+        self.carry_out(&moves)?;
+        let By::Program(program) = &self.by else { return Ok(()) };
         state.placed(&self.placement, program.counts()?, self.packet_ns);
         if let Some(drill) = &self.drill {
             state.drilled(drill.ordered());
         }
-        self.report.moves(&moves, &self.numbers);
-        self.report.tell(&state)
+        self.tell(&state)
+    }
+
+    /// Places buckets in which something has come, and forgets those of high priority that have
+    /// been silent, so that others get their cores.
+    fn place(&mut self, packets: &[u64]) -> Vec<Move> {
+        let mut moves = Vec::new();
+        let silent_max = (FORGET_AFTER_MS / self.arguments.period_ms).max(1);
+        for (bucket, packets) in (0..).zip(packets) {
+            let entry = EntryId(bucket);
+            let is_placed = self.placement.entry(entry).is_some();
+            let high = bucket.checked_sub(self.high_from).map(|at| at as usize);
+            if let Some(at) = high {
+                let silent = &mut self.silent[at];
+                *silent = if *packets > 0 { 0 } else { silent.saturating_add(1) };
+                if is_placed && *silent > silent_max {
+                    self.placement.remove(entry);
+                }
+            }
+            if *packets > 0 && !is_placed {
+                let priority = if high.is_some() { HIGH } else { Priority::ZERO };
+                moves.push(self.placement.place(entry, priority));
+            }
+        }
+        moves
+    }
+
+    /// Tells what there is: here, and to who asks the control process.
+    fn tell(&mut self, state: &State) -> anyhow::Result<()> {
+        if self.report.tell(state)?
+            && let Some(status) = &mut self.status
+        {
+            let may = |core| self.usable.contains(&core);
+            let place = state.place(&self.arguments.device, self.by.kind(), &self.force, may);
+            let mut notes = self.force.notes.clone();
+            if self.waiting.is_some() {
+                notes.push("flows that do not pause hold other matches back".to_owned());
+            }
+            status.write(&place, &notes);
+        }
+        Ok(())
     }
 }
 
+/// What is followed, if it is another policy than before; says what is wrong.
+fn policy(follow: &mut Follow) -> Option<Box<Kept>> {
+    match follow.look() {
+        Found::New(kept) => Some(kept),
+        Found::Same => None,
+        Found::Nothing(why) => {
+            eprintln!("{why}");
+            None
+        }
+    }
+}
+
+/// All cores of this machine.
+fn all_cores(numbers: &[u16], usable: &[u16], force: &Force, vcpus: &BTreeSet<u16>) -> Vec<Core> {
+    let core = |number: &u16| Core {
+        number: *number,
+        runs_vcpu: vcpus.contains(number),
+        excluded: !usable.contains(number) || force.excluded.contains(number),
+    };
+    numbers.iter().map(core).collect()
+}
+
 impl By {
-    fn name(&self) -> String {
+    const fn name(&self) -> &'static str {
         match self {
-            Self::Program(_) => "XDP and CPU map".to_owned(),
-            Self::Rps(_) => "RPS".to_owned(),
+            Self::Program(_) => "XDP and CPU map",
+            Self::Rps(_) => "RPS",
+        }
+    }
+
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Program(_) => "xdp",
+            Self::Rps(_) => "rps",
+        }
+    }
+
+    /// Notes what it lacks of what is wanted.
+    fn note(&self, wanted: &mut Force) {
+        if matches!(self, Self::Rps(_)) && wanted.has_high() {
+            wanted.notes.push(NO_PRIORITY.to_owned());
         }
     }
 }
@@ -254,7 +420,7 @@ fn vcpu_cores(arguments: &Arguments) -> BTreeSet<u16> {
     }
 }
 
-fn attach(arguments: &Arguments, cores: &[u16], high: u32) -> anyhow::Result<By> {
+fn attach(arguments: &Arguments, cores: &[u16], high: u32, rules: &Rules) -> anyhow::Result<By> {
     let settings = Settings {
         settle_ns: u64::try_from(SETTLE.as_nanos())?,
         hurry_ns: u64::try_from(HURRY.as_nanos())?,
@@ -263,11 +429,13 @@ fn attach(arguments: &Arguments, cores: &[u16], high: u32) -> anyhow::Result<By>
         high,
         port: arguments.port,
         high_networks: arguments.high.clone(),
+        rules: rules.clone(),
     };
     let device = arguments.device.as_str();
     let program = |native| {
-        Program::attach(device, native, cores, &settings)
-            .map(|program| By::Program(Box::new(program)))
+        let mut program = Program::new(cores, &settings)?;
+        program.attach(device, native)?;
+        anyhow::Ok(By::Program(Box::new(program)))
     };
     let rps = || Rps::new(device).map(By::Rps);
     match arguments.xdp {

@@ -8,12 +8,19 @@ use aya::maps::{Array, CpuMap, HashMap, MapData, PerCpuArray};
 use aya::programs::{Xdp, XdpMode};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::rules::{RULES_WORDS, Rules, pair};
+
 /// A bucket without a core (`NOBODY` there).
 const NOBODY: u32 = u32::MAX;
 /// A bucket that was silent for so long needs no pause to be found.
 const QUIET_NS: u64 = 10_000_000;
 /// Packets that wait for a core.
 const QUEUE: u32 = 2048;
+/// What came before so long is in no queue (`EMPTY_NS` there).
+const EMPTY_NS: u64 = 1_000_000_000;
+/// The first version of the rules: slots begin with 0, and one that is two versions behind waits
+/// for nothing.
+const FIRST_RULES: u32 = 2;
 
 #[cfg(has_program)]
 const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
@@ -28,6 +35,7 @@ pub(crate) struct Settings {
     pub(crate) high: u32,
     pub(crate) port: u16,
     pub(crate) high_networks: Vec<u32>,
+    pub(crate) rules: Rules,
 }
 
 /// Packets and bytes of a bucket since the start.
@@ -45,18 +53,27 @@ pub(crate) struct Counts {
     pub(crate) steered: u64,
     pub(crate) moved: u64,
     pub(crate) forced: u64,
+    /// Slots for which changed matches hold now.
+    pub(crate) reread: u64,
+    /// Of these, those in which a flow changed its bucket without a pause.
+    pub(crate) reread_forced: u64,
 }
 
 /// The program, on a device as long as this lives.
 pub(crate) struct Program {
     // The link is closed with it, also if the process is killed.
-    _ebpf: Ebpf,
+    ebpf: Ebpf,
+    config: Array<MapData, [u64; 5]>,
+    all_rules: Array<MapData, [u64; RULES_WORDS]>,
     wanted: Array<MapData, u32>,
     state: Array<MapData, [u64; 3]>,
+    slots: Array<MapData, [u64; 4]>,
     taken: Array<MapData, u32>,
     seen: PerCpuArray<MapData, [u64; 2]>,
-    totals: PerCpuArray<MapData, [u64; 5]>,
-    buckets: u32,
+    totals: PerCpuArray<MapData, [u64; 7]>,
+    settings: Settings,
+    /// The version of the rules.
+    version: u32,
 }
 
 #[cfg(not(has_program))]
@@ -77,12 +94,8 @@ fn load(cores: u32) -> anyhow::Result<Ebpf> {
 }
 
 impl Program {
-    pub(crate) fn attach(
-        device: &str,
-        native: bool,
-        cores: &[u16],
-        settings: &Settings,
-    ) -> anyhow::Result<Self> {
+    /// The program in the kernel, with a queue for each core, and on no device yet.
+    pub(crate) fn new(cores: &[u16], settings: &Settings) -> anyhow::Result<Self> {
         let most = cores.iter().max().context("no cores")?;
         let mut ebpf = load(u32::from(*most) + 1)?;
         let counter: &mut Xdp =
@@ -96,26 +109,83 @@ impl Program {
                 .set(core.into(), QUEUE, Some(&counter), 0)
                 .with_context(|| format!("core {core} takes no queue: is it online?"))?;
         }
-        let mut config: Array<_, [u64; 5]> = Array::try_from(take("config")?)?;
-        config.set(0, words(settings), 0)?;
         let mut high: HashMap<_, u32, u32> = HashMap::try_from(take("high_networks")?)?;
         for network in &settings.high_networks {
             high.insert(network, 1, 0)?;
         }
+        let config = Array::try_from(take("config")?)?;
+        let all_rules = Array::try_from(take("all_rules")?)?;
         let wanted = Array::try_from(take("wanted")?)?;
         let state = Array::try_from(take("state")?)?;
+        let slots = Array::try_from(take("slots")?)?;
         let taken = Array::try_from(take("taken")?)?;
         let seen = PerCpuArray::try_from(take("seen")?)?;
         let totals = PerCpuArray::try_from(take("totals")?)?;
         let program: &mut Xdp =
             ebpf.program_mut("steer").context("the object lacks a program")?.try_into()?;
         program.load().context("the kernel refuses the XDP program")?;
+        let (settings, version) = (settings.clone(), FIRST_RULES);
+        let mut new = Self {
+            ebpf,
+            config,
+            all_rules,
+            wanted,
+            state,
+            slots,
+            taken,
+            seen,
+            totals,
+            settings,
+            version,
+        };
+        new.tell()?;
+        Ok(new)
+    }
+
+    pub(crate) fn attach(&mut self, device: &str, native: bool) -> anyhow::Result<()> {
         let mode = if native { XdpMode::Driver } else { XdpMode::Skb };
-        program.attach(device, mode).with_context(|| {
+        self.main()?.attach(device, mode).with_context(|| {
             let how = if native { "driver" } else { "kernel" };
             format!("device {device} takes no XDP program run by the {how}; is there one already?")
         })?;
-        Ok(Self { _ebpf: ebpf, wanted, state, taken, seen, totals, buckets: settings.buckets })
+        Ok(())
+    }
+
+    fn main(&mut self) -> anyhow::Result<&mut Xdp> {
+        Ok(self.ebpf.program_mut("steer").context("the object lacks a program")?.try_into()?)
+    }
+
+    /// Tells the program its settings, with the rules first.
+    fn tell(&mut self) -> anyhow::Result<()> {
+        self.all_rules.set(self.version & 1, self.settings.rules.words(), 0)?;
+        Ok(self.config.set(0, words(&self.settings, self.version), 0)?)
+    }
+
+    /// Other flows are of high priority from now on: in each slot as soon as the flows that change
+    /// their bucket pause. False, and nothing is changed, while a slot still waits for that since
+    /// the last change: the program knows two versions of the rules.
+    pub(crate) fn set_rules(&mut self, rules: &Rules) -> anyhow::Result<bool> {
+        if self.settings.rules == *rules {
+            return Ok(true);
+        }
+        let now = monotonic_ns();
+        for slot in 0..self.low() {
+            let [numbers, last, ..] = self.slots.get(&slot, 0)?;
+            let is_behind = last != 0 && halves(numbers)[0] != self.version;
+            // One that has been silent waits for nothing: its next packet finds the newest.
+            if is_behind && last.saturating_add(EMPTY_NS) > now {
+                return Ok(false);
+            }
+        }
+        self.settings.rules = rules.clone();
+        self.version += 1;
+        self.tell()?;
+        Ok(true)
+    }
+
+    /// Slots, which are the buckets that are not of high priority.
+    fn low(&self) -> u32 {
+        self.settings.buckets - self.settings.high
     }
 
     /// A bucket is to go to this core.
@@ -126,7 +196,7 @@ impl Program {
     /// Leaves all packets to the stack again, so that none overtakes those that still wait for a
     /// core when the program goes. Flows that do not pause are not waited for longer than `most`.
     pub(crate) fn release(&mut self, most: Duration) -> anyhow::Result<()> {
-        for bucket in 0..self.buckets {
+        for bucket in 0..self.settings.buckets {
             self.wanted.set(bucket, 0, 0)?;
         }
         let begin = Instant::now();
@@ -140,15 +210,25 @@ impl Program {
     /// is under way.
     fn is_released(&self, quiet: Duration) -> anyhow::Result<bool> {
         let now = monotonic_ns();
-        for bucket in 0..self.buckets {
+        let mut is_empty = Vec::new();
+        for slot in 0..self.low() {
+            let [_, put] = halves(self.slots.get(&slot, 0)?[0]);
+            is_empty.push(put == self.taken.get(&slot, 0)?);
+        }
+        let low = self.low() as usize;
+        for bucket in 0..self.settings.buckets {
             let [places, last, _] = self.state.get(&bucket, 0)?;
-            // In memory the core comes first, then how many were put into a queue.
-            let bytes = places.to_ne_bytes();
-            let half = |at: usize| bytes[at..at + 4].try_into().map(u32::from_ne_bytes);
-            let (core, put) = (half(0)?, half(4)?);
+            let [core, _] = halves(places);
+            let at = bucket as usize;
+            let is_empty = if at < low {
+                is_empty[at]
+            } else {
+                let step = self.settings.high.max(1) as usize;
+                is_empty[at - low..].iter().step_by(step).all(|is_empty| *is_empty)
+            };
             let is_quiet = now.saturating_sub(last) > QUIET_NS
                 && quiet.as_nanos() > u128::from(QUIET_NS)
-                && put == self.taken.get(&bucket, 0)?;
+                && is_empty;
             if last != 0 && core != NOBODY && !is_quiet {
                 return Ok(false);
             }
@@ -164,7 +244,7 @@ impl Program {
             });
             Ok(Work { packets: sum[0], bytes: sum[1] })
         };
-        (0..self.buckets).map(of_bucket).collect()
+        (0..self.settings.buckets).map(of_bucket).collect()
     }
 
     pub(crate) fn counts(&self) -> anyhow::Result<Counts> {
@@ -176,6 +256,8 @@ impl Program {
             steered: sum(2),
             moved: sum(3),
             forced: sum(4),
+            reread: sum(5),
+            reread_forced: sum(6),
         })
     }
 }
@@ -187,20 +269,23 @@ fn monotonic_ns() -> u64 {
     number(time.tv_sec) * 1_000_000_000 + number(time.tv_nsec)
 }
 
-/// As the program reads them: three numbers of 64 bits, two of 32, and one of 16 in network order.
-fn words(settings: &Settings) -> [u64; 5] {
-    let pair = |low: [u8; 4], high: [u8; 4]| {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&low);
-        bytes[4..].copy_from_slice(&high);
-        u64::from_ne_bytes(bytes)
-    };
-    let port = settings.port.to_be_bytes();
+/// Two numbers of 32 bits that are one after the other in memory.
+fn halves(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+}
+
+/// As the program reads them: numbers of 64 bits, then of 32, and a port in network order.
+fn words(settings: &Settings, version: u32) -> [u64; 5] {
+    let [high, low] = settings.port.to_be_bytes();
     [
         settings.settle_ns,
         settings.hurry_ns,
         settings.patience_ns,
-        pair(settings.buckets.to_ne_bytes(), settings.high.to_ne_bytes()),
-        pair([port[0], port[1], 0, 0], [0; 4]),
+        pair(settings.buckets, settings.high),
+        pair(version, u32::from_ne_bytes([high, low, 0, 0])),
     ]
 }
+
+#[cfg(all(test, has_program))]
+mod tests;

@@ -28,7 +28,7 @@ const RULES: &[Rule] = &[
     rule("api", 4, &["base"]),
     rule("testkit", 4, &[]),
     rule("daemon", 5, &["base", "wire", "switch", "control", "placement", "host", "ports", "api"]),
-    rule("steer", 5, &["base", "placement", "ports"]),
+    rule("steer", 5, &["base", "placement", "ports", "api"]),
     rule("lab", 5, &["base", "wire", "placement", "api", "sim"]),
     rule(
         "bench",

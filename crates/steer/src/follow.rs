@@ -1,0 +1,93 @@
+//! The policy that the control process of this host keeps in a file, looked at once a second.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, ensure};
+use sluice_api::placement::{Kept, POLICY_SIZE_MAX};
+
+/// The file in the directory of a host.
+const NAME: &str = "placement.json";
+/// Spaces and line breaks may be in it, too.
+const SIZE_MAX: usize = 8 * POLICY_SIZE_MAX;
+
+/// By what it is seen that a file is another one.
+type Looks = (u64, u64, u64, i64, i64, i64);
+
+/// What a look has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// What was found before.
+    Same,
+    /// Another policy, or the first one.
+    New(Box<Kept>),
+    /// Nothing that could hold, and why.
+    Nothing(String),
+}
+
+/// Looks again and again.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    file: PathBuf,
+    /// How it looked, or that there was none; nothing before the first look.
+    last: Option<Option<Looks>>,
+    /// A policy was found once.
+    has_held: bool,
+}
+
+impl Follow {
+    /// A file, or the directory of a host.
+    pub(crate) fn new(path: &Path) -> Self {
+        let is_file = path.is_file() || path.extension() == Some(OsStr::new("json"));
+        let file = if is_file { path.to_owned() } else { path.join(NAME) };
+        Self { file, last: None, has_held: false }
+    }
+
+    /// The directory in which it is.
+    pub(crate) fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new("."))
+    }
+
+    /// Whether there is another policy. Each trouble is told of once.
+    pub(crate) fn look(&mut self) -> Found {
+        let looks = fs::metadata(&self.file).map(|file| looks_of(&file));
+        let now = looks.as_ref().ok().copied();
+        if self.last.replace(now) == Some(now) {
+            return Found::Same;
+        }
+        let goes_on = if self.has_held { "what held before goes on" } else { "the arguments hold" };
+        let name = self.file.display();
+        match looks {
+            Err(error) if error.kind() == ErrorKind::NotFound && !self.has_held => {
+                Found::Nothing(format!("{name} is not there, so no policy was set yet: {goes_on}"))
+            }
+            Err(error) => Found::Nothing(format!("{name}: {error}: {goes_on}")),
+            Ok(_) => match read(&self.file) {
+                Err(error) => Found::Nothing(format!("{name}: {error:#}: {goes_on}")),
+                Ok(kept) => {
+                    self.has_held = true;
+                    Found::New(Box::new(kept))
+                }
+            },
+        }
+    }
+}
+
+fn looks_of(file: &Metadata) -> Looks {
+    (file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime_nsec())
+}
+
+fn read(path: &Path) -> anyhow::Result<Kept> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(SIZE_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() <= SIZE_MAX, "more than {SIZE_MAX} bytes");
+    let kept: Kept = serde_json::from_slice(&bytes).context("this is no placement policy")?;
+    kept.stamped.policy.check().map_err(|error| anyhow!(error))?;
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What holds now: the policy that is followed, and the arguments where it says nothing.
+
+use std::collections::BTreeSet;
+
+use sluice_api::config::PlacementMode;
+use sluice_api::placement::{Kept, Stamp};
+use sluice_placement::Mode;
+
+use crate::cli::Arguments;
+use crate::rules::Rules;
+
+/// What holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Force {
+    /// The policy, or zero.
+    pub(crate) stamp: Stamp,
+    pub(crate) mode: Mode,
+    /// Of the usable cores, those that get no work.
+    pub(crate) excluded: BTreeSet<u16>,
+    pub(crate) rules: Rules,
+    /// What is not as the policy says, and why.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Force {
+    /// What holds on these cores.
+    pub(crate) fn new(arguments: &Arguments, kept: Option<&Kept>, usable: &[u16]) -> Self {
+        let own =
+            Rules { networks: !arguments.high.is_empty(), matches: arguments.high_flow.clone() };
+        let Some(Kept { host, stamped }) = kept else {
+            let (stamp, mode) = (Stamp::default(), arguments.mode);
+            return Self { stamp, mode, excluded: BTreeSet::new(), rules: own, notes: Vec::new() };
+        };
+        let policy = stamped.policy.on(host);
+        let rules = match policy.high {
+            high if high.is_empty() => own,
+            high => Rules { networks: false, matches: high },
+        };
+        let mut notes = Vec::new();
+        let is_usable = |core: &u16| usable.contains(core);
+        let mut excluded: BTreeSet<u16> =
+            policy.excluded_cpus.into_iter().filter(is_usable).collect();
+        if excluded.len() == usable.len() {
+            excluded.clear();
+            notes.push(format!(
+                "the policy excludes every core that may do the work ({usable:?}): none is \
+                 excluded; leave one of them out of `excluded_cpus`, or name more with --cores"
+            ));
+        }
+        let mode = policy.mode.map_or(arguments.mode, mode);
+        Self { stamp: stamped.stamp, mode, excluded, rules, notes }
+    }
+
+    /// Whether any flow may be of high priority.
+    pub(crate) fn has_high(&self) -> bool {
+        self.rules.networks || !self.rules.matches.is_empty()
+    }
+}
+
+fn mode(of: PlacementMode) -> Mode {
+    match of {
+        PlacementMode::Rss => Mode::Rss,
+        PlacementMode::RssPlusPlus => Mode::RssPlusPlus,
+        PlacementMode::Predetermined => Mode::Predetermined,
+        PlacementMode::OnTheFly => Mode::OnTheFly,
+        PlacementMode::Adaptive => Mode::Adaptive,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+use clap::Parser;
+use sluice_api::placement::{Match, OfHost, Policy, Stamped};
+
+use sluice_base::FlowMatch;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn arguments(words: &str) -> Arguments {
+    Line::parse_from(format!("steer eth0 {words}").split_whitespace()).arguments
+}
+
+fn kept(policy: Policy) -> Kept {
+    let stamp = Stamp { version: 3, by: 2 };
+    Kept { host: "a".into(), stamped: Stamped { stamp, policy } }
+}
+
+#[test]
+fn the_policy_holds_and_the_arguments_where_it_says_nothing() {
+    let arguments = arguments("--mode on-the-fly --high 7 --high-flow vni=5,ip=10.0.0.1");
+    let own = Force::new(&arguments, None, &[0, 1]);
+    assert_eq!((own.stamp, own.mode, own.has_high()), (Stamp::default(), Mode::OnTheFly, true));
+    let empty = Force::new(&arguments, Some(&kept(Policy::default())), &[0, 1]);
+    assert_eq!(empty, Force { stamp: Stamp { version: 3, by: 2 }, ..own });
+    let one: FlowMatch = "proto=tcp,port=443".parse().unwrap();
+    let policy = Policy {
+        mode: Some(PlacementMode::Rss),
+        excluded_cpus: [1, 7].into(),
+        high: vec![Match(one)],
+        ..Policy::default()
+    };
+    let all = Force::new(&arguments, Some(&kept(policy)), &[0, 1]);
+    assert_eq!((all.mode, all.excluded), (Mode::Rss, [1].into()));
+    assert_eq!(all.rules, Rules { networks: false, matches: vec![one] });
+    assert!(all.notes.is_empty());
+}
+
+#[test]
+fn what_is_said_for_this_host_comes_first_and_not_all_cores_are_excluded() {
+    let own = OfHost { mode: Some(PlacementMode::RssPlusPlus), excluded_cpus: Some([0, 1].into()) };
+    let policy = Policy {
+        mode: Some(PlacementMode::Predetermined),
+        excluded_cpus: [2].into(),
+        hosts: [("a".to_owned(), own)].into(),
+        ..Policy::default()
+    };
+    let kept = kept(policy);
+    let force = Force::new(&arguments(""), Some(&kept), &[0, 1, 2]);
+    assert_eq!((force.mode, force.excluded), (Mode::RssPlusPlus, [0, 1].into()));
+    let force = Force::new(&arguments("--cores 0,1"), Some(&kept), &[0, 1]);
+    assert!(force.excluded.is_empty());
+    assert!(force.notes[0].contains("excludes every core"), "{:?}", force.notes);
+}

@@ -1,0 +1,77 @@
+//! What is made of the policy, for who asks the control process: a file beside that of the policy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sluice_api::placement::PlaceStatus;
+
+/// The file, taken away when this is dropped.
+#[derive(Debug)]
+pub(crate) struct StatusFile {
+    path: PathBuf,
+    /// It could not be written, which was said.
+    is_lost: bool,
+}
+
+/// What is in it.
+#[derive(Debug, Serialize)]
+struct Content<'a> {
+    #[serde(flatten)]
+    place: &'a PlaceStatus,
+    /// What is not as the policy says, and why.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
+}
+
+impl StatusFile {
+    pub(crate) fn new(folder: &Path, device: &str) -> Self {
+        Self { path: folder.join(format!("steer-{device}.json")), is_lost: false }
+    }
+
+    /// Replaces it, so that nobody reads half of it.
+    pub(crate) fn write(&mut self, place: &PlaceStatus, notes: &[String]) {
+        let content = serde_json::to_vec(&Content { place, notes }).unwrap_or_default();
+        let new = self.path.with_extension("json.new");
+        let written = fs::write(&new, content).and_then(|()| fs::rename(&new, &self.path));
+        if let Err(error) = &written
+            && !self.is_lost
+        {
+            eprintln!("{}: {error}: nobody else sees what is done here", self.path.display());
+        }
+        self.is_lost = written.is_err();
+    }
+}
+
+impl Drop for StatusFile {
+    fn drop(&mut self) {
+        // It may never have been written.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_what_is_asked_for_and_goes_with_its_writer() {
+        let root = std::env::temp_dir().join(format!("sluice-status-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let place =
+            PlaceStatus { name: "eth0.5".into(), kind: "xdp".into(), ..PlaceStatus::default() };
+        let mut file = StatusFile::new(&root, "eth0.5");
+        for notes in [vec![], vec!["one".to_owned()]] {
+            file.write(&place, &notes);
+            let text = fs::read_to_string(root.join("steer-eth0.5.json")).unwrap();
+            assert_eq!(serde_json::from_str::<PlaceStatus>(&text).unwrap(), place);
+            assert_eq!(text.contains("notes"), !notes.is_empty());
+        }
+        drop(file);
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+        fs::remove_dir_all(&root).unwrap();
+        let mut file = StatusFile::new(&root, "eth0");
+        file.write(&place, &[]);
+        assert!(file.is_lost);
+    }
+}
