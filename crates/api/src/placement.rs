@@ -242,6 +242,17 @@ pub struct PlaceStatus {
     pub cpus: Vec<CpuStatus>,
 }
 
+/// The file `steer-DEV.json` beside `placement.json`: what steers a device has made of the policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steered {
+    /// The device.
+    #[serde(flatten)]
+    pub place: PlaceStatus,
+    /// What is not as the policy says, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
 /// A CPU, or a worker that is not pinned to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuStatus {

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use sluice_api::placement::PlaceStatus;
+use sluice_api::placement::{PlaceStatus, Steered};
 
 /// The file, taken away when this is dropped.
 #[derive(Debug)]
@@ -14,16 +13,6 @@ pub(crate) struct StatusFile {
     is_lost: bool,
 }
 
-/// What is in it.
-#[derive(Debug, Serialize)]
-struct Content<'a> {
-    #[serde(flatten)]
-    place: &'a PlaceStatus,
-    /// What is not as the policy says, and why.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    notes: &'a [String],
-}
-
 impl StatusFile {
     pub(crate) fn new(folder: &Path, device: &str) -> Self {
         Self { path: folder.join(format!("steer-{device}.json")), is_lost: false }
@@ -31,7 +20,8 @@ impl StatusFile {
 
     /// Replaces it, so that nobody reads half of it.
     pub(crate) fn write(&mut self, place: &PlaceStatus, notes: &[String]) {
-        let content = serde_json::to_vec(&Content { place, notes }).unwrap_or_default();
+        let steered = Steered { place: place.clone(), notes: notes.to_vec() };
+        let content = serde_json::to_vec(&steered).unwrap_or_default();
         let new = self.path.with_extension("json.new");
         let written = fs::write(&new, content).and_then(|()| fs::rename(&new, &self.path));
         if let Err(error) = &written
@@ -64,8 +54,8 @@ mod tests {
         for notes in [vec![], vec!["one".to_owned()]] {
             file.write(&place, &notes);
             let text = fs::read_to_string(root.join("steer-eth0.5.json")).unwrap();
-            assert_eq!(serde_json::from_str::<PlaceStatus>(&text).unwrap(), place);
-            assert_eq!(text.contains("notes"), !notes.is_empty());
+            let steered = Steered { place: place.clone(), notes };
+            assert_eq!(serde_json::from_str::<Steered>(&text).unwrap(), steered);
         }
         drop(file);
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0);

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use sluice_api::placement::{Followed, Kept, PlaceStatus, Policy, Stamp, Stamped, Status};
+use sluice_api::placement::{Followed, Kept, PlaceStatus, Policy, Stamp, Stamped, Status, Steered};
 use sluice_base::HostId;
 
 use crate::config::Plan;
@@ -166,7 +166,10 @@ impl Held {
                 continue;
             }
             match fs::read(file.path()).map(|bytes| serde_json::from_slice(&bytes)) {
-                Ok(Ok(place)) => all.push(place),
+                Ok(Ok(Steered { place, notes: its })) => {
+                    notes.extend(its.iter().map(|note| format!("{device}: {note}")));
+                    all.push(place);
+                }
                 Ok(Err(error)) => notes.push(format!("{name} cannot be read: {error}")),
                 // It has just ended.
                 Err(_) => {}

@@ -144,6 +144,28 @@ fn who_has_forgotten_and_sets_anew_is_followed() {
 }
 
 #[test]
+fn what_steers_the_kernel_beside_is_shown_while_it_writes() {
+    use sluice_api::placement::{PlaceStatus, Steered};
+    let folder = Folder::new("controller-steer");
+    let held = held(&folder, 1);
+    let place = PlaceStatus { name: "eth0".to_owned(), ..PlaceStatus::default() };
+    let notes = vec!["no core is left".to_owned()];
+    let text = serde_json::to_string(&Steered { place: place.clone(), notes }).unwrap();
+    let file = folder.join("h1/steer-eth0.json");
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(folder.join("h1/steer-eth1.json"), "{").unwrap();
+    let status = held.status();
+    assert_eq!(status.places, [place]);
+    let says = |what: &str| status.notes.iter().any(|note| note.contains(what));
+    assert!(says("eth0: no core is left") && says("steer-eth1.json cannot be read"), "{status:?}");
+    let old = std::time::SystemTime::now() - Duration::from_secs(60);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(old).unwrap();
+    let status = held.status();
+    assert_eq!(status.places, []);
+    assert!(status.notes.iter().any(|note| note.contains("eth0 is not steered any more")));
+}
+
+#[test]
 fn a_status_fits_into_an_answer() {
     use sluice_api::placement::{CpuStatus, PlaceStatus};
     use sluice_wire::fabric::ANSWER_SIZE_MAX;

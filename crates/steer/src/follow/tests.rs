@@ -7,7 +7,7 @@ use super::*;
 
 fn kept(version: u64) -> Kept {
     let policy = Policy { mode: Some(PlacementMode::Rss), ..Policy::default() };
-    let stamped = Stamped { stamp: Stamp { version, by: 1 }, policy };
+    let stamped = Stamped { stamp: Stamp { version, by: 1, at_ms: 0 }, policy };
     Kept { host: "a".into(), stamped }
 }
 

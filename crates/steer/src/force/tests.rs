@@ -16,7 +16,7 @@ fn arguments(words: &str) -> Arguments {
 }
 
 fn kept(policy: Policy) -> Kept {
-    let stamp = Stamp { version: 3, by: 2 };
+    let stamp = Stamp { version: 3, by: 2, at_ms: 0 };
     Kept { host: "a".into(), stamped: Stamped { stamp, policy } }
 }
 
@@ -26,7 +26,7 @@ fn the_policy_holds_and_the_arguments_where_it_says_nothing() {
     let own = Force::new(&arguments, None, &[0, 1]);
     assert_eq!((own.stamp, own.mode, own.has_high()), (Stamp::default(), Mode::OnTheFly, true));
     let empty = Force::new(&arguments, Some(&kept(Policy::default())), &[0, 1]);
-    assert_eq!(empty, Force { stamp: Stamp { version: 3, by: 2 }, ..own });
+    assert_eq!(empty, Force { stamp: Stamp { version: 3, by: 2, at_ms: 0 }, ..own });
     let one: FlowMatch = "proto=tcp,port=443".parse().unwrap();
     let policy = Policy {
         mode: Some(PlacementMode::Rss),
