@@ -389,7 +389,7 @@ fn other_flows_of_high_priority_under_load_lose_and_reorder_nothing() {
         eprintln!("skipped: no `membarrier` for all CPUs");
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut spread = start_spread();
     let selector = spread.parts[0].selector.take().unwrap();
     let mover = Mover::new(spread.askers.clone(), selector);
@@ -438,7 +438,7 @@ fn flows_of_high_priority_have_a_worker_to_themselves() {
     if !Selector::can_change() {
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut spread = start_spread();
     let (parts, wanted) = (std::mem::take(&mut spread.parts), Wanted::of("h1", Mode::Adaptive));
     let (cpus, askers) = (Cpus::new(&[Some(2), Some(3)], Some(&[])), &spread.askers);
@@ -471,7 +471,7 @@ fn a_policy_is_followed_when_all_of_it_holds() {
     if !Selector::can_change() {
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut spread = start_spread();
     let (parts, wanted) = (std::mem::take(&mut spread.parts), Wanted::of("h1", Mode::Adaptive));
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
@@ -507,7 +507,7 @@ fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
     if !Selector::can_change() {
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
