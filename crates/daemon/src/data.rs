@@ -160,7 +160,10 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let wanted = Wanted::new(&plan);
     let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
     let buckets = follow_placement(&plan, &mut workers, (&wanted, &cpus_known), &askers)?;
-    let loads = workers.iter_mut().map(|worker| worker.load(plan.ports.len())).collect();
+    // A host with one worker has nothing to count, and may have ports that come.
+    let several = workers.len() > 1;
+    let counted = workers.iter_mut().filter(|_| several);
+    let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
     let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
     let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
     let ports = plan.ports.len();

@@ -171,6 +171,11 @@ fn a_policy_is_set_once_and_followed_everywhere() {
     assert_eq!(rules(&answer, &["h1", "h2"]), ["rss++"; 2], "{answer}");
     assert_eq!(answer["stamped"]["policy"]["high"][0], "vni=60,proto=tcp,port=443", "{answer}");
     assert_eq!(version(&case.daemons[1]), (1, 1));
+    for host in ["h1", "h2"] {
+        let place = &of(&answer, host)["places"][0];
+        let high: u64 = (0..2).map(|at| place["cpus"][at]["high"].as_u64().unwrap()).sum();
+        assert_eq!((place["high"].as_u64(), high), (Some(1), 64), "{answer}");
+    }
     assert_eq!(of(&answer, "h2")["places"][0]["stamp"]["version"], 1, "{answer}");
     let absent = of(&answer, "h3")["notes"][0].as_str().unwrap();
     assert!(absent.contains("can be asked again"), "{answer}");
