@@ -15,6 +15,10 @@ use sluice_api::show::{Answer, Body, PlacementRow, PortRow, Question, WorkerTime
 use crate::protocol;
 use crate::show_client::{self, Whom, table};
 
+mod moves;
+
+pub use moves::MovedNow;
+
 /// How it is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
@@ -35,10 +39,12 @@ pub struct Top {
     pub workers: Vec<WorkerNow>,
     /// The ports.
     pub ports: Vec<PortNow>,
+    /// What went to another worker.
+    pub moved: Vec<MovedNow>,
 }
 
 /// A data worker, in percent of the span.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WorkerNow {
     /// Its number.
     pub worker: usize,
@@ -50,6 +56,12 @@ pub struct WorkerNow {
     pub asleep_percent: f64,
     /// Turns a second.
     pub turns_per_s: u64,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<u32>,
+    /// How many ports it has.
+    pub ports: usize,
+    /// How many buckets of flows, of underlays that several workers share.
+    pub buckets: usize,
 }
 
 /// A port.
@@ -162,6 +174,7 @@ fn between(before: &Picture, after: &Picture) -> Top {
             looking_percent: percent(parts[1]),
             asleep_percent: percent(parts[2]),
             turns_per_s: per_s(was.turns, now.turns, turns),
+            ..moves::of_worker(worker, &after.placement)
         }
     });
     let span = span(before.at_ns.1, after.at_ns.1);
@@ -181,7 +194,12 @@ fn between(before: &Picture, after: &Picture) -> Top {
             drops_per_s: per_s(of(&before.dropped), of(&after.dropped), span),
         }
     });
-    Top { host: after.host.clone(), workers: workers.collect(), ports: ports.collect() }
+    Top {
+        host: after.host.clone(),
+        workers: workers.collect(),
+        ports: ports.collect(),
+        moved: moves::between(&before.placement, &after.placement),
+    }
 }
 
 /// For a terminal.
@@ -194,6 +212,9 @@ fn render(top: &Top) -> String {
             percent(now.looking_percent),
             percent(now.asleep_percent),
             now.turns_per_s.to_string(),
+            now.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
+            now.ports.to_string(),
+            now.buckets.to_string(),
         ]
     });
     let ports = top.ports.iter().map(|now| {
@@ -209,12 +230,26 @@ fn render(top: &Top) -> String {
             now.drops_per_s.to_string(),
         ]
     });
-    let of_workers = ["worker", "busy %", "looking %", "asleep %", "turns/s"];
+    let moved = top.moved.iter().map(|now| {
+        let what = match now.buckets {
+            0 => now.port.clone(),
+            count => format!("{count} of {}", now.port),
+        };
+        vec![what, now.from.to_string(), now.to.to_string(), now.why.clone()]
+    });
+    let moved: Vec<_> = moved.collect();
+    let of_workers =
+        ["worker", "busy %", "looking %", "asleep %", "turns/s", "CPU", "ports", "buckets"];
     let of_ports =
         ["port", "worker", "rx/s", "tx/s", "rx Mbit/s", "tx Mbit/s", "held", "queued", "drops/s"];
     format!("{}\n", top.host)
         + &table(&of_workers, 1, workers.collect(), "no workers")
         + &table(&of_ports, 1, ports.collect(), "no ports")
+        + &if moved.is_empty() {
+            String::new()
+        } else {
+            table(&["moved", "from", "to", "why"], 1, moved, "")
+        }
 }
 
 #[cfg(test)]

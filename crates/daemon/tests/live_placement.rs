@@ -11,7 +11,9 @@ mod rig;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use rig::ping::Pings;
 use rig::vm::{self, Vm};
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
@@ -238,6 +240,50 @@ fn of_two_policies_set_apart_one_holds_when_hosts_meet_again() {
     wait_for("h3 follows", || rules(&case.ask(0, "placement show"), &HOSTS) == ["adaptive"; 3]);
 }
 
+/// How much memory the kernel gives a socket's program; false where all namespaces share that.
+fn allow_programs(host: &Netns, bytes: u32) -> bool {
+    let mut shell = host.command("sh");
+    let line = format!("echo {bytes} > /proc/sys/net/core/optmem_max");
+    shell.args(["-c", &line]).stderr(Stdio::null()).status().unwrap().success()
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn what_the_kernel_refuses_is_said_and_followed_when_it_does_not_any_more() {
+    if skip("placement without memory", &[]) {
+        return;
+    }
+    let case = Case::new();
+    // As before Linux 6.7.
+    if !allow_programs(&case.hosts[0], 20_480) {
+        return say(
+            "SKIPPED placement without memory: namespaces have no `optmem_max` of their own",
+        );
+    }
+    let matches: Vec<String> = (0..32)
+        .map(|n| {
+            format!(
+                "\"vni=60,mac=02:60:00:00:01:{n:02x},ip=fd00:1:2:3:4:5:6:{n:x},proto=udp,port={n}\""
+            )
+        })
+        .collect();
+    let file = case.net.file("policy.toml");
+    std::fs::write(&file, format!("high = [{}]", matches.join(", "))).unwrap();
+    let answer = case.ask(1, &format!("placement set {}", file.display()));
+    assert_eq!(of(&answer, "h2")["places"][0]["high"], 32, "it has the memory: {answer}");
+    let place = &of(&answer, "h1")["places"][0];
+    assert_eq!((&place["high"], &place["stamp"]["version"]), (&0.into(), &0.into()), "{answer}");
+    let notes = of(&answer, "h1")["notes"].to_string();
+    assert!(notes.contains("raise net.core.optmem_max"), "{answer}");
+    let shown = case.daemons[0].show("placement").to_string();
+    assert!(shown.contains("the kernel refuses 1"), "{shown}");
+    case.containers[0].ping(Ipv4Addr::new(10, 60, 0, 2), 20);
+    assert!(allow_programs(&case.hosts[0], 131_072));
+    wait_for("it follows", || of(&case.ask(1, "placement show"), "h1")["places"][0]["high"] == 32);
+    case.containers[0].ping(Ipv4Addr::new(10, 60, 0, 2), 20);
+    case.daemons.iter().for_each(Daemon::assert_lossless);
+}
+
 #[test]
 #[ignore = "live: needs root"]
 fn what_cannot_be_read_is_refused_and_changes_nothing() {
@@ -362,9 +408,7 @@ fn tunnel_work_leaves_the_cpu_to_which_a_machines_processor_is_pinned() {
     c2.ip("link set t0 up");
     let mut machine = Vm::boot(1, &socket);
     machine.ready();
-    let mut pings = c2.command("ping");
-    pings.args(["-q", "-i", "0.01", "-w", "60", "10.0.0.1"]).stdout(std::process::Stdio::null());
-    let mut pings = pings.spawn().unwrap();
+    let pings = Pings::start(&c2, Ipv4Addr::new(10, 0, 0, 1));
     let runs_vcpu = |cpu: usize| {
         let answer = hosts[0].ask(&["placement", "show"]);
         answer["hosts"][0]["places"][0]["cpus"][cpu]["runs_vcpu"] == true
@@ -377,8 +421,8 @@ fn tunnel_work_leaves_the_cpu_to_which_a_machines_processor_is_pinned() {
         wait_for("the flow has left it", || flow(&hosts[0]).is_some_and(|worker| worker != at));
     }
     say(&hosts[0].print(&["show", "placement"]));
-    pings.kill().unwrap();
-    pings.wait().unwrap();
+    let (sent, answered) = pings.stop();
+    assert_eq!(sent, answered, "pings while the flow moved");
     for host in &hosts {
         host.drained();
         host.assert_lossless();

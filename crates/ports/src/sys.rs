@@ -223,6 +223,22 @@ fn attach_program(fd: impl AsFd, option: c_int, program: &mut [Instruction]) -> 
     check(result).map(drop)
 }
 
+/// Forbids other programs at a socket, for good.
+pub(crate) fn lock_filter(fd: impl AsFd) -> io::Result<()> {
+    let on: c_int = 1;
+    // SAFETY: the kernel reads one number.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LOCK_FILTER,
+            std::ptr::from_ref(&on).cast(),
+            size_of_option::<c_int>(),
+        )
+    };
+    check(result).map(drop)
+}
+
 /// `membarrier`, with one of its commands (`linux/membarrier.h`).
 fn membarrier(command: c_int) -> io::Result<libc::c_long> {
     // SAFETY: three numbers, no pointer.

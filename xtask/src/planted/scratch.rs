@@ -19,6 +19,8 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(600);
 /// The same of a test without a fault. The first one builds everything that the package needs.
 pub(super) const TIME_MAX_FIRST: Duration = Duration::from_secs(1_800);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long another run is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A copy of the work tree with a build folder and logs of its own.
 pub(super) struct Scratch {
@@ -46,7 +48,14 @@ impl Scratch {
         fs::create_dir_all(&tree)?;
         fs::create_dir_all(&logs)?;
         let lock = File::create(home.join("lock"))?;
-        lock.try_lock().with_context(|| format!("another run uses {}", home.display()))?;
+        // A child of this process has the file, too, until it runs its own program.
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = lock.try_lock() {
+            if Instant::now() > until {
+                return Err(error).with_context(|| format!("another run uses {}", home.display()));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
         Ok(Self { tree, build, logs, _lock: lock })
     }
 

@@ -24,7 +24,6 @@ pub(super) mod high;
 mod order;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::mpsc::{RecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +34,7 @@ use sluice_api::show::{BucketsRow, PlacementRow};
 use sluice_base::Nanos;
 use sluice_placement::{CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share};
 use sluice_ports::udp::{
-    BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, Selector, is_high,
+    BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, SelectError, Selector, is_high,
 };
 
 use self::high::{Progress, Quiet};
@@ -75,15 +74,18 @@ pub(super) struct Change {
     pub(super) to: u8,
 }
 
+/// After the kernel has refused something it is asked again so much later.
+const REFUSED_FOR: Nanos = Nanos::from_millis(5_000);
+
 /// Why nothing goes on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {
     /// A worker is being stopped.
     #[error("a worker has ended")]
     Stopped(#[from] RecvError),
-    /// Nobody knows by which table datagrams are given.
-    #[error("the kernel does not change who gets which flows: {0}")]
-    Kernel(#[from] io::Error),
+    /// What was to change did not; all goes on as before.
+    #[error("{0}")]
+    Kernel(#[from] SelectError),
 }
 
 /// Carries moves out.
@@ -98,6 +100,11 @@ pub(super) struct Mover {
 impl Mover {
     pub(super) fn new(askers: Askers, (selector, table): (Selector, BucketTable)) -> Self {
         Self { askers, selector, table, high: HighFlows::default() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_selector(self) -> (Selector, BucketTable) {
+        (self.selector, self.table)
     }
 
     /// Puts a step in front of workers, and waits for each; `after` is done behind each answer.
@@ -121,7 +128,7 @@ impl Mover {
     }
 
     /// Moves buckets, of which no worker gets and gives some. The steps are those of
-    /// `sluice_ports::udp`.
+    /// `sluice_ports::udp`. If the kernel refuses, nothing has moved, and nothing is held.
     pub(super) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
         let by = |of: fn(&Change) -> u8, only: Option<u8>| {
             let mut sets: BTreeMap<u8, BucketSet> = BTreeMap::new();
@@ -130,12 +137,19 @@ impl Mover {
             }
             sets
         };
-        let hold = by(|c| c.to, None).into_iter().map(|(to, set)| (to, Step::Hold(set)));
+        let held = by(|c| c.to, None);
+        let hold = held.iter().map(|(to, set)| (*to, Step::Hold(*set)));
         self.steps(hold, |_| Ok(()))?;
+        let mut table = self.table;
         for change in changes {
-            self.table[usize::from(change.bucket)] = change.to;
+            table[usize::from(change.bucket)] = change.to;
         }
-        self.selector.set(&self.table, &self.high)?;
+        if let Err(refused) = self.selector.set(&table, &self.high) {
+            let release = held.iter().map(|(to, set)| (*to, Step::Release(*set)));
+            self.steps(release, |_| Ok(()))?;
+            return Err(refused.into());
+        }
+        self.table = table;
         let leave = by(|c| c.from, None).into_iter().map(|(from, set)| (from, Step::Leave(set)));
         self.steps(leave, |from| {
             let release = by(|c| c.to, Some(from)).into_iter();
@@ -143,12 +157,22 @@ impl Mover {
         })
     }
 
-    /// Other flows are of high priority. Those of a group of buckets must be at one worker.
+    /// Other flows are of high priority. Those of a group of buckets must be at one worker. If the
+    /// kernel refuses, they are those of before.
     pub(super) fn set_high(&mut self, high: HighFlows) -> Result<(), End> {
-        let all = (0_u8..).take(self.askers.0.len());
-        self.steps(all.map(|worker| (worker, Step::High(high.clone()))), |_| Ok(()))?;
+        self.tell_high(&high)?;
+        if let Err(refused) = self.selector.set(&self.table, &high) {
+            self.tell_high(&self.high)?;
+            return Err(refused.into());
+        }
         self.high = high;
-        Ok(self.selector.set(&self.table, &self.high)?)
+        Ok(())
+    }
+
+    /// Workers read by these matches from now on.
+    fn tell_high(&self, high: &HighFlows) -> Result<(), End> {
+        let all = (0_u8..).take(self.askers.0.len());
+        self.steps(all.map(|worker| (worker, Step::High(high.clone()))), |_| Ok(()))
     }
 }
 
@@ -181,6 +205,8 @@ struct Placing {
     settled: Stamp,
     /// Buckets that have moved.
     moves: u64,
+    /// What the kernel refused, and when it is asked again.
+    refused: Option<(String, Nanos)>,
 }
 
 /// Follows the placement in a thread of its own. `port` is the name of the shared underlay.
@@ -221,6 +247,7 @@ pub(super) fn follow(
         stamp: Stamp::default(),
         settled: Stamp::default(),
         moves: 0,
+        refused: None,
     };
     placing.show(port);
     if !Selector::can_change() {
@@ -229,27 +256,36 @@ pub(super) fn follow(
     }
     let port = port.to_owned();
     spawn("placement", move || {
-        let end = loop {
+        loop {
             std::thread::sleep(PERIOD);
-            if let Err(end) = placing.period() {
-                break end;
+            match placing.period() {
+                Ok(()) => {}
+                Err(End::Stopped(_)) => break,
+                Err(end) => placing.is_refused(&port, end.to_string()),
             }
             placing.show(&port);
-        };
-        if let End::Kernel(_) = end {
-            say!("{port}: {end}");
         }
     })?;
     Ok(shown)
 }
 
 impl Placing {
+    /// Decides, and makes a round of moves if there is anything to move.
     fn period(&mut self) -> Result<(), End> {
         self.obey();
         self.cpus.look_at(&mut self.placement, clock::now());
         let (cores, loads) = self.measure();
         self.seat();
         self.placement.period(&cores, &loads, &mut Vec::new());
+        if self.refused.as_ref().is_some_and(|(_, until)| clock::now() < *until) {
+            return Ok(());
+        }
+        self.carry_out()?;
+        self.refused = None;
+        Ok(())
+    }
+
+    fn carry_out(&mut self) -> Result<(), End> {
         let wanted = match self.gather()? {
             Some(changes) => changes,
             None => self.wanted().collect(),
@@ -259,8 +295,17 @@ impl Placing {
         if changes.is_empty() {
             return Ok(());
         }
+        self.mover.round(&changes)?;
         self.moves += changes.len() as u64;
-        self.mover.round(&changes)
+        Ok(())
+    }
+
+    /// The kernel refuses what was wanted. That is said once, and shown as long as it holds.
+    fn is_refused(&mut self, port: &str, why: String) {
+        if self.refused.as_ref().is_none_or(|(before, _)| *before != why) {
+            say!("{port}: flows stay where they are: {why}");
+        }
+        self.refused = Some((why, clock::now().after(REFUSED_FOR)));
     }
 
     /// What each worker did beside buckets since it was asked last, and each bucket.
@@ -332,7 +377,8 @@ impl Placing {
             why,
             buckets: Some(buckets_row(list, high, load)),
         };
-        let rows = self.show_high(port).into_iter().chain(rows.into_iter().map(row)).collect();
+        let remarks = self.show_refused(port).into_iter().chain(self.show_high(port));
+        let rows = remarks.chain(rows.into_iter().map(row)).collect();
         let (place, notes) = (Some(self.place_status(port)), self.notes());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         (shown.rows, shown.place, shown.notes) = (rows, place, notes);

@@ -1,3 +1,5 @@
+use sluice_api::show::BucketsRow;
+
 use super::*;
 
 fn picture(seconds: u64, frames: u64) -> Picture {
@@ -57,4 +59,51 @@ fn a_table_names_what_it_shows() {
     let line = text.lines().find(|line| line.contains("web")).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words, ["web", "1", "500", "250", "4", "0", "3", "0", "50"]);
+}
+
+#[test]
+fn what_runs_where_and_what_moved_is_shown() {
+    let row = |port: &str, worker: u16, why: &str, list: Option<&[u16]>| PlacementRow {
+        port: port.to_owned(),
+        worker: Some(worker),
+        cpu: Some(u32::from(worker) + 2),
+        why: why.to_owned(),
+        buckets: list.map(|list| BucketsRow { list: list.to_vec(), ..BucketsRow::default() }),
+    };
+    let whole = PlacementRow { worker: None, ..row("up", 0, "shared", None) };
+    let (mut before, mut after) = (picture(1, 0), picture(2, 500));
+    before.placement = vec![
+        row("web", 1, "", None),
+        whole.clone(),
+        row("up", 0, "by hash", Some(&[0, 2, 4])),
+        row("up", 1, "by hash", Some(&[1, 3])),
+    ];
+    after.placement = vec![
+        row("web", 0, "a pinned vCPU", None),
+        whole,
+        row("up", 0, "by hash", Some(&[0])),
+        row("up", 1, "by hash", Some(&[1])),
+        row("up", 1, "less to do", Some(&[2, 4])),
+        row("up", 1, "less to do than before", Some(&[3])),
+        row("new", 1, "it came", None),
+    ];
+    let top = between(&before, &after);
+    let moved = |port: &str, buckets, from, to, why: &str| MovedNow {
+        port: port.to_owned(),
+        buckets,
+        from,
+        to,
+        why: why.to_owned(),
+    };
+    let expected = [moved("up", 2, 0, 1, "less to do"), moved("web", 0, 1, 0, "a pinned vCPU")];
+    assert_eq!(top.moved, expected);
+    let of = |now: &WorkerNow| (now.cpu, now.ports, now.buckets);
+    assert_eq!(of(&top.workers[0]), (Some(2), 1, 1));
+    assert_eq!(of(&top.workers[1]), (Some(3), 1, 4));
+    let text = render(&top);
+    let has = |words: &str| {
+        text.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == words)
+    };
+    assert!(has("2 of up 0 1 less to do") && has("web 1 0 a pinned vCPU"), "{text}");
+    assert!(!render(&between(&after, &after)).contains("moved"));
 }

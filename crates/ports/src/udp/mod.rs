@@ -37,5 +37,6 @@ pub use buckets::{BucketSet, Buckets, Gauges, HELD_MAX};
 pub use driver::{UdpConfig, UdpPort, VXLAN_PORT};
 pub use high::{HIGH_MATCHES_MAX, HighFlows};
 pub use sharing::{
-    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, Selector, group_of, is_high,
+    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, SelectError, Selector, group_of,
+    is_high,
 };

@@ -11,6 +11,7 @@
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -94,6 +95,26 @@ pub(super) fn bind(at: SocketAddrV4, sharers: usize) -> io::Result<UdpSocket> {
 #[derive(Debug)]
 pub struct Selector(UdpSocket);
 
+/// The kernel takes no other program; the older one goes on.
+#[derive(Debug, thiserror::Error)]
+#[error("{}the kernel refuses {instructions} instructions: {source}", self.advice())]
+pub struct SelectError {
+    /// How many it has.
+    pub instructions: usize,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl SelectError {
+    fn advice(&self) -> &'static str {
+        let too_large = self.source.raw_os_error() == Some(libc::ENOMEM);
+        if too_large { "raise net.core.optmem_max, or give fewer matches: " } else { "" }
+    }
+}
+
+/// What takes the place of two grace periods where they cannot be asked for.
+const LONG: Duration = Duration::from_secs(1);
+
 impl Selector {
     /// That of the sockets to which this one belongs.
     pub(super) fn of(socket: &UdpSocket) -> io::Result<Self> {
@@ -117,11 +138,23 @@ impl Selector {
     /// ended, so a second one waits for that.
     ///
     /// # Errors
-    /// What the kernel said. The old table may be in use, or either.
-    pub fn set(&self, table: &BucketTable, high: &HighFlows) -> io::Result<()> {
-        sys::choose_socket(&self.0, &mut program(table, high))?;
-        sys::grace_period()?;
-        sys::grace_period()
+    /// A kernel may allow a socket less memory than a program with many matches takes (20 KiB
+    /// before Linux 6.7).
+    pub fn set(&self, table: &BucketTable, high: &HighFlows) -> Result<(), SelectError> {
+        let mut program = program(table, high);
+        sys::choose_socket(&self.0, &mut program)
+            .map_err(|source| SelectError { instructions: program.len(), source })?;
+        // It cannot fail where `can_change` says yes; the new program goes on in any case.
+        if sys::grace_period().and_then(|()| sys::grace_period()).is_err() {
+            std::thread::sleep(LONG);
+        }
+        Ok(())
+    }
+
+    /// From now on the kernel refuses every other program. For tests of what then goes on.
+    #[doc(hidden)]
+    pub fn lock(&self) -> io::Result<()> {
+        sys::lock_filter(&self.0)
     }
 }
 

@@ -93,3 +93,32 @@ fn a_recall_finds_all_that_was_lent_before_it() {
         lender.join().unwrap();
     });
 }
+
+/// A completion: its lender may sleep meanwhile, is woken, and then uses the memory again. The
+/// memory is not ordered by itself: what is in it is seen only through the two rings.
+#[test]
+fn a_handle_that_is_back_gives_its_memory_back() {
+    loom::model(|| {
+        let (memory, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let back = Way::new();
+        let (its_memory, its_over, its_back) =
+            (Arc::clone(&memory), Arc::clone(&over), Arc::clone(&back));
+        let taker = thread::spawn(move || {
+            if its_over.load(Ordering::Acquire) == 0 {
+                return false;
+            }
+            assert_eq!(its_memory.load(Ordering::Relaxed), 1, "what was lent");
+            its_back.put();
+            true
+        });
+        memory.store(1, Ordering::Relaxed);
+        over.store(1, Ordering::Release);
+        let sleeps = back.lie_down(0);
+        if !sleeps {
+            memory.store(2, Ordering::Relaxed);
+        }
+        let was_taken = taker.join().unwrap();
+        let woken = back.woken.load(Ordering::Acquire);
+        assert!(!sleeps || !was_taken || woken, "a handle is back, and its lender sleeps");
+    });
+}

@@ -142,6 +142,13 @@ impl Placing {
         }
     }
 
+    /// Tells what the kernel refuses.
+    pub(super) fn show_refused(&self, port: &str) -> Option<PlacementRow> {
+        let (why, _) = self.refused.as_ref()?;
+        let why = format!("flows stay where they are: {why}");
+        Some(PlacementRow { port: port.to_owned(), worker: None, cpu: None, why, buckets: None })
+    }
+
     /// Tells how many matches say what is of high priority, if any do, and whether others wait.
     pub(super) fn show_high(&self, port: &str) -> Option<PlacementRow> {
         let wanted = self.wanted_high.len();
@@ -168,6 +175,7 @@ impl Placing {
         if self.progress == Progress::Waits {
             notes.push("other flows of high priority wait until receivers read".to_owned());
         }
+        notes.extend(self.show_refused("").map(|row| row.why));
         notes
     }
 }

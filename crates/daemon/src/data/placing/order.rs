@@ -1,6 +1,7 @@
 //! What of the placement policy concerns the buckets, and what was made of it.
 
 use sluice_api::placement::{CpuStatus, PlaceStatus};
+use sluice_base::Nanos;
 use sluice_placement::{Mode, Placement};
 use sluice_ports::udp::{HighFlows, LOW_BUCKETS};
 
@@ -16,6 +17,8 @@ impl Placing {
             self.cpus.exclude(order.in_force.excluded_cpus);
             self.set_mode(order.mode);
             self.stamp = order.stamp;
+            // What was refused may not be wanted any more.
+            self.refused = self.refused.take().map(|(why, _)| (why, Nanos::ZERO));
         }
     }
 

@@ -561,3 +561,5 @@ impl Drop for Stop<'_> {
         }
     }
 }
+
+mod refused;

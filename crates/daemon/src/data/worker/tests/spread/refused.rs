@@ -1,0 +1,47 @@
+//! A kernel that takes no other program.
+
+use super::*;
+
+/// Waits until something is shown that contains this.
+fn says(shown: &Shown, wanted: &str) {
+    let until = Instant::now() + PATIENCE * 2;
+    while !shown.lock().unwrap().notes.iter().any(|note| note.contains(wanted)) {
+        assert!(Instant::now() < until, "{:?}", shown.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn where_the_kernel_refuses_another_program_all_goes_on_as_before() {
+    if !Selector::can_change() {
+        return;
+    }
+    let _alone = alone();
+    let mut spread = start_spread();
+    let mut parts = std::mem::take(&mut spread.parts);
+    parts[0].selector.as_ref().unwrap().0.lock().unwrap();
+    // One who wants other flows of high priority, and then one who wants flows to leave a CPU.
+    let mut mover = Mover::new(spread.askers.clone(), parts[0].selector.take().unwrap());
+    let before = mover.table;
+    let changes: Vec<Change> =
+        (0..BUCKETS).step_by(2).map(|bucket| Change { bucket, from: 0, to: 1 }).collect();
+    spread.under_load(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        for _ in 0..3 {
+            let refused = mover.round(&changes).unwrap_err().to_string();
+            assert!(refused.contains("the kernel refuses"), "{refused}");
+            // No worker holds any of them: this may not be while one does.
+            mover.set_high(high(&[&format!("vni={VNI}")])).unwrap_err();
+        }
+    });
+    assert_eq!((mover.table, mover.high.len()), (before, 0));
+    parts[0].selector = Some(mover.into_selector());
+    let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
+    let placed =
+        placing::follow("underlay", Wanted::of("h1", Mode::Adaptive), cpus, parts, &spread.askers);
+    let placed = placed.unwrap();
+    spread.under_load(|| says(&placed, "flows stay where they are: the kernel refuses"));
+    assert!(spread.seen(0) > 100 && spread.seen(1) > 100, "both get frames");
+    spread.nothing_is_lost();
+    spread.end();
+}
