@@ -19,11 +19,13 @@
 //! | `rig` | namespaces, processes |
 //! | `guest`, `sender` | the two processes |
 //! | `cores` | what the cores did |
+//! | `sizing` | how much is sent |
 
 mod cores;
 mod guest;
 mod rig;
 mod sender;
+mod sizing;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -36,6 +38,7 @@ use sluice_api::results::{Row, median};
 pub(crate) use self::guest::{Guest, run as run_guest};
 use self::rig::{Daemon, Rig, Steer, Talker};
 pub(crate) use self::sender::{Sender, run as run_sender};
+use self::sizing::Load;
 use crate::fabric::net::{obstacle, sweep};
 use crate::report;
 
@@ -89,34 +92,10 @@ pub(crate) struct Plan {
     /// Only these subjects.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Instead of the usual two loads: bytes of a datagram, datagrams a second, nanoseconds of the
-    /// guest's work on each.
-    #[arg(long, value_parser = load)]
+    /// Instead of two loads that are sized for this machine: bytes of a datagram, datagrams a
+    /// second, nanoseconds of the guest's work on each.
+    #[arg(long, value_parser = sizing::load)]
     load: Vec<Load>,
-}
-
-/// What is sent, and what the guest does with it.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    bytes: usize,
-    rate: u32,
-    work_ns: u32,
-}
-
-/// One packet a datagram, and six. Sized for an AMD EPYC of 2.6 GHz with nothing else to do: the
-/// guest's work takes all but some 5 % of its core, the tunnel's some 40 % of the other one, where
-/// the sender is, too. Each fits where it should be, and both do not fit on the guest's.
-const LOADS: [Load; 2] = [
-    Load { bytes: 1_400, rate: 85_000, work_ns: 10_300 },
-    Load { bytes: 8_192, rate: 20_000, work_ns: 45_000 },
-];
-
-fn load(text: &str) -> Result<Load, String> {
-    let wrong = || format!("{text:?}: write BYTES,RATE,WORK_NS");
-    let all: Vec<u32> = text.split(',').flat_map(str::parse).collect();
-    let [bytes, rate, work_ns] = all[..] else { return Err(wrong()) };
-    let bytes = usize::try_from(bytes).map_err(|_| wrong())?;
-    if bytes < 8 || rate == 0 { Err(wrong()) } else { Ok(Load { bytes, rate, work_ns }) }
 }
 
 /// Who does the tunnel work.
@@ -211,8 +190,8 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     let wanted = |name: &str| plan.only.is_empty() || plan.only.iter().any(|only| only == name);
     let subjects: Vec<Subject> =
         SUBJECTS.iter().filter(|(_, name)| wanted(name)).map(|(subject, _)| *subject).collect();
-    let loads = if plan.load.is_empty() { LOADS.to_vec() } else { plan.load.clone() };
     let rigs = [Rig::kernel(plan.flows)?, Rig::sluice(plan.flows)?];
+    let loads = if plan.load.is_empty() { sizing::loads(&rigs, plan)? } else { plan.load.clone() };
     let mut values = Values::new();
     let until = Instant::now() + Duration::from_secs(plan.patience_s);
     let mut again = 0;
