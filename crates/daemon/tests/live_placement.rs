@@ -277,10 +277,18 @@ fn what_the_kernel_refuses_is_said_and_followed_when_it_does_not_any_more() {
     assert!(notes.contains("raise net.core.optmem_max"), "{answer}");
     let shown = case.daemons[0].show("placement").to_string();
     assert!(shown.contains("the kernel refuses 1"), "{shown}");
-    case.containers[0].ping(Ipv4Addr::new(10, 60, 0, 2), 20);
+    // Everything else goes on: flows leave a CPU that is excluded.
+    let pings = Pings::start(&case.containers[1], Ipv4Addr::new(10, 60, 0, 1));
+    wait_for("its flow is placed", || flow(&case.daemons[0]).is_some());
+    let at = flow(&case.daemons[0]).unwrap();
+    let text = format!("high = [{}]\n[hosts.h1]\nexcluded_cpus = [{at}]\n", matches.join(", "));
+    std::fs::write(&file, text).unwrap();
+    case.ask(1, &format!("placement set {}", file.display()));
+    wait_for("the flow has left it", || flow(&case.daemons[0]).is_some_and(|worker| worker != at));
+    let (sent, answered) = pings.stop();
+    assert_eq!(sent, answered, "pings while the flow moved");
     assert!(allow_programs(&case.hosts[0], 131_072));
     wait_for("it follows", || of(&case.ask(1, "placement show"), "h1")["places"][0]["high"] == 32);
-    case.containers[0].ping(Ipv4Addr::new(10, 60, 0, 2), 20);
     case.daemons.iter().for_each(Daemon::assert_lossless);
 }
 

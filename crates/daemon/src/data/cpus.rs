@@ -91,8 +91,15 @@ impl Cpus {
             return;
         }
         let is_left = self.is_left();
-        for (worker, (cpu, runs_vcpu)) in self.workers.iter().zip(&self.with_vcpus).enumerate() {
-            placement.set_core(core_of(worker), *runs_vcpu, is_left && self.names(*cpu));
+        // No core may be the last one for a moment, so those that are free again come first.
+        for excluded in [false, true] {
+            let all = self.workers.iter().zip(&self.with_vcpus).enumerate();
+            for (worker, (cpu, runs_vcpu)) in all {
+                if (is_left && self.names(*cpu)) == excluded {
+                    let done = placement.set_core(core_of(worker), *runs_vcpu, excluded);
+                    debug_assert!(done, "a worker is left");
+                }
+            }
         }
     }
 
@@ -150,6 +157,25 @@ mod tests {
         let mut looks = Cpus::new(&[Some(1)], None);
         assert!(looks.look(Nanos::ZERO));
         assert!(!looks.look(Nanos(later.0 - 1)) && looks.look(later));
+    }
+
+    #[test]
+    fn another_cpu_can_be_excluded_instead() {
+        use sluice_placement::{Config, CoreLoad, EntryId, EntryLoad, Mode, Share};
+        let config = Config::new(Mode::Adaptive, 1);
+        for (first, then) in [(1, 2), (2, 1)] {
+            let mut cpus = Cpus::new(&[Some(1), Some(2)], Some(&[]));
+            let mut placement = Placement::new(config.clone(), &cores(2)).unwrap();
+            for cpu in [first, then] {
+                cpus.exclude([cpu].into());
+                cpus.look_at(&mut placement, Nanos::ZERO);
+            }
+            let (from, to) = (core_of(usize::from(then) - 1), core_of(usize::from(first) - 1));
+            placement.adopt(EntryId(0), sluice_base::Priority::ZERO, from);
+            let load = EntryLoad { decap: Share::percent(20), ..EntryLoad::default() };
+            placement.period(&[CoreLoad::default(); 2], &[load], &mut Vec::new());
+            assert_eq!(placement.entry(EntryId(0)).unwrap().core, to, "{first}, then {then}");
+        }
     }
 
     #[test]

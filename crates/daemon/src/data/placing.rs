@@ -74,6 +74,8 @@ pub(super) struct Change {
     pub(super) to: u8,
 }
 
+/// Where the kernel cannot tell when a program is out of use.
+const FIXED: &str = "flows stay with their workers: this kernel has no `membarrier` for all CPUs";
 /// After the kernel has refused something it is asked again so much later.
 const REFUSED_FOR: Nanos = Nanos::from_millis(5_000);
 
@@ -205,8 +207,24 @@ struct Placing {
     settled: Stamp,
     /// Buckets that have moved.
     moves: u64,
-    /// What the kernel refused, and when it is asked again.
-    refused: Option<(String, Nanos)>,
+    /// What the kernel refused, and when it is asked again: moves, or other flows of high priority.
+    refused: Refused,
+    refused_high: Refused,
+}
+
+type Refused = Option<(String, Nanos)>;
+
+/// Whether it may be tried.
+fn is_due(refused: &Refused) -> bool {
+    refused.as_ref().is_none_or(|(_, until)| clock::now() >= *until)
+}
+
+/// The kernel refuses what was wanted. That is said once, and shown as long as it holds.
+fn refuse(refused: &mut Refused, why: String) {
+    if refused.as_ref().is_none_or(|(before, _)| *before != why) {
+        say!("{why}");
+    }
+    *refused = Some((why, clock::now().after(REFUSED_FOR)));
 }
 
 /// Follows the placement in a thread of its own. `port` is the name of the shared underlay.
@@ -248,10 +266,12 @@ pub(super) fn follow(
         settled: Stamp::default(),
         moves: 0,
         refused: None,
+        refused_high: None,
     };
     placing.show(port);
     if !Selector::can_change() {
-        say!("{port}: flows stay with their workers: this kernel has no `membarrier` for all CPUs");
+        say!("{port}: {FIXED}");
+        shown.lock().unwrap_or_else(PoisonError::into_inner).notes.push(FIXED.to_owned());
         return Ok(shown);
     }
     let port = port.to_owned();
@@ -261,7 +281,9 @@ pub(super) fn follow(
             match placing.period() {
                 Ok(()) => {}
                 Err(End::Stopped(_)) => break,
-                Err(end) => placing.is_refused(&port, end.to_string()),
+                Err(end) => {
+                    refuse(&mut placing.refused, format!("flows stay where they are: {end}"));
+                }
             }
             placing.show(&port);
         }
@@ -273,11 +295,11 @@ impl Placing {
     /// Decides, and makes a round of moves if there is anything to move.
     fn period(&mut self) -> Result<(), End> {
         self.obey();
-        self.cpus.look_at(&mut self.placement, clock::now());
+        self.look_at_cpus();
         let (cores, loads) = self.measure();
         self.seat();
         self.placement.period(&cores, &loads, &mut Vec::new());
-        if self.refused.as_ref().is_some_and(|(_, until)| clock::now() < *until) {
+        if !is_due(&self.refused) {
             return Ok(());
         }
         self.carry_out()?;
@@ -298,14 +320,6 @@ impl Placing {
         self.mover.round(&changes)?;
         self.moves += changes.len() as u64;
         Ok(())
-    }
-
-    /// The kernel refuses what was wanted. That is said once, and shown as long as it holds.
-    fn is_refused(&mut self, port: &str, why: String) {
-        if self.refused.as_ref().is_none_or(|(before, _)| *before != why) {
-            say!("{port}: flows stay where they are: {why}");
-        }
-        self.refused = Some((why, clock::now().after(REFUSED_FOR)));
     }
 
     /// What each worker did beside buckets since it was asked last, and each bucket.
@@ -377,7 +391,7 @@ impl Placing {
             why,
             buckets: Some(buckets_row(list, high, load)),
         };
-        let remarks = self.show_refused(port).into_iter().chain(self.show_high(port));
+        let remarks = self.show_refused(port).chain(self.show_high(port));
         let rows = remarks.chain(rows.into_iter().map(row)).collect();
         let (place, notes) = (Some(self.place_status(port)), self.notes());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);

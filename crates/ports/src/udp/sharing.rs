@@ -151,6 +151,21 @@ impl Selector {
         Ok(())
     }
 
+    /// Whether the kernel would take a table and matches, as far as their size goes.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn would_take(table: &BucketTable, high: &HighFlows) -> Result<(), SelectError> {
+        let mut program = program(table, high);
+        let attach = |program: &mut Vec<Instruction>| {
+            let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+            let trial = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+            sockopt::set_socket_reuseport(&trial, true)?;
+            sys::choose_socket(&trial, program)
+        };
+        attach(&mut program).map_err(|source| SelectError { instructions: program.len(), source })
+    }
+
     /// From now on the kernel refuses every other program. For tests of what then goes on.
     #[doc(hidden)]
     pub fn lock(&self) -> io::Result<()> {

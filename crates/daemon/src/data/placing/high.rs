@@ -15,10 +15,10 @@ use sluice_api::show::PlacementRow;
 use sluice_base::Priority;
 use sluice_placement::{Config, CoreIndex, EntryId, Mode};
 use sluice_ports::udp::{
-    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, group_of, is_high,
+    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, Selector, group_of, is_high,
 };
 
-use super::{Change, End, Placing};
+use super::{Change, End, Placing, is_due, refuse};
 
 /// After so many periods without a frame a high bucket does not claim a worker any more.
 const QUIET_PERIODS: u32 = 100;
@@ -96,6 +96,10 @@ impl Placing {
         if self.wanted_high == self.mover.high {
             self.progress = Progress::Done;
             self.settled = self.stamp;
+            self.refused_high = None;
+            return Ok(None);
+        }
+        if self.progress != Progress::Gathers && !self.kernel_takes_high() {
             return Ok(None);
         }
         let changes = gathering(&self.mover.table, |bucket| self.may_leave(bucket));
@@ -110,8 +114,25 @@ impl Placing {
         Ok(changes)
     }
 
-    /// What is in a high bucket now is something else than before.
+    /// Whether the kernel takes the matches that are wanted: before anything moves for them.
+    fn kernel_takes_high(&mut self) -> bool {
+        if !is_due(&self.refused_high) {
+            return false;
+        }
+        match Selector::would_take(&self.mover.table, &self.wanted_high) {
+            Ok(()) => true,
+            Err(refused) => {
+                let why = format!("flows of high priority are those of before: {refused}");
+                refuse(&mut self.refused_high, why);
+                false
+            }
+        }
+    }
+
+    /// What is in a high bucket now is something else than before, and so is what came in it since
+    /// it was looked.
     fn forget_high(&mut self) {
+        self.measure();
         if self.mode == Mode::Predetermined {
             // All come to their places anew, by number.
             self.decide_anew();
@@ -124,7 +145,8 @@ impl Placing {
     /// Places what came for the first time: where it is, or where the mode is told that it belongs.
     /// A high bucket that is quiet has no place.
     pub(super) fn seat(&mut self) {
-        for (bucket, came) in (0..BUCKETS).zip(self.came) {
+        let is_used = |bucket: &u16| !(is_high(*bucket) && self.mover.high.is_empty());
+        for (bucket, came) in (0..BUCKETS).zip(self.came).filter(|(bucket, _)| is_used(bucket)) {
             let (entry, priority) = (EntryId(bucket.into()), priority_of(bucket));
             if came > 0 && self.is_by_number() {
                 self.placement.place(entry, priority);
@@ -143,10 +165,11 @@ impl Placing {
     }
 
     /// Tells what the kernel refuses.
-    pub(super) fn show_refused(&self, port: &str) -> Option<PlacementRow> {
-        let (why, _) = self.refused.as_ref()?;
-        let why = format!("flows stay where they are: {why}");
-        Some(PlacementRow { port: port.to_owned(), worker: None, cpu: None, why, buckets: None })
+    pub(super) fn show_refused(&self, port: &str) -> impl Iterator<Item = PlacementRow> {
+        self.refused.iter().chain(&self.refused_high).map(move |(why, _)| {
+            let (port, why) = (port.to_owned(), why.clone());
+            PlacementRow { port, worker: None, cpu: None, why, buckets: None }
+        })
     }
 
     /// Tells how many matches say what is of high priority, if any do, and whether others wait.

@@ -6,6 +6,7 @@ use sluice_placement::{Mode, Placement};
 use sluice_ports::udp::{HighFlows, LOW_BUCKETS};
 
 use super::Placing;
+use crate::clock;
 use crate::data::cpus::{core_of, cores};
 
 impl Placing {
@@ -18,7 +19,9 @@ impl Placing {
             self.set_mode(order.mode);
             self.stamp = order.stamp;
             // What was refused may not be wanted any more.
-            self.refused = self.refused.take().map(|(why, _)| (why, Nanos::ZERO));
+            for refused in [&mut self.refused, &mut self.refused_high] {
+                *refused = refused.take().map(|(why, _)| (why, Nanos::ZERO));
+            }
         }
     }
 
@@ -45,6 +48,17 @@ impl Placing {
             self.placement = placement;
         }
         self.cpus.tell_again();
+    }
+
+    /// Looks which CPUs run vCPUs. A worker that is for flows of high priority is chosen by that.
+    pub(super) fn look_at_cpus(&mut self) {
+        let before = self.cpus.first_free();
+        self.cpus.look_at(&mut self.placement, clock::now());
+        let is_told = self.mode == Mode::Predetermined && !self.mover.high.is_empty();
+        if is_told && self.cpus.first_free() != before {
+            self.decide_anew();
+            self.cpus.look_at(&mut self.placement, clock::now());
+        }
     }
 
     /// Whether buckets go by their number alone.
