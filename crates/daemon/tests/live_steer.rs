@@ -19,7 +19,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
-use sluice_api::placement::{Kept, PlaceStatus};
+use sluice_api::placement::{Kept, PlaceStatus, Stamp, Stamped};
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -359,11 +359,10 @@ impl Host {
     }
 
     fn keep(&self, version: u64, policy: &Value) {
-        let stamp = json!({ "version": version, "by": 1 });
-        let stamped = json!({ "stamp": stamp, "policy": policy });
-        let text = json!({ "host": "b", "stamped": stamped }).to_string();
-        serde_json::from_str::<Kept>(&text).unwrap();
-        self.put(&text);
+        let stamp = Stamp { version, by: 1, at_ms: version };
+        let policy = serde_json::from_value(policy.clone()).unwrap();
+        let kept = Kept { host: "b".to_owned(), stamped: Stamped { stamp, policy } };
+        self.put(&serde_json::to_string(&kept).unwrap());
     }
 
     fn status(&self) -> Option<(PlaceStatus, String)> {
