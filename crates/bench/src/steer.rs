@@ -1,9 +1,9 @@
 //! `make bench PART=steer`: what it is worth to do the kernel's tunnel work on the right core.
 //!
-//! Two network namespaces stand for two hosts with the kernel's VXLAN between them. On the second
-//! one a guest, busy and pinned to a core, takes numbered datagrams of several flows and works on
-//! each. The sender is pinned to the other core. Which of the two cores is the guest's changes from
-//! round to round, so that nothing is gained by a core's number.
+//! Two network namespaces stand for two hosts with VXLAN between them. On the second one a guest,
+//! busy and pinned to a core, takes numbered datagrams of several flows and works on each. The
+//! sender is pinned to the other core. Which of the two cores is the guest's changes from round to
+//! round, so that nothing is gained by a core's number.
 //!
 //! | subject | who does the tunnel work |
 //! |---|---|
@@ -18,10 +18,12 @@
 //! |---|---|
 //! | `rig` | namespaces, processes |
 //! | `guest`, `sender` | the two processes |
+//! | `frames` | what the sender sends |
 //! | `cores` | what the cores did |
 //! | `sizing` | how much is sent |
 
 mod cores;
+mod frames;
 mod guest;
 mod rig;
 mod sender;
@@ -34,6 +36,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use sluice_api::results::{Row, median};
+use sluice_base::Mac;
 
 pub(crate) use self::guest::{Guest, run as run_guest};
 use self::rig::{Daemon, Rig, Steer, Talker};
@@ -44,8 +47,14 @@ use crate::report;
 
 /// Where the sender is, behind its tunnel.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+const SENDER_MAC: Mac = Mac([2, 0, 0, 0, 0x77, 1]);
+const GUEST_MAC: Mac = Mac([2, 0, 0, 0, 0x77, 0x99]);
+/// The network.
+const VNI: u32 = 77;
 /// The guest's port, of every flow.
 const PORT: u16 = 7000;
+/// What the first flow sends from; the next ones follow.
+const FIRST_PORT: u16 = 9000;
 /// The moment in which nobody else may use the cores before something is measured.
 const QUIET: Duration = Duration::from_millis(200);
 /// The cores that take part.
@@ -190,7 +199,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     let wanted = |name: &str| plan.only.is_empty() || plan.only.iter().any(|only| only == name);
     let subjects: Vec<Subject> =
         SUBJECTS.iter().filter(|(_, name)| wanted(name)).map(|(subject, _)| *subject).collect();
-    let rigs = [Rig::kernel(plan.flows)?, Rig::sluice(plan.flows)?];
+    let rigs = [Rig::kernel()?, Rig::sluice()?];
     let loads = if plan.load.is_empty() { sizing::loads(&rigs, plan)? } else { plan.load.clone() };
     let mut values = Values::new();
     let until = Instant::now() + Duration::from_secs(plan.patience_s);

@@ -1,8 +1,8 @@
 //! The two hosts, and the processes on them.
 //!
 //! ```text
-//!   a: sender ─ vx (VXLAN 77) ─ wire ══ b: wire (steered) ─ vx ─ bridge ─ veth ─ eth0: guest
-//!                                    ══ b: wire ─ sluice daemon ─ TAP ─ eth0: guest
+//!   a: sender (VXLAN 77) ─ wire ══ b: wire (steered) ─ vx ─ bridge ─ veth ─ eth0: guest
+//!                               ══ b: wire ─ sluice daemon ─ TAP ─ eth0: guest
 //! ```
 
 use std::fs::File;
@@ -13,11 +13,9 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{HOST, guest_address};
+use super::{GUEST_MAC, SENDER_MAC, VNI};
 use crate::fabric::host::program;
 use crate::fabric::net::{Net, Netns, cable, signal, wait_for};
-
-const GUEST_MAC: &str = "02:00:00:00:77:99";
 
 /// The hosts, as long as this lives.
 pub(super) struct Rig {
@@ -28,32 +26,30 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Two hosts of which the first one sends through its kernel's VXLAN.
-    fn new(word: &str, flows: u16) -> anyhow::Result<Self> {
+    /// Two hosts and a guest.
+    fn new(word: &str) -> anyhow::Result<Self> {
         let mut net = Net::new(word)?;
         let (a, b, guest) = (net.netns("a")?, net.netns("b")?, net.netns("guest")?);
         cable((&a, "wire"), (&b, "wire"))?;
-        vxlan(&a, 1, 2)?;
+        a.ip("addr replace 192.0.2.1/24 dev wire")?;
         b.ip("addr replace 192.0.2.2/24 dev wire")?;
-        a.ip(&format!("addr add {HOST}/24 dev vx"))?;
-        for address in (0..flows).map(guest_address) {
-            // Nobody asks for a neighbour while flows are counted.
-            a.ip(&format!("neigh replace {address} lladdr {GUEST_MAC} dev vx nud permanent"))?;
-        }
         // The guest's addresses, on whatever device they come in.
         guest.ip("route add local 10.9.0.96/27 dev lo")?;
         Ok(Self { a, b, guest, net })
     }
 
-    /// The second one has the kernel's VXLAN, too, and a bridge to the guest.
+    /// The second one has the kernel's VXLAN, and a bridge to the guest.
     ///
     /// # Errors
     /// What the kernel does not want.
-    pub(super) fn kernel(flows: u16) -> anyhow::Result<Self> {
-        let rig = Self::new("steer-k", flows)?;
+    pub(super) fn kernel() -> anyhow::Result<Self> {
+        let rig = Self::new("steer-k")?;
         let Self { b, guest, .. } = &rig;
         cable((b, "tap"), (guest, "eth0"))?;
-        vxlan(b, 2, 1)?;
+        b.ip(&format!(
+            "link add vx type vxlan id {VNI} nolearning local 192.0.2.2 remote 192.0.2.1 dstport 4789"
+        ))?;
+        b.ip("link set vx up")?;
         b.ip("link add bridge type bridge")?;
         for device in ["vx", "tap"] {
             b.ip(&format!("link set {device} master bridge"))?;
@@ -68,8 +64,8 @@ impl Rig {
     ///
     /// # Errors
     /// What the kernel does not want.
-    pub(super) fn sluice(flows: u16) -> anyhow::Result<Self> {
-        Self::new("steer-s", flows)
+    pub(super) fn sluice() -> anyhow::Result<Self> {
+        Self::new("steer-s")
     }
 
     /// Starts Sluice on the second host, with its data worker on a core. The guest is at a TAP.
@@ -81,9 +77,9 @@ impl Rig {
         let text = format!(
             "[host]\nname = \"b\"\nrun_dir = \"{}\"\npolicy = \"ZL\"\nworker_cpu = {core}\n\n\
              [underlay]\nkind = \"l2\"\ndevice = \"wire\"\naddress = \"192.0.2.2\"\n\n\
-             [[vnet]]\nname = \"blue\"\nvni = 77\n\n\
+             [[vnet]]\nname = \"blue\"\nvni = {VNI}\n\n\
              [[peer]]\nname = \"a\"\nvtep = \"192.0.2.1\"\nvnets = [\"blue\"]\n\n\
-             [[vport]]\nvnet = \"blue\"\nmac = \"02:00:00:00:77:01\"\npeer = \"a\"\n\n\
+             [[vport]]\nvnet = \"blue\"\nmac = \"{SENDER_MAC}\"\npeer = \"a\"\n\n\
              [[port]]\nname = \"guest\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"eth0\"\n\
              netns = \"{}\"\nmac = \"{GUEST_MAC}\"\n",
             dir.join("run").display(),
@@ -104,18 +100,6 @@ impl Rig {
         })?;
         Ok(daemon)
     }
-}
-
-/// The kernel's VXLAN from a host to the other one.
-fn vxlan(netns: &Netns, here: u8, there: u8) -> anyhow::Result<()> {
-    let address = format!("192.0.2.{here}");
-    netns.ip(&format!("addr replace {address}/24 dev wire"))?;
-    netns.ip(&format!(
-        "link add vx address 02:00:00:00:77:0{here} type vxlan id 77 nolearning local {address} \
-         remote 192.0.2.{there} dstport 4789"
-    ))?;
-    netns.ip("link set vx up")?;
-    Ok(())
 }
 
 /// `sluice daemon`, as long as this lives.

@@ -1,23 +1,31 @@
-//! What stands for the other host: a process that sends numbered datagrams in several flows, so
-//! many a second and no more.
+//! What stands for the other host: a process that sends numbered datagrams in several flows through
+//! the tunnel, so many a second and no more.
+//!
+//! It makes the tunnel's datagrams itself, so that the core on which it has to be does no tunnel
+//! work for the other host.
 
-use std::io::{self, Write as _};
-use std::net::UdpSocket;
+use std::io::{self, IoSlice, Write as _};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
-use super::{HOST, PORT, guest_address, numbers, pin};
+use super::frames::Datagram;
+use super::{numbers, pin};
 
 /// Datagrams of one flow at a time.
 const BATCH: u32 = 8;
 /// A sender that was kept from its core does not make up for more than so many batches.
 const BEHIND_MAX: u32 = 8;
-/// What the first flow sends from; the next ones follow.
-const FIRST_PORT: u16 = 9000;
+/// The ends of the tunnel.
+const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const THERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 2), 4789);
+/// The outer port of the first flow; the next ones follow.
+const FIRST_OUTER_PORT: u16 = 50_000;
 
 /// What a sender is told.
 #[derive(clap::Args, Clone, Debug)]
@@ -39,16 +47,17 @@ pub(crate) struct Sender {
 /// Sends until its input ends, and says for every line of it how many it has sent.
 pub(crate) fn run(sender: &Sender) -> anyhow::Result<()> {
     rustix::process::setsid().context("a sender is a session of its own")?;
-    let socket = |flow| {
-        let socket = UdpSocket::bind((HOST, FIRST_PORT + flow))?;
-        socket.connect((guest_address(flow), PORT))?;
-        io::Result::Ok(socket)
+    let flow = |flow| {
+        let socket = UdpSocket::bind((HERE, FIRST_OUTER_PORT + flow))?;
+        socket.connect(THERE)?;
+        let batch = (0..BATCH).map(|_| Datagram::new(flow, sender.bytes)).collect();
+        io::Result::Ok(Flow { socket, batch })
     };
-    let sockets: Vec<UdpSocket> = (0..sender.flows).map(socket).collect::<Result<_, _>>()?;
+    let mut flows: Vec<Flow> = (0..sender.flows).map(flow).collect::<Result<_, _>>()?;
     let sent = Arc::new(AtomicU64::new(0));
     let (count, told) = (Arc::clone(&sent), sender.clone());
     std::thread::Builder::new().name("sender".to_owned()).spawn(move || {
-        let error = pin(told.core).and_then(|()| send(&sockets, &told, &count));
+        let error = pin(told.core).and_then(|()| send(&mut flows, &told, &count));
         eprintln!("sender: {error:?}");
         std::process::exit(1);
     })?;
@@ -59,20 +68,46 @@ pub(crate) fn run(sender: &Sender) -> anyhow::Result<()> {
     Ok(())
 }
 
+struct Flow {
+    socket: UdpSocket,
+    batch: Vec<Datagram>,
+}
+
+impl Flow {
+    /// Sends the batch.
+    fn send(&self) -> io::Result<()> {
+        let packets: Vec<[IoSlice<'_>; 1]> =
+            self.batch.iter().flat_map(|one| &one.packets).map(|all| [IoSlice::new(all)]).collect();
+        let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+            packets.iter().map(|_| SendAncillaryBuffer::default()).collect();
+        let both = packets.iter().zip(&mut controls);
+        let mut headers: Vec<MMsgHdr<'_>> =
+            both.map(|(packet, control)| MMsgHdr::new(packet, control)).collect();
+        let mut rest = &mut headers[..];
+        while !rest.is_empty() {
+            match sendmmsg(&self.socket, rest, SendFlags::empty()) {
+                Ok(count) => rest = &mut rest[count..],
+                // Nobody may be there while what is measured begins or ends.
+                Err(rustix::io::Errno::CONNREFUSED) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Never ends but by an error.
-fn send(sockets: &[UdpSocket], told: &Sender, sent: &AtomicU64) -> anyhow::Result<()> {
+fn send(flows: &mut [Flow], told: &Sender, sent: &AtomicU64) -> anyhow::Result<()> {
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
     let each = Duration::from_secs(1) * BATCH / told.rate;
-    let mut bytes = vec![0_u8; told.bytes];
     let (mut number, mut next) = (0_u64, Instant::now());
     loop {
-        for socket in sockets {
-            for _ in 0..BATCH {
+        for flow in &mut *flows {
+            for datagram in &mut flow.batch {
                 number += 1;
-                let head = bytes.first_chunk_mut().context("no room for a number")?;
-                *head = number.to_be_bytes();
-                socket.send(&bytes).context("sending")?;
+                datagram.set(number);
             }
+            flow.send().context("sending")?;
             sent.fetch_add(BATCH.into(), Ordering::Relaxed);
             next += each;
             let now = Instant::now();

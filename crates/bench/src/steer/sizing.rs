@@ -64,6 +64,11 @@ fn size(rigs: &[Rig; 2], plan: &Plan, first: Load) -> anyhow::Result<Load> {
     let mut rate = f64::from(first.rate) * FREE_FULL / used;
     for _ in 0..TRIALS {
         let work_ns = (GUEST_FULL * 1e9 / rate - beside_ns).max(0.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "both are small"
+        )]
         let load = Load { rate: rate as u32, work_ns: work_ns as u32, ..first };
         let seen = trial(&load)?;
         let Load { bytes, rate: all, work_ns } = load;
