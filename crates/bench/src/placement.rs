@@ -55,7 +55,13 @@ fn row(measure: &str, unit: &str, entries: u32, values: Vec<f64>) -> Row {
 }
 
 fn host(entries: u32) -> Placement {
-    let core = |number| Core { number, runs_vcpu: number % 4 == 0, ..Core::default() };
+    let core = |number| Core {
+        number,
+        physical: Some(number / 2),
+        node: Some(number / (CORES / 2)),
+        runs_vcpu: number % 4 == 0,
+        excluded: false,
+    };
     let cores: Vec<Core> = (0..CORES).map(core).collect();
     let mut config = Config::new(Mode::Adaptive, entries);
     config.high_from = Priority::new(6);

@@ -24,19 +24,17 @@ impl Placement {
         self.candidates.of = None;
         let mut stuck = 0;
         while moves.len() < most && stuck < self.cores.len() {
-            let Some(cold) = self.coldest() else { return };
             let Some(hot) = self.hottest(stuck) else { return };
-            let gap = self.cores.total(hot).minus(self.cores.total(cold));
-            // A vCPU's core gains only what is too much elsewhere.
-            let needed = !self.cores.get(cold).runs_vcpu || self.config.mode != Mode::Adaptive;
-            let is_full = self.cores.total(hot) > self.config.full_at;
-            if gap <= self.config.hysteresis || !(needed || is_full) {
+            let Some(coldest) = self.coldest(|_| true) else { return };
+            if self.gap(hot, coldest) <= self.config.hysteresis {
                 return;
             }
-            self.gather(hot);
-            match self.pick(gap) {
-                Some(entry) => {
-                    moves.push(self.put(entry, cold, None, Why::Balance(gap)));
+            // What can stay on its node does.
+            let near = self.coldest_near(hot).filter(|near| *near != coldest);
+            let made = near.and_then(|near| self.move_one(hot, near));
+            match made.or_else(|| self.move_one(hot, coldest)) {
+                Some(made) => {
+                    moves.push(made);
                     stuck = 0;
                 }
                 // Nothing there can move; perhaps from the next one.
@@ -45,18 +43,45 @@ impl Placement {
         }
     }
 
-    /// Whether balance may put entries there.
+    fn gap(&self, hot: CoreIndex, cold: CoreIndex) -> Share {
+        self.cores.total(hot).minus(self.cores.total(cold))
+    }
+
+    fn move_one(&mut self, hot: CoreIndex, cold: CoreIndex) -> Option<Move> {
+        let gap = self.gap(hot, cold);
+        // A vCPU's core gains only what is too much elsewhere.
+        let needed = !self.cores.get(cold).runs_vcpu || self.config.mode != Mode::Adaptive;
+        let is_full = self.cores.total(hot) > self.config.full_at;
+        if gap <= self.config.hysteresis || !(needed || is_full) {
+            return None;
+        }
+        self.gather(hot);
+        let entry = self.pick(gap, hot, cold)?;
+        Some(self.put(entry, cold, None, Why::Balance(gap)))
+    }
+
+    /// Whether balance may put entries there: not where a rule would take them away again.
     fn may_gain(&self, core: CoreIndex) -> bool {
         let is = self.cores.get(core);
         match self.config.mode {
             Mode::Adaptive => {
                 !is.excluded
                     && (!is.runs_vcpu || self.may_share())
+                    && (!self.cores.is_beside(core) || !self.is_any_apart())
                     && self.cores.high(core) == 0
                     && !self.hides_load(core)
             }
             _ => !is.excluded,
         }
+    }
+
+    /// Whether there is a core that shares nothing with vCPUs and high priority.
+    fn is_any_apart(&self) -> bool {
+        self.cores.all().any(|core| {
+            let is = self.cores.get(core);
+            let is_free = !is.excluded && !is.runs_vcpu && self.cores.high(core) == 0;
+            is_free && !self.cores.is_beside(core)
+        })
     }
 
     /// Whether there is no core without a vCPU that may do work, and no vCPU starves.
@@ -68,9 +93,22 @@ impl Placement {
         all.all(|core| core.runs_vcpu || core.excluded)
     }
 
-    fn coldest(&self) -> Option<CoreIndex> {
-        let all = self.cores.all().filter(|core| self.may_gain(*core));
-        all.min_by_key(|core| (self.cores.total(*core), *core))
+    fn coldest(&self, may: impl Fn(CoreIndex) -> bool) -> Option<CoreIndex> {
+        let all = self.cores.all().filter(|core| may(*core) && self.may_gain(*core));
+        let cores = &self.cores;
+        if self.config.mode == Mode::Adaptive {
+            all.min_by_key(|core| (cores.pressure(*core), *core))
+        } else {
+            all.min_by_key(|core| (cores.total(*core), *core))
+        }
+    }
+
+    fn coldest_near(&self, hot: CoreIndex) -> Option<CoreIndex> {
+        if self.config.mode != Mode::Adaptive {
+            return None;
+        }
+        let node = self.cores.get(hot).node;
+        self.coldest(|core| self.cores.get(core).node == node)
     }
 
     /// The core with most, after so many others.
@@ -109,11 +147,18 @@ impl Placement {
     }
 
     /// Takes the entry whose move helps most: the largest that is not above half of the gap, or
-    /// else the smallest, if the gap becomes smaller by the hysteresis with it.
-    fn pick(&mut self, gap: Share) -> Option<EntryId> {
+    /// else the smallest, if the gap becomes smaller by the hysteresis with it. None leaves its
+    /// node for balance alone.
+    fn pick(&mut self, gap: Share, hot: CoreIndex, cold: CoreIndex) -> Option<EntryId> {
         let half = Share(gap.0 / 2);
         let most = gap.minus(Share(self.config.hysteresis.0 / 2));
+        let stays = |entry: EntryId| {
+            let receiver = self.entries.receiver(entry);
+            let is_far = |core| self.is_far(core, receiver);
+            self.config.mode == Mode::Adaptive && is_far(cold) && !is_far(hot)
+        };
         let all = self.candidates.entries.iter().enumerate();
+        let all = all.filter(|(_, (entry, _))| !stays(*entry));
         let below = all.clone().filter(|(_, (_, load))| *load <= half);
         let best = below.max_by_key(|(_, (entry, load))| (*load, core::cmp::Reverse(*entry)));
         let best = best.or_else(|| {

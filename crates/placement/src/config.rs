@@ -76,6 +76,9 @@ pub struct Config {
     pub rest_periods: u32,
     /// From which load on an entry's stages may be done on two cores. `None`: never.
     pub split_at: Option<Share>,
+    /// The NUMA node of the memory in which packets come, which is that of the card. Work stays
+    /// there while a core of it has room. `None`: nobody knows.
+    pub node: Option<u16>,
     /// Cores that a priority has in [`Mode::Predetermined`]. Priorities without one share the rest.
     pub reserved: Vec<(Priority, CoreIndex)>,
 }
@@ -93,6 +96,7 @@ impl Config {
             moves_max: 16,
             rest_periods: 5,
             split_at: Some(Share::percent(80)),
+            node: None,
             reserved: Vec::new(),
         }
     }

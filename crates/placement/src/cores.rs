@@ -11,6 +11,11 @@ use crate::share::Share;
 pub struct Core {
     /// The number that the kernel gives it.
     pub number: u16,
+    /// The physical core of which it is a thread, by any number: those that have the same one are
+    /// siblings. `None`: it has none, or nobody knows.
+    pub physical: Option<u16>,
+    /// Its NUMA node. `None`: nobody knows.
+    pub node: Option<u16>,
     /// A vCPU of a running virtual machine is pinned to it.
     pub runs_vcpu: bool,
     /// By policy it gets no work.
@@ -51,10 +56,23 @@ impl CoreLoad {
     }
 }
 
+/// A physical core: what its threads share.
+#[derive(Clone, Debug, Default)]
+struct Physical {
+    threads: Vec<CoreIndex>,
+    /// Of its threads, those to which a vCPU is pinned.
+    vcpus: u32,
+    /// Entries of high priority on all of them.
+    high: u32,
+}
+
 /// All cores, with the sums that every decision looks at.
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     cores: Vec<Core>,
+    physical: Vec<Physical>,
+    /// Of which physical core each is a thread.
+    part_of: Vec<usize>,
     /// What is not placed here and what vCPUs lack, averaged.
     foreign: Vec<Share>,
     /// The same, with all the time for which vCPUs waited.
@@ -74,8 +92,11 @@ pub(crate) struct Cores {
 impl Cores {
     pub(crate) fn new(cores: &[Core]) -> Self {
         let zeros = || cores.iter().map(|_| Share::ZERO).collect();
+        let (physical, part_of) = threads(cores);
         Self {
             cores: cores.to_vec(),
+            physical,
+            part_of,
             foreign: zeros(),
             wanted: zeros(),
             placed: zeros(),
@@ -100,8 +121,31 @@ impl Cores {
 
     /// What changes while the host runs: pinning and policy.
     pub(crate) fn set(&mut self, core: CoreIndex, runs_vcpu: bool, excluded: bool) {
+        let physical = &mut self.physical[self.part_of[core.index()]];
         let core = &mut self.cores[core.index()];
+        physical.vcpus -= u32::from(core.runs_vcpu);
+        physical.vcpus += u32::from(runs_vcpu);
         (core.runs_vcpu, core.excluded) = (runs_vcpu, excluded);
+    }
+
+    /// Whether another thread of its physical core runs a vCPU, or has work of high priority.
+    pub(crate) fn is_beside(&self, core: CoreIndex) -> bool {
+        let at = core.index();
+        let physical = &self.physical[self.part_of[at]];
+        physical.vcpus > u32::from(self.cores[at].runs_vcpu) || physical.high > self.high[at]
+    }
+
+    pub(crate) fn are_siblings(&self, one: CoreIndex, other: CoreIndex) -> bool {
+        one != other && self.part_of[one.index()] == self.part_of[other.index()]
+    }
+
+    /// How busy it is: what runs on it, and half of what runs on its siblings, since threads that
+    /// share a physical core slow each other down.
+    pub(crate) fn pressure(&self, core: CoreIndex) -> Share {
+        let threads = &self.physical[self.part_of[core.index()]].threads;
+        let others = threads.iter().filter(|other| **other != core);
+        let beside: u64 = others.map(|other| u64::from(self.total(*other).0)).sum();
+        self.total(core).plus(Share(u32::try_from(beside / 2).unwrap_or(u32::MAX)))
     }
 
     /// Notes what ran beside placed work in a period.
@@ -169,6 +213,7 @@ impl Cores {
         if is_high {
             self.placed_high[at] = self.placed_high[at].plus(load);
             self.high[at] += 1;
+            self.physical[self.part_of[at]].high += 1;
         }
     }
 
@@ -179,6 +224,7 @@ impl Cores {
         if is_high {
             self.placed_high[at] = self.placed_high[at].minus(load);
             self.high[at] -= 1;
+            self.physical[self.part_of[at]].high -= 1;
         }
     }
 
@@ -187,6 +233,25 @@ impl Cores {
         self.placed.fill(Share::ZERO);
         self.placed_high.fill(Share::ZERO);
         self.high.fill(0);
+        self.physical.iter_mut().for_each(|physical| physical.high = 0);
         self.received.fill((0, 0));
     }
+}
+
+/// The physical cores, and of which of them each core is a thread.
+fn threads(cores: &[Core]) -> (Vec<Physical>, Vec<usize>) {
+    let mut all: Vec<Physical> = Vec::new();
+    let mut part_of: Vec<usize> = Vec::with_capacity(cores.len());
+    for (at, core) in cores.iter().enumerate() {
+        let is_sibling = |other: &Core| core.physical.is_some() && other.physical == core.physical;
+        let of = cores[..at].iter().position(is_sibling).map(|first| part_of[first]);
+        let of = of.unwrap_or_else(|| {
+            all.push(Physical::default());
+            all.len() - 1
+        });
+        all[of].threads.push(CoreIndex(u16::try_from(at).expect("checked when made")));
+        all[of].vcpus += u32::from(core.runs_vcpu);
+        part_of.push(of);
+    }
+    (all, part_of)
 }

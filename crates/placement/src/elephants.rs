@@ -39,12 +39,18 @@ impl Placement {
     }
 
     /// A core with room for an entry's delivery, other than its own. One that runs a vCPU may do
-    /// it if it leaves room, that of its own machine first: delivery is the smaller part.
+    /// it if it leaves room, that of its own machine first: delivery is the smaller part. A sibling
+    /// of its own core has little to give.
     fn for_delivery(&mut self, entry: EntryId, state: &EntryState) -> Option<CoreIndex> {
         let work = Work { load: state.load.deliver, ..self.whole(state) };
         let margin = self.config.hysteresis;
-        let best = self.without(entry, |p| p.best(work, margin, Some(state.core)));
-        best.filter(|(_, rank)| *rank < Rank::Full).map(|(core, _)| core)
+        let has_room = |best: &(CoreIndex, Rank)| best.1 < Rank::Full;
+        let best = self.without(entry, |p| {
+            let elsewhere = |core| core != state.core && !p.cores.are_siblings(core, state.core);
+            let apart = p.best_of(work, margin, elsewhere).filter(has_room);
+            apart.or_else(|| p.best(work, margin, Some(state.core)).filter(has_room))
+        });
+        best.map(|(core, _)| core)
     }
 
     /// One core is enough again, with some room, or one of both is not fit any more.
@@ -79,7 +85,7 @@ impl Placement {
             if let Some((core, _)) = best.filter(|(_, rank)| *rank < now && *rank < Rank::Full) {
                 let is_decap = here == state.core;
                 let (core, delivery) = if is_decap { (core, delivery) } else { (state.core, core) };
-                let why = if now < Rank::Full { Why::LeavesVcpu } else { Why::Full };
+                let why = now.why_left(whole.is_high);
                 return Some(self.put(entry, core, Some(delivery), why));
             }
         }

@@ -8,12 +8,15 @@
 //! 3. A core to which a running vCPU is pinned gets nothing while another one has room.
 //! 4. Two entries of high priority do not share a core while one is free of them, and others keep
 //!    away from them while they have room elsewhere.
+//! 5. A core whose sibling, another thread of the same physical core, runs a vCPU or has work of
+//!    high priority is taken after those that have no such sibling.
+//! 6. A core on another NUMA node than the packets' memory is taken after those on that node.
 //!
 //! In the adaptive mode also, where it is known who is received where:
 //!
-//! 5. An entry that has to share with a vCPU takes that of its own machine, so that what is too
+//! 7. An entry that has to share with a vCPU takes that of its own machine, so that what is too
 //!    much harms who causes it.
-//! 6. The core of a machine that receives work of high priority is shared after all others.
+//! 8. The core of a machine that receives work of high priority is shared after all others.
 
 use sluice_base::Priority;
 
@@ -28,6 +31,10 @@ use crate::share::Share;
 pub(crate) enum Rank {
     /// As it should be.
     Good,
+    /// On another NUMA node.
+    Far,
+    /// Beside a thread that runs a vCPU, or that has work of high priority.
+    Beside,
     /// With an entry of high priority.
     Shared,
     /// With the pinned vCPU of the machine that receives it.
@@ -83,11 +90,23 @@ impl Placement {
                 () if self.is_own(core, work) => Rank::Own,
                 () => Rank::Vcpu,
             }
-        } else if cores.high(core) > 0 {
-            Rank::Shared
         } else {
-            Rank::Good
+            match () {
+                () if cores.high(core) > 0 => Rank::Shared,
+                () if cores.is_beside(core) => Rank::Beside,
+                () if self.is_far(core, work.receiver) => Rank::Far,
+                () => Rank::Good,
+            }
         })
+    }
+
+    /// Whether a core is on another NUMA node than the packets: on that of the machine that
+    /// receives them, if it is known, or else on that of the card.
+    pub(crate) fn is_far(&self, core: CoreIndex, receiver: Option<CoreIndex>) -> bool {
+        let receiver = receiver.filter(|_| self.knows_receivers());
+        let node_of = |core| self.cores.get(core).node;
+        let home = receiver.and_then(node_of).or(self.config.node);
+        home.zip(node_of(core)).is_some_and(|(home, there)| home != there)
     }
 
     /// The best core for work that is not counted on any, and how good it is.
@@ -114,7 +133,8 @@ impl Placement {
             // Without room: where the rest is already, or else where it harms its own machine.
             let apart = (self.surplus != Some(core), !self.is_own(core, work));
             let apart = if rank < Rank::Full { (false, false) } else { apart };
-            Some((rank, runs_vcpu, apart, self.cores.total(core), core))
+            let is_far = self.is_far(core, work.receiver);
+            Some((rank, runs_vcpu, apart, is_far, self.cores.pressure(core), core))
         });
         ranked.min().map(|(rank, .., core)| (core, rank))
     }

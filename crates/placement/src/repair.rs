@@ -10,6 +10,20 @@ use crate::share::Share;
 use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
 
+impl Rank {
+    /// Why something leaves a core of this rank for a better one.
+    pub(crate) const fn why_left(self, is_high: bool) -> Why {
+        match self {
+            Self::Shared if is_high => Why::OwnCore,
+            Self::Good | Self::Shared | Self::HighVcpu | Self::FullHigh => Why::Displaced,
+            Self::Far => Why::LeavesNode,
+            Self::Beside => Why::LeavesSibling,
+            Self::Own | Self::Vcpu => Why::LeavesVcpu,
+            Self::Full => Why::Full,
+        }
+    }
+}
+
 /// For how many entries per move that is allowed another core is looked for in a period: most
 /// looks find none where every core is full, and each takes as long as there are cores.
 const LOOKS_PER_MOVE: u32 = 8;
@@ -61,13 +75,7 @@ impl Placement {
         if rank >= now {
             return None;
         }
-        let why = match now {
-            Rank::Shared if work.is_high => Why::OwnCore,
-            Rank::Good | Rank::Shared | Rank::HighVcpu | Rank::FullHigh => Why::Displaced,
-            Rank::Own | Rank::Vcpu => Why::LeavesVcpu,
-            Rank::Full => Why::Full,
-        };
-        Some(self.put(entry, core, None, why))
+        Some(self.put(entry, core, None, now.why_left(work.is_high)))
     }
 
     /// What is on an excluded core leaves it, whatever the mode.

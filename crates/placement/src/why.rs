@@ -20,6 +20,10 @@ pub enum Why {
     Displaced,
     /// A machine's vCPU is pinned to the core it was on, and another core is free.
     LeavesVcpu,
+    /// A vCPU, or work of high priority, is on another thread of the physical core it was on.
+    LeavesSibling,
+    /// The core it was on is on another NUMA node than its packets.
+    LeavesNode,
     /// The core it was on is excluded.
     Excluded,
     /// The core it was on had no room.
@@ -43,6 +47,10 @@ impl fmt::Display for Why {
             Self::OwnCore => f.write_str("high priority: no other of its kind is there"),
             Self::Displaced => f.write_str("made way for a high priority"),
             Self::LeavesVcpu => f.write_str("left a core with a pinned vCPU"),
+            Self::LeavesSibling => {
+                f.write_str("left a core whose sibling has a vCPU or a high priority")
+            }
+            Self::LeavesNode => f.write_str("left a core of another NUMA node"),
             Self::Excluded => f.write_str("left an excluded core"),
             Self::Full => f.write_str("left a core without room"),
             Self::Balance(gap) => write!(f, "the core it left had {gap} more to do"),

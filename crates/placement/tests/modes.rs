@@ -277,6 +277,54 @@ fn the_last_core_cannot_be_excluded() {
     assert_eq!(run.place(0, LOW, 5).0, 1);
 }
 
+/// Two threads of two physical cores; a machine runs on the second thread of the first one.
+#[test]
+fn a_physical_core_that_is_shared_comes_later() {
+    let core = |number: u16| Core {
+        number,
+        physical: Some(number / 2),
+        runs_vcpu: number == 1,
+        ..Core::default()
+    };
+    let cores: Vec<Core> = (0..4).map(core).collect();
+    let mut placement = Placement::new(config(Mode::Adaptive), &cores).unwrap();
+    let mut place = |entry, priority| placement.place(EntryId(entry), priority).core.0;
+    // Beside the machine only if nothing else is left: two share a physical core before that.
+    assert_eq!([place(0, LOW), place(1, LOW)], [2, 3]);
+    assert_eq!(place(2, HIGH), 2);
+    let mut moves = Vec::new();
+    let small = EntryLoad { decap: Share::percent(5), deliver: Share::ZERO };
+    (0..20).for_each(|_| placement.period(&[CoreLoad::default(); 4], &[small; 3], &mut moves));
+    let at = |entry| placement.entry(EntryId(entry)).unwrap();
+    // Who makes way is beside a machine or beside high priority now, and one is like the other.
+    assert_eq!([at(0).core.0, at(1).core.0, at(2).core.0], [0, 3, 2]);
+}
+
+/// Work stays on the node of the card while a core of it has room, and comes back.
+#[test]
+fn work_stays_on_the_node_of_the_card() {
+    let core = |number: u16| Core { number, node: Some(number / 2), ..Core::default() };
+    let cores: Vec<Core> = (0..4).map(core).collect();
+    let config = Config { node: Some(1), ..config(Mode::Adaptive) };
+    let mut placement = Placement::new(config, &cores).unwrap();
+    let mut loads = vec![EntryLoad::default(); 12];
+    let mut settle = |placement: &mut Placement, percent| {
+        loads.fill(EntryLoad { decap: Share::percent(percent), deliver: Share::ZERO });
+        let mut moves = Vec::new();
+        (0..60).for_each(|_| placement.period(&[CoreLoad::default(); 4], &loads, &mut moves));
+        let on = |core| placement.entries().filter(|(_, state)| state.core.0 == core).count();
+        ([0, 1, 2, 3].map(on), moves)
+    };
+    (0..12).for_each(|entry| _ = placement.place(EntryId(entry), LOW));
+    assert_eq!(settle(&mut placement, 12).0, [0, 0, 6, 6]);
+    // More than there is room for on its node.
+    let (on, moves) = settle(&mut placement, 20);
+    assert_eq!((on[2], on[3]), (4, 4), "{on:?} {moves:?}");
+    let (on, moves) = settle(&mut placement, 10);
+    assert_eq!(on, [0, 0, 6, 6]);
+    assert!(moves.iter().any(|made| made.why == Why::LeavesNode));
+}
+
 #[test]
 fn what_cannot_work_is_refused() {
     let made = |change: fn(&mut Config), marks| {

@@ -11,7 +11,9 @@ use support::{Host, World};
 fn small() -> impl Strategy<Value = Host> {
     let few = |host: &mut Host| {
         host.cores.truncate(4);
-        host.cores.iter_mut().for_each(|(core, _)| core.runs_vcpu = false);
+        host.cores.iter_mut().for_each(|(core, _)| {
+            (core.runs_vcpu, core.physical, core.node) = (false, None, None);
+        });
         host.entries.truncate(7);
         host.entries.retain(|(load, _)| load.sum().0 < 500_000);
         host.entries.iter_mut().for_each(|(_, is_high)| *is_high = false);

@@ -22,7 +22,7 @@ struct Host {
 
 impl Host {
     fn new(needed: &[u32], entries: &[(u32, usize, bool)]) -> Self {
-        let core = |number| Core { number, runs_vcpu: true, excluded: false };
+        let core = |number| Core { number, runs_vcpu: true, ..Core::default() };
         let cores: Vec<Core> = (0..).take(needed.len()).map(core).collect();
         let config = Config { high_from: Some(HIGH), ..Config::new(Mode::Adaptive, 64) };
         let mut placement = Placement::new(config, &cores).unwrap();

@@ -5,7 +5,7 @@
 //! on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and
 //! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows what the
 //! kernel knows about next hops, [`device`] asks it about devices, [`machines`] about the cores of
-//! virtual machines.
+//! virtual machines, [`topology`] about which cores belong together.
 //!
 //! A port is driven by one thread and promises three things. It reads a frame only if somebody
 //! promised to take it (a window) and if there is a slot for it. It never drops a frame that it
@@ -36,6 +36,7 @@ mod port;
 mod staging;
 mod sys;
 pub mod tap;
+pub mod topology;
 pub mod udp;
 pub mod vhost_user;
 

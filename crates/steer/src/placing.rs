@@ -12,14 +12,16 @@ pub(crate) const HIGH: Priority = Priority::new(7).unwrap();
 pub(crate) const NONE_FREE: &str =
     "predetermined: every core runs a machine, so that none is reserved for high priority";
 
-/// A placement in which nothing is placed, and what is not as wanted.
+/// A placement in which nothing is placed, and what is not as wanted. `node` is that of the
+/// device.
 pub(crate) fn new(
     force: &Force,
-    buckets: u32,
+    (buckets, node): (u32, Option<u16>),
     cores: &[Core],
 ) -> anyhow::Result<(Placement, Option<&'static str>)> {
     let mut config = Config::new(force.mode, buckets);
     config.high_from = Some(HIGH);
+    config.node = node;
     // The kernel's path has no second stage that could be placed apart.
     config.split_at = None;
     let mut note = None;

@@ -12,7 +12,7 @@ use sluice_base::Priority;
 use sluice_placement::{
     Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Move, Placement, Share,
 };
-use sluice_ports::machines;
+use sluice_ports::{machines, topology};
 
 use crate::cli::Arguments;
 use crate::device::{self, Way};
@@ -62,6 +62,8 @@ struct Steering<'a> {
     numbers: Vec<u16>,
     /// Those that may do the work, as far as the arguments go.
     usable: Vec<u16>,
+    /// The NUMA node of the device.
+    node: Option<u16>,
     placement: Placement,
     high_from: u32,
     /// For how many periods nothing came in each bucket of high priority.
@@ -138,7 +140,8 @@ impl<'a> Steering<'a> {
         let high = if may_be_high { buckets / 4 } else { 0 };
         let vcpus = vcpu_cores(arguments);
         let all = all_cores(&numbers, &usable, &force, &vcpus);
-        let (placement, note) = placing::new(&force, buckets, &all)?;
+        let node = topology::node_of_device(device);
+        let (placement, note) = placing::new(&force, (buckets, node), &all)?;
         if let Some(note) = note {
             ensure!(follow.is_some(), note);
             force.notes.push(note.to_owned());
@@ -164,6 +167,7 @@ impl<'a> Steering<'a> {
             cores,
             numbers,
             usable,
+            node,
             placement,
             high_from: buckets - high,
             silent: vec![0; high as usize],
@@ -199,7 +203,8 @@ impl<'a> Steering<'a> {
             || (wanted.mode == Mode::Predetermined
                 && (&wanted.excluded, wanted.has_high()) != (&before.excluded, before.has_high()));
         if is_other {
-            let (placement, note) = placing::new(&wanted, self.arguments.buckets, &all)?;
+            let of = (self.arguments.buckets, self.node);
+            let (placement, note) = placing::new(&wanted, of, &all)?;
             wanted.notes.extend(note.map(str::to_owned));
             let old = std::mem::replace(&mut self.placement, placement);
             let moves = placing::carry_over(&old, &mut self.placement, wanted.mode);
@@ -382,10 +387,15 @@ fn policy(follow: &mut Follow) -> Option<Box<Kept>> {
 
 /// All cores of this machine.
 fn all_cores(numbers: &[u16], usable: &[u16], force: &Force, vcpus: &BTreeSet<u16>) -> Vec<Core> {
-    let core = |number: &u16| Core {
-        number: *number,
-        runs_vcpu: vcpus.contains(number),
-        excluded: !usable.contains(number) || force.excluded.contains(number),
+    let core = |number: &u16| {
+        let seat = topology::of_cpu(*number);
+        Core {
+            number: *number,
+            physical: seat.physical,
+            node: seat.node,
+            runs_vcpu: vcpus.contains(number),
+            excluded: !usable.contains(number) || force.excluded.contains(number),
+        }
     };
     numbers.iter().map(core).collect()
 }

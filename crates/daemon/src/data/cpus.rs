@@ -1,11 +1,15 @@
 //! The CPUs of the workers: to which of them vCPUs are pinned, and which a policy excludes.
+//!
+//! A CPU that shares its physical core with that of a worker, and is no worker's itself, is a core
+//! of the placement, too: one that gets no work, and whose vCPU is felt beside it.
 
 use std::collections::BTreeSet;
 
 use sluice_api::placement::CpuStatus;
 use sluice_base::Nanos;
 use sluice_placement::{Core, CoreIndex, Placement};
-use sluice_ports::machines;
+use sluice_ports::topology::Seat;
+use sluice_ports::{machines, topology};
 
 /// How often vCPUs are looked for.
 const MACHINES_EVERY: Nanos = Nanos::from_millis(1000);
@@ -15,11 +19,15 @@ const MACHINES_EVERY: Nanos = Nanos::from_millis(1000);
 pub(super) struct Cpus {
     /// By worker; `None`: it is not pinned.
     workers: Vec<Option<u16>>,
+    /// CPUs of no worker that are siblings of one of a worker.
+    beside: Vec<u16>,
+    /// Where all of these are, workers first.
+    seats: Vec<Seat>,
     /// Where vCPUs are, if that is configured.
     vcpus: Option<BTreeSet<u16>>,
     /// When vCPUs were looked for last.
     looked: Option<Nanos>,
-    /// Whether a vCPU is pinned to the CPU of each worker.
+    /// Whether a vCPU is pinned to the CPU of each worker, and then of each that is beside.
     with_vcpus: Vec<bool>,
     /// What a policy keeps work away from.
     excluded: BTreeSet<u16>,
@@ -27,11 +35,35 @@ pub(super) struct Cpus {
 
 impl Cpus {
     pub(super) fn new(workers: &[Option<u32>], vcpus: Option<&[u16]>) -> Self {
+        Self::seated(workers, vcpus, topology::of_cpu)
+    }
+
+    fn seated(workers: &[Option<u32>], vcpus: Option<&[u16]>, seat: impl Fn(u16) -> Seat) -> Self {
         let vcpus = vcpus.map(|cpus| cpus.iter().copied().collect());
         let workers: Vec<Option<u16>> =
             workers.iter().map(|cpu| cpu.and_then(|cpu| u16::try_from(cpu).ok())).collect();
-        let with_vcpus = vec![false; workers.len()];
-        Self { workers, vcpus, looked: None, with_vcpus, excluded: BTreeSet::new() }
+        let mut seats: Vec<Seat> =
+            workers.iter().map(|cpu| cpu.map(&seat).unwrap_or_default()).collect();
+        let siblings: BTreeSet<u16> =
+            seats.iter().flat_map(|seat| &seat.siblings).copied().collect();
+        let beside: Vec<u16> =
+            siblings.into_iter().filter(|cpu| !workers.contains(&Some(*cpu))).collect();
+        seats.extend(beside.iter().map(|cpu| seat(*cpu)));
+        let with_vcpus = vec![false; seats.len()];
+        let excluded = BTreeSet::new();
+        Self { workers, beside, seats, vcpus, looked: None, with_vcpus, excluded }
+    }
+
+    /// What a placement is made of: a core for each worker, and those beside.
+    pub(super) fn cores(&self) -> Vec<Core> {
+        let core = |(at, seat): (usize, &Seat)| Core {
+            number: core_of(at).0,
+            physical: seat.physical,
+            node: seat.node,
+            runs_vcpu: false,
+            excluded: at >= self.workers.len(),
+        };
+        self.seats.iter().enumerate().map(core).collect()
     }
 
     /// The CPU of a worker.
@@ -79,8 +111,9 @@ impl Cpus {
         }
         self.looked = Some(now);
         let vcpus = self.vcpus.clone().unwrap_or_else(machines::pinned_cores);
-        let has = |cpu: &Option<u16>| cpu.is_some_and(|cpu| vcpus.contains(&cpu));
-        self.with_vcpus = self.workers.iter().map(has).collect();
+        let has = |cpu: Option<u16>| cpu.is_some_and(|cpu| vcpus.contains(&cpu));
+        let beside = self.beside.iter().copied().map(Some);
+        self.with_vcpus = self.workers.iter().copied().chain(beside).map(has).collect();
         true
     }
 
@@ -89,6 +122,10 @@ impl Cpus {
     pub(super) fn look_at(&mut self, placement: &mut Placement, now: Nanos) {
         if !self.look(now) {
             return;
+        }
+        let count = self.workers.len();
+        for (at, runs_vcpu) in self.with_vcpus.iter().enumerate().skip(count) {
+            placement.set_core(core_of(at), *runs_vcpu, true);
         }
         let is_left = self.is_left();
         // No core may be the last one for a moment, so those that are free again come first.
@@ -136,11 +173,6 @@ pub(super) fn core_of(worker: usize) -> CoreIndex {
     CoreIndex(u16::try_from(worker).unwrap_or(u16::MAX))
 }
 
-/// The cores of so many workers.
-pub(super) fn cores(count: usize) -> Vec<Core> {
-    (0..count).map(|worker| Core { number: core_of(worker).0, ..Core::default() }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,7 +197,7 @@ mod tests {
         let config = Config::new(Mode::Adaptive, 1);
         for (first, then) in [(1, 2), (2, 1)] {
             let mut cpus = Cpus::new(&[Some(1), Some(2)], Some(&[]));
-            let mut placement = Placement::new(config.clone(), &cores(2)).unwrap();
+            let mut placement = Placement::new(config.clone(), &cpus.cores()).unwrap();
             for cpu in [first, then] {
                 cpus.exclude([cpu].into());
                 cpus.look_at(&mut placement, Nanos::ZERO);
@@ -176,6 +208,25 @@ mod tests {
             placement.period(&[CoreLoad::default(); 2], &[load], &mut Vec::new());
             assert_eq!(placement.entry(EntryId(0)).unwrap().core, to, "{first}, then {then}");
         }
+    }
+
+    /// CPUs 2 and 6 are one physical core, and so are 3 and 7.
+    #[test]
+    fn a_vcpu_on_a_sibling_matters_though_no_worker_is_there() {
+        use sluice_placement::{Config, CoreLoad, EntryId, EntryLoad, Mode, Share};
+        let seat = |cpu: u16| {
+            let other = if cpu < 4 { cpu + 4 } else { cpu - 4 };
+            Seat { siblings: vec![other], physical: Some(cpu.min(other)), node: None }
+        };
+        let mut cpus = Cpus::seated(&[Some(2), Some(3)], Some(&[6]), seat);
+        assert_eq!((cpus.beside.as_slice(), cpus.cores().len()), (&[6, 7][..], 4));
+        let mut placement = Placement::new(Config::new(Mode::Adaptive, 1), &cpus.cores()).unwrap();
+        cpus.look_at(&mut placement, Nanos::ZERO);
+        placement.adopt(EntryId(0), sluice_base::Priority::ZERO, core_of(0));
+        let load = EntryLoad { decap: Share::percent(20), ..EntryLoad::default() };
+        placement.period(&[CoreLoad::default(); 2], &[load], &mut Vec::new());
+        let state = placement.entry(EntryId(0)).unwrap();
+        assert_eq!((state.core, cpus.status().count()), (core_of(1), 2), "{}", state.why);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use sluice_api::placement::{CpuStatus, PlaceStatus, Stamp};
 use sluice_base::{Nanos, PortId, Priority};
 use sluice_placement::{Config, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share, Why};
 
-use super::cpus::{Cpus, core_of, cores};
+use super::cpus::{Cpus, core_of};
 use super::policy::Wanted;
 use super::worker::{Ask, HomeStep, Load};
 use super::{Askers, spawn};
@@ -229,7 +229,7 @@ impl Homes {
             return Ok(None);
         }
         let mode = wanted.own_mode();
-        let placement = Placement::new(settings(mode, entries.len())?, &cores(placed.count));
+        let placement = Placement::new(settings(mode, entries.len())?, &cpus.cores());
         let placement = placement.context("the workers cannot be placed on")?;
         let ports = placed.ports.len();
         let workers = loads.into_iter().map(|load| Last::new(load, ports)).collect();
@@ -272,9 +272,8 @@ impl Homes {
     /// is forgotten.
     fn obey(&mut self) {
         let Some(order) = self.wanted.other_than(self.stamp) else { return };
-        let count = self.placement.core_count();
         let new = settings(order.mode, self.entries.len())
-            .and_then(|config| Ok(Placement::new(config, &cores(count))?));
+            .and_then(|config| Ok(Placement::new(config, &self.cpus.cores())?));
         // As at start, where the same was possible.
         if let Ok(new) = new {
             (self.placement, self.mode) = (new, order.mode);
@@ -346,7 +345,9 @@ impl Homes {
         if to == entry.home {
             return Ok(());
         }
-        let has_time = matches!(why, Why::Balance(_)) && busy[entry.home] < BUSY_FROM;
+        // To cross costs more than a busy sibling does.
+        let is_mild = matches!(why, Why::Balance(_) | Why::LeavesSibling | Why::LeavesNode);
+        let has_time = is_mild && busy[entry.home] < BUSY_FROM;
         if now >= entry.rests && !has_time {
             entry.rests = now.after(REST);
             if self.mover.go(entry.port, entry.home, to)? {

@@ -38,7 +38,7 @@ use sluice_ports::udp::{
 };
 
 use self::high::{Progress, Quiet};
-use super::cpus::{Cpus, core_of, cores};
+use super::cpus::{Cpus, core_of};
 use super::policy::Wanted;
 use super::worker::{Ask, Part, Step};
 use super::{Askers, spawn};
@@ -240,7 +240,7 @@ pub(super) fn follow(
     parts.iter_mut().for_each(|part| part.selector = None);
     let Some(selector) = selector else { return Ok(shown) };
     let (count, mode) = (parts.len(), wanted.own_mode());
-    let placement = Placement::new(high::config(mode, None), &cores(count));
+    let placement = Placement::new(high::config(mode, None), &cpus.cores());
     let placement = placement.context("the workers cannot be placed on")?;
     let last = Last {
         at: clock::now(),

@@ -15,6 +15,8 @@ pub(crate) struct Host {
     pub(crate) cores: Vec<(Core, CoreLoad)>,
     /// Load, and whether its priority is high.
     pub(crate) entries: Vec<(EntryLoad, bool)>,
+    /// The node of the card.
+    pub(crate) node: Option<u16>,
 }
 
 pub(crate) fn worlds() -> impl Strategy<Value = Host> {
@@ -23,15 +25,29 @@ pub(crate) fn worlds() -> impl Strategy<Value = Host> {
     let entry = (load, 0..100_u32, prop_oneof![5 => Just(false), 1 => Just(true)]);
     let cores = proptest::collection::vec(core, 1..10);
     let entries = proptest::collection::vec(entry, 0..40);
-    (cores, entries).prop_map(|(cores, entries)| Host {
-        cores: cores.iter().zip(0..).map(|(core, number)| make_core(*core, number)).collect(),
+    // Threads of a physical core, and cores of a node, if there are several of them.
+    let shape = (prop_oneof![Just(1_u16), Just(2)], prop_oneof![Just(1_u16), Just(4)]);
+    let node = prop_oneof![Just(None), Just(Some(0)), Just(Some(1))];
+    (cores, entries, shape, node).prop_map(|(cores, entries, shape, node)| Host {
+        cores: cores
+            .iter()
+            .zip(0..)
+            .map(|(core, number)| make_core(*core, number, shape))
+            .collect(),
         entries: entries.into_iter().map(make_entry).collect(),
+        node,
     })
 }
 
-fn make_core((runs_vcpu, user, softirq): (bool, u32, u32), number: u16) -> (Core, CoreLoad) {
+fn make_core(
+    (runs_vcpu, user, softirq): (bool, u32, u32),
+    number: u16,
+    (threads, node): (u16, u16),
+) -> (Core, CoreLoad) {
     let user = Share::percent(if runs_vcpu { user } else { user / 6 });
-    let core = Core { number, runs_vcpu, excluded: false };
+    let physical = (threads > 1).then_some(number / threads);
+    let node = (node > 1).then_some(number / node);
+    let core = Core { number, physical, node, runs_vcpu, excluded: false };
     (core, CoreLoad { user, softirq: Share::percent(softirq / 6), wait: Share::ZERO })
 }
 
@@ -57,6 +73,7 @@ impl World {
     pub(crate) fn start(world: &Host, mode: Mode) -> Self {
         let mut config = Config::new(mode, 64);
         config.high_from = Priority::new(HIGH);
+        config.node = world.node;
         // Few, so that it is a bound.
         config.moves_max = 3;
         let cores: Vec<Core> = world.cores.iter().map(|core| core.0).collect();
@@ -162,13 +179,39 @@ pub(crate) fn broken_rule(run: &World) -> Option<String> {
         {
             return Some(format!("{entry:?} is on core {here} with a vCPU, and {free} is free"));
         }
-        let highs = sums[here].2 - u32::from(is_high);
-        let alone = |core: &usize| !is_vm(*core) && sums[*core].2 == 0 && has_room(*core);
-        if highs > 0
+        let highs = |core: usize| sums[core].2 - u32::from(is_high && core == here);
+        let alone = |core: &usize| !is_vm(*core) && highs(*core) == 0 && has_room(*core);
+        if highs(here) > 0
             && let Some(free) = others().find(alone)
         {
             let kind = if is_high { "two of high priority are" } else { "it is with a high one" };
             return Some(format!("{entry:?}: {kind} on core {here}, and {free} is free"));
+        }
+        let physical = |core: usize| run.world.cores[core].0.physical;
+        let is_beside = |core: usize| {
+            let mut all = (0..sums.len()).filter(|other| *other != core);
+            physical(core).is_some()
+                && all.any(|other| {
+                    physical(other) == physical(core) && (is_vm(other) || highs(other) > 0)
+                })
+        };
+        let apart = |core: &usize| alone(core) && !is_beside(*core);
+        if (is_vm(here) || is_beside(here))
+            && let Some(free) = others().find(apart)
+        {
+            return Some(format!("{entry:?} is on core {here} beside others, and {free} is apart"));
+        }
+        let is_far = |core: usize| {
+            let there = run.world.cores[core].0.node;
+            there.is_some() && run.world.node.is_some() && there != run.world.node
+        };
+        let near = |core: &usize| apart(core) && !is_far(*core);
+        if is_far(here)
+            && let Some(free) = others().find(near)
+        {
+            return Some(format!(
+                "{entry:?} is on core {here} of another node, and {free} is near"
+            ));
         }
     }
     None

@@ -109,6 +109,7 @@ impl<'a> Host<'a> {
             number,
             runs_vcpu: scenario.vms.contains(&Some(number)),
             excluded: scenario.excluded.contains(&number),
+            ..PlacedCore::default()
         };
         let placed: Vec<PlacedCore> = (0..scenario.cores).map(placed).collect();
         let mut steering = Steering::new(&scenario.steering, &placed).map_err(Error::Steering)?;

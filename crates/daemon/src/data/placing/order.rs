@@ -7,7 +7,7 @@ use sluice_ports::udp::{HighFlows, LOW_BUCKETS};
 
 use super::Placing;
 use crate::clock;
-use crate::data::cpus::{core_of, cores};
+use crate::data::cpus::core_of;
 
 impl Placing {
     /// Does what the policy says, if it is another one than before.
@@ -44,7 +44,7 @@ impl Placing {
         let reserved = is_told.then(|| core_of(self.cpus.first_free()));
         let config = super::high::config(self.mode, reserved);
         // As at start, where the same was possible.
-        if let Ok(placement) = Placement::new(config, &cores(self.placement.core_count())) {
+        if let Ok(placement) = Placement::new(config, &self.cpus.cores()) {
             self.placement = placement;
         }
         self.cpus.tell_again();
