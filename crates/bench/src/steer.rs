@@ -152,9 +152,9 @@ impl Subject {
             Self::None | Self::SluiceFree | Self::SluiceGuest => return None,
             Self::FreeCore => format!("--mode rss --cores {}", 1 - guest_core),
             Self::GuestCore => format!("--mode rss --cores {guest_core}"),
-            Self::Rps => "--mode rss --xdp rps".to_owned(),
-            Self::Rss => "--mode rss".to_owned(),
-            Self::Adaptive => "--mode adaptive".to_owned(),
+            Self::Rps => "--mode rss --xdp rps --cores 0,1".to_owned(),
+            Self::Rss => "--mode rss --cores 0,1".to_owned(),
+            Self::Adaptive => "--mode adaptive --cores 0,1".to_owned(),
         };
         Some(words + " --patience-ms 200")
     }
@@ -175,6 +175,8 @@ type Values = BTreeMap<(usize, &'static str, &'static str, &'static str), Vec<f6
 /// What was seen in a window.
 struct Seen {
     throughput: f64,
+    /// Datagrams a second that were sent.
+    sent: f64,
     loss: f64,
     late: f64,
     pieces: f64,
@@ -200,42 +202,68 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     let subjects: Vec<Subject> =
         SUBJECTS.iter().filter(|(_, name)| wanted(name)).map(|(subject, _)| *subject).collect();
     let rigs = [Rig::kernel()?, Rig::sluice()?];
-    let loads = if plan.load.is_empty() { sizing::loads(&rigs, plan)? } else { plan.load.clone() };
-    let mut values = Values::new();
     let until = Instant::now() + Duration::from_secs(plan.patience_s);
-    let mut again = 0;
+    let mut quiet = Quiet { most: plan.quiet, until, again: 0 };
+    let loads = if plan.load.is_empty() {
+        sizing::loads(&rigs, plan, &mut quiet)?
+    } else {
+        plan.load.clone()
+    };
+    let mut values = Values::new();
     for round in 0..plan.rounds {
-        eprintln!("round {} of {}, {again} windows repeated", round + 1, plan.rounds);
+        eprintln!("round {} of {}, {} windows repeated", round + 1, plan.rounds, quiet.again);
         for (nth, load) in loads.iter().enumerate() {
             let guest_core = (round + nth) % CORES;
             for at in 0..subjects.len() {
                 let subject = subjects[(at + round) % subjects.len()];
-                let seen = loop {
-                    wait_until_quiet(plan.quiet, until)?;
-                    let seen = Bench::start(&rigs, plan, load, subject, guest_core)?.measure()?;
-                    if seen.others <= plan.quiet || Instant::now() >= until {
-                        break seen;
-                    }
-                    again += 1;
-                };
+                let seen = quiet
+                    .window(|| Bench::start(&rigs, plan, load, subject, guest_core)?.measure())?;
                 keep(&mut values, (nth, subject, guest_core), &seen);
             }
         }
     }
     drop(rigs);
-    println!("{again} windows were repeated, for other programs used the cores");
+    println!("{} windows were repeated, for other programs used the cores", quiet.again);
     report::finish("steer", rows(&values, &loads, &subjects))
 }
 
-/// Waits until other programs leave the cores alone for a moment.
-fn wait_until_quiet(quiet: f64, until: Instant) -> anyhow::Result<()> {
-    loop {
-        let before = cores::look::<CORES>()?;
-        std::thread::sleep(QUIET);
-        let others = cores::of_others(&before, &cores::look::<CORES>()?, 0);
-        if others <= quiet || Instant::now() >= until {
-            return Ok(());
+/// Sees to it that other programs leave the cores alone while something is measured, for as long
+/// as there is patience.
+struct Quiet {
+    /// What others may use, in cores.
+    most: f64,
+    until: Instant,
+    /// Windows that were measured again.
+    again: u32,
+}
+
+impl Quiet {
+    /// Measures until it was quiet meanwhile.
+    fn window(&mut self, measure: impl Fn() -> anyhow::Result<Seen>) -> anyhow::Result<Seen> {
+        loop {
+            self.wait()?;
+            let seen = measure()?;
+            if self.is_enough(seen.others) {
+                return Ok(seen);
+            }
+            self.again += 1;
         }
+    }
+
+    /// Waits until others leave the cores alone for a moment.
+    fn wait(&self) -> anyhow::Result<()> {
+        loop {
+            let before = cores::look::<CORES>()?;
+            std::thread::sleep(QUIET);
+            let others = cores::of_others(&before, &cores::look::<CORES>()?, 0);
+            if self.is_enough(others) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_enough(&self, others: f64) -> bool {
+        others <= self.most || Instant::now() >= self.until
     }
 }
 
@@ -306,6 +334,7 @@ impl<'a> Bench<'a> {
         let cores = [0, 1].map(|core| after.cores[core].since(before.cores[core]));
         Seen {
             throughput: came * self.load.bytes as f64 * 8.0 / seconds,
+            sent: sent / seconds,
             // What was under way at both ends is not the same.
             loss: (1.0 - came / sent).max(0.0),
             late: (after.late - before.late) as f64 / came.max(1.0),
@@ -337,6 +366,7 @@ fn keep(values: &mut Values, (load, subject, guest_core): (usize, Subject, usize
         values.entry((load, measure, subject.name(), core)).or_default().push(value);
     };
     add("steer.throughput", "", seen.throughput);
+    add("steer.sent", "", seen.sent);
     add("steer.loss", "", seen.loss);
     add("steer.late", "", seen.late);
     add("steer.guest_rest", "", seen.pieces);
@@ -352,7 +382,7 @@ fn keep(values: &mut Values, (load, subject, guest_core): (usize, Subject, usize
 fn rows(values: &Values, loads: &[Load], subjects: &[Subject]) -> Vec<Row> {
     let unit = |measure| match measure {
         "steer.throughput" => "bit/s",
-        "steer.guest_rest" => "1/s",
+        "steer.guest_rest" | "steer.sent" => "1/s",
         "steer.others" => "cores",
         _ => "ratio",
     };

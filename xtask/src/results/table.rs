@@ -119,6 +119,7 @@ const BESIDE: &[Measure] = &[
     ),
     // steer.json
     measure("steer.throughput", "bit/s", STEER),
+    measure("steer.sent", "1/s", STEER),
     measure("steer.loss", "ratio", STEER),
     measure("steer.late", "ratio", STEER),
     measure("steer.guest_rest", "1/s", STEER),

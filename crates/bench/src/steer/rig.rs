@@ -47,7 +47,8 @@ impl Rig {
         let Self { b, guest, .. } = &rig;
         cable((b, "tap"), (guest, "eth0"))?;
         b.ip(&format!(
-            "link add vx type vxlan id {VNI} nolearning local 192.0.2.2 remote 192.0.2.1 dstport 4789"
+            "link add vx type vxlan id {VNI} nolearning local 192.0.2.2 remote 192.0.2.1 \
+             dstport 4789"
         ))?;
         b.ip("link set vx up")?;
         b.ip("link add bridge type bridge")?;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 use super::frames::Datagram;
@@ -21,6 +22,10 @@ use super::{numbers, pin};
 const BATCH: u32 = 8;
 /// A sender that was kept from its core does not make up for more than so many batches.
 const BEHIND_MAX: u32 = 8;
+/// A packet on a veth pair is its sender's until the other end takes it up, so that a full socket
+/// would hold the sender back. No other host is held back like that: what is too much is lost on
+/// the way in, so a socket has more room than all queues there together.
+const SOCKET_BYTES: usize = 64 << 20;
 /// The ends of the tunnel.
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const THERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 2), 4789);
@@ -50,6 +55,7 @@ pub(crate) fn run(sender: &Sender) -> anyhow::Result<()> {
     let flow = |flow| {
         let socket = UdpSocket::bind((HERE, FIRST_OUTER_PORT + flow))?;
         socket.connect(THERE)?;
+        set_socket_send_buffer_size_force(&socket, SOCKET_BYTES)?;
         let batch = (0..BATCH).map(|_| Datagram::new(flow, sender.bytes)).collect();
         io::Result::Ok(Flow { socket, batch })
     };

@@ -6,7 +6,7 @@
 //! tunnel's, and the guest's work is what nearly fills the guest's at that rate. Nothing is chosen
 //! by what the wrong core makes of it.
 
-use super::{Bench, Plan, Rig, Subject};
+use super::{Bench, Plan, Quiet, Rig, Subject};
 
 /// What is sent, and what the guest does with it.
 #[derive(Clone, Copy, Debug)]
@@ -24,62 +24,93 @@ const FIRST: [Load; 2] = [
 /// How much of the free core, and of the guest's, should be used.
 const FREE_FULL: f64 = 0.92;
 const GUEST_FULL: f64 = 0.95;
-/// What may be lost at most where it fits.
+/// A guest that loses so much has more than it can do.
+const TOO_MUCH: f64 = 0.1;
+/// What may be lost at most where it fits, and what has to be sent of what should be.
 const LOSS_MAX: f64 = 0.01;
-/// If it is more, the next trial has so much less.
+const SENT_MIN: f64 = 0.98;
+/// If it does not fit, the next trial has so much less.
 const LESS: f64 = 0.95;
 const TRIALS: usize = 10;
 /// Milliseconds before a trial and of it: cores are looked at by ticks.
 const SETTLE_MS: u64 = 500;
 const WINDOW_MS: u64 = 2_000;
+/// What a datagram may have at most.
+const BYTES_MAX: u32 = 65_000;
 
 /// Reads `BYTES,RATE,WORK_NS`.
 pub(super) fn load(text: &str) -> Result<Load, String> {
-    let wrong = || format!("{text:?}: write BYTES,RATE,WORK_NS");
-    let all: Vec<u32> = text.split(',').flat_map(str::parse).collect();
-    let [bytes, rate, work_ns] = all[..] else { return Err(wrong()) };
-    let bytes = usize::try_from(bytes).map_err(|_| wrong())?;
-    if bytes < 8 || rate == 0 { Err(wrong()) } else { Ok(Load { bytes, rate, work_ns }) }
+    let wrong = || format!("{text:?}: write BYTES,RATE,WORK_NS, with 8 to {BYTES_MAX} bytes");
+    let all: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+    match all.map_err(|_| wrong())?[..] {
+        [bytes @ 8..=BYTES_MAX, rate @ 1..=u32::MAX, work_ns] => {
+            Ok(Load { bytes: usize::try_from(bytes).map_err(|_| wrong())?, rate, work_ns })
+        }
+        _ => Err(wrong()),
+    }
 }
 
 /// The loads of this machine.
 ///
 /// # Errors
 /// If nothing can be sent without loss, with what to do.
-pub(super) fn loads(rigs: &[Rig; 2], plan: &Plan) -> anyhow::Result<Vec<Load>> {
-    FIRST.iter().map(|first| size(rigs, plan, *first)).collect()
+pub(super) fn loads(rigs: &[Rig; 2], plan: &Plan, quiet: &mut Quiet) -> anyhow::Result<Vec<Load>> {
+    FIRST.iter().map(|first| size(rigs, plan, quiet, *first)).collect()
 }
 
-fn size(rigs: &[Rig; 2], plan: &Plan, first: Load) -> anyhow::Result<Load> {
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "both are small")]
+fn size(rigs: &[Rig; 2], plan: &Plan, quiet: &mut Quiet, first: Load) -> anyhow::Result<Load> {
     let plan = Plan { settle_ms: SETTLE_MS, window_ms: WINDOW_MS, ..plan.clone() };
     let guest_core = 1;
-    let trial =
-        |load: &Load| Bench::start(rigs, &plan, load, Subject::FreeCore, guest_core)?.measure();
-    // The guest has more than it can do, so that what it takes for each is known.
-    let seen = trial(&first)?;
-    let came = (seen.throughput / 8.0 / first.bytes as f64).max(1.0);
+    let mut trial = |load: Load| {
+        let seen = quiet.window(|| {
+            Bench::start(rigs, &plan, &load, Subject::FreeCore, guest_core)?.measure()
+        })?;
+        let Load { bytes, rate, work_ns } = load;
+        let lost = seen.loss * 100.0;
+        eprintln!(
+            "sizing: {bytes} bytes, {:.0} of {rate} a second, {work_ns} ns of work on each: \
+             {lost:.2} % lost",
+            seen.sent
+        );
+        anyhow::Ok(seen)
+    };
+    // The guest gets more than it can do, so that what it takes for each is known.
+    let (mut first, mut seen) = (first, trial(first)?);
+    for _ in 0..TRIALS {
+        if seen.loss >= TOO_MUCH {
+            break;
+        }
+        first.work_ns *= 2;
+        seen = trial(first)?;
+    }
+    let came = (seen.sent * (1.0 - seen.loss)).max(1.0);
     let beside_ns = (1e9 / came - f64::from(first.work_ns)).max(0.0);
     let free = seen.cores[1 - guest_core];
     let used = (free.user + free.kernel + free.softirq).max(0.01);
-    let mut rate = f64::from(first.rate) * FREE_FULL / used;
+    let mut rate = seen.sent * FREE_FULL / used;
     for _ in 0..TRIALS {
         let work_ns = (GUEST_FULL * 1e9 / rate - beside_ns).max(0.0);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "both are small"
-        )]
         let load = Load { rate: rate as u32, work_ns: work_ns as u32, ..first };
-        let seen = trial(&load)?;
-        let Load { bytes, rate: all, work_ns } = load;
-        eprintln!(
-            "sizing: {bytes} bytes, {all} a second, {work_ns} ns of work on each: {:.2} % lost",
-            seen.loss * 100.0
-        );
-        if seen.loss <= LOSS_MAX {
+        let seen = trial(load)?;
+        if seen.loss <= LOSS_MAX && seen.sent >= SENT_MIN * rate {
             return Ok(load);
         }
         rate *= LESS;
     }
     anyhow::bail!("nothing fits on two cores: is the machine busy? `--load` says what to send")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_read_as_it_is_said_or_not_at_all() {
+        let read = load("1400,85000,20000").unwrap();
+        assert_eq!((read.bytes, read.rate, read.work_ns), (1_400, 85_000, 20_000));
+        for wrong in ["1400,85000", "1400,x,85000,20000", "7,1,1", "1400,0,1", "65001,1,1", ""] {
+            assert!(load(wrong).unwrap_err().contains("BYTES,RATE,WORK_NS"), "{wrong}");
+        }
+    }
 }
