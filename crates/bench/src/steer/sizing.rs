@@ -96,7 +96,7 @@ fn size(rigs: &[Rig; 2], plan: &Plan, quiet: &mut Quiet, first: Load) -> anyhow:
         if seen.loss <= LOSS_MAX && seen.sent >= SENT_MIN * rate {
             return Ok(load);
         }
-        rate *= LESS;
+        rate = rate.min(seen.sent.max(1.0)) * LESS;
     }
     anyhow::bail!("nothing fits on two cores: is the machine busy? `--load` says what to send")
 }
