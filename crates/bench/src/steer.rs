@@ -12,7 +12,8 @@
 //! | `rps` | the kernel's receive packet steering by the hash of outer headers, over both cores |
 //! | `rss` | `sluice steer` by the hash of the inner flow, over both cores |
 //! | `adaptive` | `sluice steer` as it is, told nothing |
-//! | `sluice-free`, `sluice-guest` | Sluice's own data worker, not the kernel's VXLAN |
+//! | `sluice-free`, `sluice-guest` | Sluice's own data worker, not the kernel's VXLAN, on that core |
+//! | `sluice-rss`, `sluice-adaptive` | two data workers, one on each core, by that rule |
 //!
 //! | file | what |
 //! |---|---|
@@ -118,9 +119,11 @@ enum Subject {
     Adaptive,
     SluiceFree,
     SluiceGuest,
+    SluiceRss,
+    SluiceAdaptive,
 }
 
-const SUBJECTS: [(Subject, &str); 8] = [
+const SUBJECTS: [(Subject, &str); 10] = [
     (Subject::None, "none"),
     (Subject::FreeCore, "free-core"),
     (Subject::GuestCore, "guest-core"),
@@ -129,16 +132,21 @@ const SUBJECTS: [(Subject, &str); 8] = [
     (Subject::Adaptive, "adaptive"),
     (Subject::SluiceFree, "sluice-free"),
     (Subject::SluiceGuest, "sluice-guest"),
+    (Subject::SluiceRss, "sluice-rss"),
+    (Subject::SluiceAdaptive, "sluice-adaptive"),
 ];
 
 /// Which subjects are compared: the first with the second, round by round.
-const PAIRS: [(Subject, Subject); 6] = [
+const PAIRS: [(Subject, Subject); 9] = [
     (Subject::Adaptive, Subject::FreeCore),
     (Subject::Adaptive, Subject::GuestCore),
     (Subject::Adaptive, Subject::None),
     (Subject::Adaptive, Subject::Rps),
     (Subject::Adaptive, Subject::Rss),
     (Subject::SluiceFree, Subject::SluiceGuest),
+    (Subject::SluiceAdaptive, Subject::SluiceFree),
+    (Subject::SluiceAdaptive, Subject::SluiceGuest),
+    (Subject::SluiceAdaptive, Subject::SluiceRss),
 ];
 
 impl Subject {
@@ -149,7 +157,10 @@ impl Subject {
     /// What `sluice steer` is told, if it runs.
     fn words(self, guest_core: usize) -> Option<String> {
         let words = match self {
-            Self::None | Self::SluiceFree | Self::SluiceGuest => return None,
+            Self::None => return None,
+            Self::SluiceFree | Self::SluiceGuest | Self::SluiceRss | Self::SluiceAdaptive => {
+                return None;
+            }
             Self::FreeCore => format!("--mode rss --cores {}", 1 - guest_core),
             Self::GuestCore => format!("--mode rss --cores {guest_core}"),
             Self::Rps => "--mode rss --xdp rps --cores 0,1".to_owned(),
@@ -159,11 +170,16 @@ impl Subject {
         Some(words + " --patience-ms 200")
     }
 
-    /// The core of Sluice's own data worker, if it does the work.
-    fn worker_core(self, guest_core: usize) -> Option<usize> {
+    /// What Sluice's own data workers are told, if they do the work.
+    fn workers(self, guest_core: usize) -> Option<String> {
+        let one = |core: usize| Some(format!("worker_cpu = {core}"));
+        let two =
+            |rule: &str| Some(format!("workers = 2\nworker_cpus = [0, 1]\nplacement = \"{rule}\""));
         match self {
-            Self::SluiceFree => Some(1 - guest_core),
-            Self::SluiceGuest => Some(guest_core),
+            Self::SluiceFree => one(1 - guest_core),
+            Self::SluiceGuest => one(guest_core),
+            Self::SluiceRss => two("rss"),
+            Self::SluiceAdaptive => two("adaptive"),
             _ => None,
         }
     }
@@ -286,14 +302,15 @@ impl<'a> Bench<'a> {
         subject: Subject,
         guest_core: usize,
     ) -> anyhow::Result<Self> {
-        let worker_core = subject.worker_core(guest_core);
-        let rig = if worker_core.is_some() { sluice } else { kernel };
-        let daemon = worker_core.map(|core| rig.daemon(core)).transpose()?;
+        let workers = subject.workers(guest_core);
+        let rig = if workers.is_some() { sluice } else { kernel };
         let Plan { flows, .. } = plan;
         let Load { bytes, rate, work_ns } = load;
         let line = format!("steer-guest --core {guest_core} --flows {flows} --work-ns {work_ns}");
         let mut guest = Talker::start(&rig.guest, &line)?;
         guest.ask::<3>()?;
+        // The machine is there before who looks for it.
+        let daemon = workers.map(|workers| rig.daemon(&workers)).transpose()?;
         let core = 1 - guest_core;
         let line =
             format!("steer-sender --core {core} --flows {flows} --bytes {bytes} --rate {rate}");

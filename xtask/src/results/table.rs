@@ -54,6 +54,7 @@ const CELL: &[&str] = &["variant", "policy", "size_packets"];
 const CELL_COUNTER: &[&str] = &["variant", "policy", "size_packets", "counter"];
 const STEER: &[&str] = &["frame_bytes", "offered", "work_ns", "load_average"];
 const STEER_CORE: &[&str] = &["frame_bytes", "offered", "work_ns", "load_average", "core"];
+const VS_EXTEND_VARIED: &[&str] = &["parameter", "value", "seeds"];
 const VS_EXTEND: &[&str] = &["frame_bytes", "mode", "vms", "vm", "core", "published"];
 
 const fn measure(
@@ -128,6 +129,16 @@ const BESIDE: &[Measure] = &[
     measure("steer.kernel", "ratio", STEER_CORE),
     measure("steer.softirq", "ratio", STEER_CORE),
     measure("steer.ratio", "ratio", &["frame_bytes", "over", "ci95_low", "ci95_high"]),
+    // result.json of the experiment vs-extend
+    measure("vs-extend.parameter", "ns", &["name"]),
+    measure("vs-extend.jain", "ratio", VS_EXTEND),
+    measure("vs-extend.softirq_share", "ratio", VS_EXTEND),
+    measure("vs-extend.target", "count", &["what", "needed", "met"]),
+    measure("vs-extend.over-rss", "ratio", VS_EXTEND_VARIED),
+    measure("vs-extend.over-rss-hold", "ratio", VS_EXTEND_VARIED),
+    measure("vs-extend.over-rss++", "ratio", VS_EXTEND_VARIED),
+    measure("vs-extend.loss", "ratio", VS_EXTEND_VARIED),
+    measure("vs-extend.priority", "ratio", VS_EXTEND_VARIED),
     // result.json of a lab run
     measure("lab.settings", "count", &["variant"]),
     measure("lab.cell", "s", CELL),

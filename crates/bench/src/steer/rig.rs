@@ -69,15 +69,18 @@ impl Rig {
         Self::new("steer-s")
     }
 
-    /// Starts Sluice on the second host, with its data worker on a core. The guest is at a TAP.
+    /// Starts Sluice on the second host, with data workers as these lines of its configuration say.
+    /// The guest is at a TAP.
     ///
     /// # Errors
     /// What it says.
-    pub(super) fn daemon(&self, core: usize) -> anyhow::Result<Daemon> {
+    pub(super) fn daemon(&self, workers: &str) -> anyhow::Result<Daemon> {
         let dir = self.net.dir();
+        // Nobody pauses a socket: its input bridges the time in which a worker waits for its core.
         let text = format!(
-            "[host]\nname = \"b\"\nrun_dir = \"{}\"\npolicy = \"ZL\"\nworker_cpu = {core}\n\n\
-             [underlay]\nkind = \"l2\"\ndevice = \"wire\"\naddress = \"192.0.2.2\"\n\n\
+            "[host]\nname = \"b\"\nrun_dir = \"{}\"\npolicy = \"ZL\"\n{workers}\n\
+             [underlay]\nkind = \"udp\"\ndevice = \"wire\"\naddress = \"192.0.2.2\"\n\
+             link = {{ in = {{ frames = 8192, bytes = 16000000 }} }}\n\n\
              [[vnet]]\nname = \"blue\"\nvni = {VNI}\n\n\
              [[peer]]\nname = \"a\"\nvtep = \"192.0.2.1\"\nvnets = [\"blue\"]\n\n\
              [[vport]]\nvnet = \"blue\"\nmac = \"{SENDER_MAC}\"\npeer = \"a\"\n\n\

@@ -23,12 +23,13 @@ pub(crate) enum Doing {
     Thread(usize),
 }
 
-/// Where the time of a core went, in nanoseconds.
+/// Where the time of a core went, in nanoseconds, and how many pieces of softirq work it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) softirq: u64,
     pub(crate) user: u64,
     pub(crate) idle: u64,
+    pub(crate) pieces: u64,
 }
 
 /// A core.
@@ -67,7 +68,7 @@ impl Core {
             protected_until: 0,
             turn_since: 0,
             last_vm: 0,
-            times: Times { softirq: 0, user: 0, idle: 0 },
+            times: Times { softirq: 0, user: 0, idle: 0, pieces: 0 },
         }
     }
 

@@ -367,6 +367,7 @@ impl<'a> Host<'a> {
 
     /// A piece of softirq work is done.
     fn finish(&mut self, at: usize, item: Item) {
+        self.cores[at].times.pieces += 1;
         let segment = item.segment();
         let entry = self.senders[segment.flow].flow.entry;
         let mut has_room = false;
@@ -526,6 +527,7 @@ impl<'a> Host<'a> {
         };
         let core = |(a, b): (&Times, &Times)| CoreReport {
             softirq_ns: b.softirq - a.softirq,
+            softirq_pieces: b.pieces - a.pieces,
             user_ns: b.user - a.user,
             idle_ns: b.idle - a.idle,
         };

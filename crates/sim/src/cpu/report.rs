@@ -34,11 +34,13 @@ impl FlowReport {
     }
 }
 
-/// A core in the measured span, in nanoseconds.
+/// A core in the measured span; times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreReport {
     /// Tunnel work, with its interrupts.
     pub softirq_ns: u64,
+    /// Its pieces: segments that it received, and datagrams that it delivered for another core.
+    pub softirq_pieces: u64,
     /// vCPUs.
     pub user_ns: u64,
     /// Neither.

@@ -29,6 +29,16 @@ impl Case {
             Self::OnFreeCore => "flow on a free core",
         }
     }
+
+    /// The cores of its flows.
+    pub(crate) const fn cores(self) -> &'static [u16] {
+        match self {
+            Self::SharedCore => &[3, 3],
+            Self::TwoCores => &[2, 3],
+            Self::OnVmCore => &[0],
+            Self::OnFreeCore => &[3],
+        }
+    }
 }
 
 /// Table 4: throughput of all flows together per size.

@@ -19,8 +19,16 @@ pub(crate) fn results(name: &str, rows: Vec<Row>) -> Results {
     }
 }
 
+/// A measure of this experiment only.
 fn row(measure: &str, unit: &str, values: Vec<f64>) -> Row {
     Row::new(&format!("vs-extend.{measure}"), "sluice", unit, values)
+}
+
+/// `throughput`, `loss` or `softirq` of a machine or a core; what does not apply is null.
+fn cell(measure: &str, unit: &str, values: Vec<f64>, (bytes, mode, vms): (u64, &str, u16)) -> Row {
+    let row = Row::new(measure, "sluice", unit, values);
+    let row = row.with("frame_bytes", bytes).with("mode", mode).with("vms", vms);
+    ["vm", "core", "published"].into_iter().fold(row, |row, key| row.with(key, json!(null)))
 }
 
 pub(crate) fn fit(found: &Fit) -> Vec<Row> {
@@ -29,30 +37,32 @@ pub(crate) fn fit(found: &Fit) -> Vec<Row> {
         let value = u32::try_from(value).map_or(f64::MAX, f64::from);
         row("parameter", "ns", vec![value]).with("name", *name)
     };
-    let cell = |cell: &fit::Cell| {
-        row("throughput", "bit/s", vec![cell.simulated * MBIT])
+    let of_table = |one: &fit::Cell| {
+        let vms = u16::try_from(one.case.cores().len()).unwrap_or(u16::MAX);
+        let of = (one.bytes, one.case.name(), vms);
+        cell("throughput", "bit/s", vec![one.simulated * MBIT], of)
             .with("table", 4)
-            .with("case", cell.case.name())
-            .with("frame_bytes", cell.bytes)
-            .with("published", cell.published * MBIT)
+            .with("published", one.published * MBIT)
     };
-    fit::NAMES.iter().map(parameter).chain(found.cells.iter().map(cell)).collect()
+    fit::NAMES.iter().map(parameter).chain(found.cells.iter().map(of_table)).collect()
 }
 
 pub(crate) fn predict(figures: &[Figure], seeds: u64) -> Vec<Row> {
     let one = |figure: &Figure| {
         let (measure, unit, scale) = match figure.table {
-            5 if figure.unit.is_empty() => ("jain", "ratio", 1.0),
-            5 => ("softirq", "ratio", 0.01),
+            5 if figure.unit.is_empty() => ("vs-extend.jain", "ratio", 1.0),
+            5 => ("vs-extend.softirq_share", "ratio", 0.01),
             6 => ("loss", "ratio", 0.01),
             _ => ("throughput", "bit/s", MBIT),
         };
-        row(measure, unit, vec![figure.predicted * scale])
-            .with("table", figure.table)
-            .with("frame_bytes", figure.bytes)
-            .with("mode", figure.rule.name())
-            .with("vms", figure.vms)
-            .with("of", figure.of.as_str())
+        let of = (figure.bytes, figure.rule.name(), figure.vms);
+        let row = cell(measure, unit, vec![figure.predicted * scale], of);
+        let row = match figure.of.rsplit_once(|c: char| !c.is_ascii_digit()) {
+            Some((_, number)) if figure.of.starts_with("core") => row.with("core", number),
+            Some((_, number)) if figure.of.starts_with("VM") => row.with("vm", number),
+            _ => row.with("vm", figure.of.as_str()),
+        };
+        row.with("table", figure.table)
             .with("published", figure.published * scale)
             .with("counted", figure.is_counted)
             .with("seeds", seeds)
@@ -64,24 +74,26 @@ pub(crate) fn compare(found: &Comparison) -> Vec<Row> {
     let mut all = Vec::new();
     for run in &found.runs {
         let (q, answer) = (&run.question, &run.answer);
-        let with = |row: Row| {
-            row.with("frame_bytes", q.bytes)
-                .with("mode", q.rule.name())
-                .with("vms", q.vms)
+        let add = |measure: &str, unit: &str, values| {
+            cell(measure, unit, values, (q.bytes, q.rule.name(), q.vms))
                 .with("policy", policy_name(q.policy))
                 .with("guard", q.is_guarded)
                 .with("seeds", q.seeds)
         };
         let totals = answer.totals.iter().map(|mbps| mbps * MBIT).collect();
-        all.push(with(row("throughput", "bit/s", totals)).with("vm", "all"));
+        all.push(add("throughput", "bit/s", totals).with("vm", "all"));
         for (vm, mbps) in answer.throughput.iter().enumerate() {
-            all.push(with(row("throughput", "bit/s", vec![mbps * MBIT])).with("vm", vm + 1));
+            all.push(add("throughput", "bit/s", vec![mbps * MBIT]).with("vm", vm + 1));
         }
         for (vm, percent) in answer.loss.iter().enumerate() {
-            all.push(with(row("loss", "ratio", vec![percent / 100.0])).with("vm", vm + 1));
+            all.push(add("loss", "ratio", vec![percent / 100.0]).with("vm", vm + 1));
         }
         for (core, percent) in answer.softirq.iter().enumerate() {
-            all.push(with(row("softirq", "ratio", vec![percent / 100.0])).with("core", core));
+            let share = vec![percent / 100.0];
+            all.push(add("vs-extend.softirq_share", "ratio", share).with("core", core));
+        }
+        for (core, pieces) in answer.pieces.iter().enumerate() {
+            all.push(add("softirq", "count", vec![*pieces]).with("core", core));
         }
     }
     let target = |target: &super::compare::Target| {

@@ -40,6 +40,8 @@ pub(crate) struct Answer {
     pub(crate) loss: Vec<f64>,
     /// Each core's hundredths of all softirq work.
     pub(crate) softirq: Vec<f64>,
+    /// How many pieces of softirq work each core did in a run.
+    pub(crate) pieces: Vec<f64>,
     /// Mbit/s of all VMs under each seed.
     pub(crate) totals: Vec<f64>,
 }
@@ -163,6 +165,9 @@ fn answer(reports: &[Report]) -> Answer {
             .map(|at| mean(&|report| whole(report.flows[at].loss_ppm()) / 1e4))
             .collect(),
         softirq: (0..cores).map(|at| mean(&|report| softirq(report, at))).collect(),
+        pieces: (0..cores)
+            .map(|at| mean(&|report| whole(report.cores[at].softirq_pieces)))
+            .collect(),
         totals: reports.iter().map(|report| mbps(report.total_bps())).collect(),
     }
 }
@@ -179,12 +184,7 @@ pub(crate) fn table_4(
     case: Case,
     bytes: u64,
 ) -> anyhow::Result<f64> {
-    let cores: &[u16] = match case {
-        Case::SharedCore => &[3, 3],
-        Case::TwoCores => &[2, 3],
-        Case::OnVmCore => &[0],
-        Case::OnFreeCore => &[3],
-    };
+    let cores = case.cores();
     let vms = u16::try_from(cores.len())?;
     let question = Question {
         rule: Rule::VsExtend,
