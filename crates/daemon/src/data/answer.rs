@@ -92,8 +92,11 @@ impl Names {
         // Both may say the same of the same workers.
         all.notes.dedup();
         if all.places.is_empty() {
-            all.notes
-                .push("nothing of its data plane follows a policy: it has one worker".to_owned());
+            all.notes.push(
+                "nothing of its data plane can follow a policy; with several workers an underlay \
+                 of kind `udp` can, and ports without a `worker` unless `placement` is `rss`"
+                    .to_owned(),
+            );
         }
         all
     }
