@@ -143,7 +143,10 @@ impl Names {
                 )
             }
             snapshot::Body::Worker(workers) => {
-                Body::Worker(workers.iter().map(worker_times).collect())
+                let of = |(at, times): (usize, &Times)| {
+                    worker_times(times, self.worker_cpus.get(at).copied().flatten())
+                };
+                Body::Worker(workers.iter().enumerate().map(of).collect())
             }
             snapshot::Body::Placement => Body::Placement(self.placed()),
             snapshot::Body::Macs(rows) => Body::Mac(
@@ -278,12 +281,13 @@ impl Names {
     }
 }
 
-fn worker_times(times: &Times) -> WorkerTimes {
+fn worker_times(times: &Times, cpu: Option<u32>) -> WorkerTimes {
     WorkerTimes {
         busy_ns: times.busy.0,
         looking_ns: times.looking.0,
         asleep_ns: times.asleep.0,
         turns: times.turns,
+        cpu,
     }
 }
 
