@@ -14,6 +14,9 @@ pub const HOSTS_MAX: usize = 64;
 pub const CPU_MAX: u16 = 4095;
 /// The most bytes of a policy as JSON, so that it fits where members ask each other.
 pub const POLICY_SIZE_MAX: usize = 8 << 10;
+/// The highest version: more than anybody sets, and far enough from the end of the numbers that
+/// one more is always a version, too.
+pub const VERSION_MAX: u64 = 1 << 48;
 
 /// By which rule flows go to workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,6 +217,9 @@ pub struct Status {
     /// Which policy it knows; absent: it could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<Stamp>,
+    /// All of it does what the policy of the answer says.
+    #[serde(default)]
+    pub follows: bool,
     /// The workers of its own data plane that share an underlay, and others who steer there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<PlaceStatus>,

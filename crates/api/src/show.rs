@@ -109,6 +109,9 @@ pub struct WorkerTimes {
     pub asleep_ns: u64,
     /// Turns.
     pub turns: u64,
+    /// The CPU that it is pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
 }
 
 /// A port.

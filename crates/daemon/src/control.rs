@@ -72,7 +72,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
         say!("{note}");
     }
     // Before the data process: what cannot be believed by others is said before anything starts.
-    let held = Arc::new(Held::load(&plan)?);
+    let held = Arc::new(Held::load(&plan));
     let start = |fabric| Fabric::start(fabric, &plan.run_dir, SILENCE_MAX, Arc::clone(&held));
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone())?);

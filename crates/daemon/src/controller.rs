@@ -9,24 +9,28 @@
 //! ```
 //!
 //! There is no vote: of two policies that are set at once the one with the greater stamp holds
-//! everywhere, and whoever set the other one sees it in the answer. A host that was away asks when
-//! it is back.
+//! everywhere, and whoever set the other one is told so. A host that was away asks when it is back.
+//!
+//! Whoever sets a policy asks all members before, so that it comes above what they hold, and
+//! afterwards, until all follow or it is time to say which do not ([`rounds`]).
 
 mod held;
+mod refused;
+mod rounds;
 mod talk;
+mod told;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_api::fabric as api;
-use sluice_api::placement::{Answer, Policy, Question, Stamp, Status};
+use sluice_api::placement::{Answer, Policy, Question, Stamp};
 use sluice_base::{HostId, Nanos};
 use sluice_control::rpc::Failure;
 use sluice_wire::fabric::Topic;
 
 pub(crate) use self::held::Held;
-use self::talk::{Asked, Told};
+use self::talk::{Asked, Heard};
 use crate::control::spawn;
 use crate::fabric::Fabric;
 use crate::log::say;
@@ -36,12 +40,26 @@ const EVERY: Duration = Duration::from_secs(1);
 /// For how long the list of members is good.
 const MEMBERS_EVERY: Duration = Duration::from_secs(5);
 /// How long a member may take to answer.
-const ANSWER_MAX: Nanos = Nanos::from_millis(1_500);
-/// How long `set` waits until every host that can be asked follows, and how often it asks.
-const SET_MAX: Duration = Duration::from_secs(4);
+const ANSWER_MAX: Duration = Duration::from_millis(1_500);
+/// How often `set` asks whether all follow.
 const SET_EVERY: Duration = Duration::from_millis(100);
-/// How many members are asked at a time.
-const AT_A_TIME: usize = 32;
+
+/// How long a person waits, counted from the question.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// What is set must come above what members say until then.
+    learn: Duration,
+    /// Until then hosts are asked again whether they follow.
+    ask_again: Duration,
+    /// Until then they answer. The fabric's thread may be half a second late: 4 s in all.
+    answer: Duration,
+}
+
+const LIMITS: Limits = Limits {
+    learn: ANSWER_MAX,
+    ask_again: Duration::from_millis(2_500),
+    answer: Duration::from_millis(3_500),
+};
 
 /// The controller of one host, for those who ask.
 #[derive(Clone, Debug)]
@@ -57,6 +75,15 @@ struct Member {
     name: String,
 }
 
+/// Why nothing was heard of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    /// It was not asked, or did not answer.
+    Failure(Failure),
+    /// What it answered means nothing here.
+    Unread,
+}
+
 impl Controller {
     /// Starts to follow.
     pub(crate) fn start(held: Arc<Held>, fabric: Option<Fabric>) -> anyhow::Result<Self> {
@@ -69,87 +96,88 @@ impl Controller {
     /// Answers a question of a person's.
     pub(crate) fn answer(&self, question: Question) -> Result<Answer, String> {
         match question {
-            Question::Show => Ok(self.show(&self.members())),
-            Question::Set(policy) => self.set(*policy),
+            Question::Show => {
+                let until = Instant::now() + LIMITS.answer;
+                Ok(self.show(self.members().as_deref(), until).0)
+            }
+            Question::Set(policy) => self.set(*policy, LIMITS),
         }
     }
 
-    fn set(&self, policy: Policy) -> Result<Answer, String> {
+    fn set(&self, policy: Policy, limits: Limits) -> Result<Answer, String> {
+        policy.check()?;
+        let begun = Instant::now();
+        let members = self.members();
+        let known = members.as_deref().unwrap_or_default();
+        // A host that was started anew, or lost its directory, may know an older one or none.
+        let is_told = self.learn(known, begun + limits.learn);
+        if let Some(why) = self.held.hindrance() {
+            return Err(format!("{why}. Set it at a host that follows it"));
+        }
         let stamp = self.held.set(policy)?;
         say!("placement policy {} of {} holds", stamp.version, stamp.by);
-        let members = self.members();
-        let until = Instant::now() + SET_MAX;
         loop {
             // Each question says which policy is here, so that whoever has an older one asks back.
-            let answer = self.show(&members);
-            if answer.hosts.iter().all(|host| follows(host, stamp)) || Instant::now() >= until {
+            let (mut answer, is_done) = self.show(members.as_deref(), begun + limits.answer);
+            if answer.stamped.stamp != stamp {
+                return Err(gone(stamp, answer.stamped.stamp));
+            }
+            if is_done || begun.elapsed() >= limits.ask_again {
+                if !is_told && !known.is_empty() {
+                    answer.hosts[0].notes.push(unheard(stamp));
+                }
                 return Ok(answer);
             }
             std::thread::sleep(SET_EVERY);
         }
     }
 
-    fn show(&self, members: &[Member]) -> Answer {
-        let mut hosts = vec![self.held.status()];
-        for some in members.chunks(AT_A_TIME) {
-            std::thread::scope(|scope| {
-                let asked: Vec<_> =
-                    some.iter().map(|member| scope.spawn(|| self.status_of(member))).collect();
-                let answers = asked.into_iter().zip(some).map(|(asked, member)| {
-                    asked.join().unwrap_or_else(|_| silent(member, "its answer cannot be read"))
-                });
-                hosts.extend(answers);
-            });
-        }
-        Answer { stamped: self.held.now(), hosts }
-    }
-
-    fn status_of(&self, member: &Member) -> Status {
-        match self.ask(member.id, true) {
-            Ok(Told { stamp, status: Some(mut status), .. }) => {
-                // It speaks of itself, whatever it says.
-                status.host.clone_from(&member.name);
-                status.stamp = Some(stamp);
-                status
-            }
-            Ok(Told { stamp, status: None, .. }) => {
-                Status { stamp: Some(stamp), ..silent(member, "it does not say what it does") }
-            }
-            Err(Failure::UnknownTopic | Failure::TooOld) => {
-                silent(member, "its version knows no placement policy: update it")
-            }
-            Err(failure) => {
-                silent(member, &format!("{failure}; it follows when it can be asked again"))
-            }
-        }
-    }
-
     /// Asks a member what it holds, and takes that over if it is newer.
-    fn ask(&self, member: HostId, wants_status: bool) -> Result<Told, Failure> {
-        let Some(fabric) = &self.fabric else { return Err(Failure::NotConnected) };
+    fn ask(&self, member: HostId, wants_status: bool, within: Duration) -> Result<Heard, Silence> {
+        let fabric = self.fabric.as_ref().ok_or(Silence::Failure(Failure::NotConnected))?;
         let question = Asked { stamp: self.held.now().stamp, wants_status };
-        let answer = fabric.call(member, Topic::PLACEMENT, ANSWER_MAX, &question)?;
-        let told = Told::read(&answer).ok_or(Failure::Refused)?;
-        if let Some(policy) = told.policy.clone() {
-            match self.held.offer(told.stamp, policy) {
-                Ok(true) => {
-                    let Stamp { version, by, .. } = told.stamp;
+        let limit = within.min(ANSWER_MAX).as_nanos();
+        let limit = Nanos(u64::try_from(limit).unwrap_or(u64::MAX));
+        let answer = fabric.call(member, Topic::PLACEMENT, limit, &question);
+        self.hear(member, &answer.map_err(Silence::Failure)?)
+    }
+
+    /// Takes over what a member said, if it is newer.
+    fn hear(&self, member: HostId, answer: &[u8]) -> Result<Heard, Silence> {
+        let Some(mut heard) = Heard::read(answer) else {
+            let why = "what it holds means nothing to this version; update this host";
+            self.held.refuse(member, Stamp::default(), why.to_owned());
+            return Err(Silence::Unread);
+        };
+        let Stamp { version, by, .. } = heard.stamp;
+        let taken = match heard.policy.take() {
+            None => Ok(false),
+            Some(Ok(policy)) => self.held.offer(heard.stamp, policy),
+            Some(Err(why)) => Err(why),
+        };
+        match taken {
+            Ok(is_new) => {
+                self.held.agree(member);
+                if is_new {
                     say!("placement policy {version} of {by} holds, told by host {}", member.0);
                 }
-                Ok(false) => {}
-                Err(error) => say!("host {}: {error}", member.0),
+            }
+            Err(why) => {
+                let why = format!("a newer policy is not followed: {why}");
+                self.held.refuse(member, heard.stamp, why);
             }
         }
-        Ok(told)
+        Ok(heard)
     }
 
-    fn members(&self) -> Vec<Member> {
-        let Some(fabric) = &self.fabric else { return Vec::new() };
+    /// The other hosts; nothing if the fabric does not say.
+    fn members(&self) -> Option<Vec<Member>> {
+        let Some(fabric) = &self.fabric else { return Some(Vec::new()) };
         let Ok(api::Answer::Members(rows)) = fabric.answer(api::Question::Members) else {
-            return Vec::new();
+            return None;
         };
         let members = rows.into_iter().filter(|row| row.kind == "member");
-        members.map(|row| Member { id: HostId(row.id), name: row.host }).collect()
+        Some(members.map(|row| Member { id: HostId(row.id), name: row.host }).collect())
     }
 
     /// Asks one member after the other, for as long as the process lives.
@@ -158,30 +186,37 @@ impl Controller {
         let mut next = 0;
         loop {
             // Data may have been started anew, and then knows nothing.
-            _ = self.held.tell_data();
+            _ = self.held.tell_data(told::DATA_MAX);
             let hint = self.held.wait(EVERY);
             if listed.is_none_or(|at| at.elapsed() >= MEMBERS_EVERY) {
-                members = self.members();
+                members = self.members().unwrap_or(members);
                 listed = Some(Instant::now());
             }
             let turn = || members.get(next % members.len().max(1)).map(|member| member.id);
             if let Some(member) = hint.or_else(turn) {
                 // Whoever does not answer is asked again in its turn.
-                _ = self.ask(member, false);
+                _ = self.ask(member, false, ANSWER_MAX);
             }
             next = next.wrapping_add(usize::from(hint.is_none()));
         }
     }
 }
 
-fn silent(member: &Member, why: &str) -> Status {
-    Status { host: member.name.clone(), notes: vec![why.to_owned()], ..Status::default() }
+/// What was set holds no more.
+fn gone(set: Stamp, holds: Stamp) -> String {
+    format!(
+        "version {} of host {} holds instead of version {} of host {} that was set here; look at \
+         it with `sluice placement show`, and set again what is still wanted",
+        holds.version, holds.by, set.version, set.by
+    )
 }
 
-/// Whether a host does what this policy says, or cannot be asked.
-fn follows(host: &Status, stamp: Stamp) -> bool {
-    let places: BTreeSet<bool> = host.places.iter().map(|place| place.stamp >= stamp).collect();
-    host.stamp.is_none_or(|known| known >= stamp) && !places.contains(&false)
+/// Nobody could be asked before.
+fn unheard(set: Stamp) -> String {
+    format!(
+        "no member could be asked: if one holds a version above {}, that one will hold",
+        set.version
+    )
 }
 
 #[cfg(test)]

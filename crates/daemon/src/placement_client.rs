@@ -1,25 +1,29 @@
 //! `sluice placement`: what is to hold on all hosts, and what each has made of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use sluice_api::fabric;
 use sluice_api::placement::{
-    Answer, CpuStatus, Match, PlaceStatus, PlacementMode, Policy, Question, Status,
+    Answer, CpuStatus, Match, PlaceStatus, PlacementMode, Policy, Question, Stamp, Status,
 };
 use sluice_ports::cpu_list;
 use toml::Value;
 
 use crate::protocol::{self, Request};
-use crate::show_client::{Whom, connect, socket, table};
+use crate::show_client::{ANSWER_MAX, Whom, connect, socket, table};
 
 /// Asks, or sets, and prints what each host has made of it.
 ///
 /// # Errors
 /// If no host answers, or the policy is refused, with what to do.
 pub fn ask(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
+    if let Question::Set(policy) = &question {
+        // One that is far too large could not even be sent.
+        policy.check().map_err(anyhow::Error::msg)?;
+    }
     let line = send(whom, &Request::Placement(question))?;
     let answer: Answer = protocol::expect(&line)?;
     let text = if json { line + "\n" } else { render(&answer)? };
@@ -100,8 +104,9 @@ fn number(whom: &Whom, vnet: &str) -> anyhow::Result<u32> {
 
 fn send(whom: &Whom, request: &Request) -> anyhow::Result<String> {
     let socket = socket(whom)?;
-    protocol::ask(connect(&socket)?, request)
-        .with_context(|| format!("{} did not answer", socket.display()))
+    let stream = connect(&socket)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    protocol::ask(stream, request).with_context(|| format!("{} did not answer", socket.display()))
 }
 
 fn render(answer: &Answer) -> anyhow::Result<String> {
@@ -116,13 +121,17 @@ fn render(answer: &Answer) -> anyhow::Result<String> {
         }
     };
     text.push('\n');
+    let named = Stamps::of(answer);
     let header = ["host", "version", "place", "rule", "CPU", "buckets", "high", "load %", ""];
-    let rows = answer.hosts.iter().flat_map(host_rows).collect();
+    let rows = answer.hosts.iter().flat_map(|host| host_rows(host, &named)).collect();
     for line in table(&header, 4, rows, "no hosts").lines() {
         text += line.trim_end();
         text.push('\n');
     }
     for host in &answer.hosts {
+        if let Some(why) = behind(host, stamp, &named) {
+            text += &format!("{} does not follow yet: {why}\n", host.host);
+        }
         for note in &host.notes {
             text += &format!("{}: {note}\n", host.host);
         }
@@ -130,19 +139,69 @@ fn render(answer: &Answer) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn host_rows(host: &Status) -> Vec<Vec<String>> {
-    let version = host.stamp.map_or_else(|| "?".to_owned(), |stamp| stamp.version.to_string());
+/// All policies of an answer.
+struct Stamps(BTreeSet<Stamp>);
+
+impl Stamps {
+    fn of(answer: &Answer) -> Self {
+        let mut all = BTreeSet::from([answer.stamped.stamp]);
+        for host in &answer.hosts {
+            all.extend(host.stamp);
+            all.extend(host.places.iter().map(|place| place.stamp));
+        }
+        Self(all)
+    }
+
+    /// The version, and as much more as it takes that another policy looks different.
+    fn name(&self, stamp: Stamp) -> String {
+        let Stamp { version, by, at_ms } = stamp;
+        let others = self.0.iter().filter(|other| other.version == version && **other != stamp);
+        let others: Vec<&Stamp> = others.collect();
+        if others.is_empty() {
+            version.to_string()
+        } else if others.iter().all(|other| other.by != by) {
+            format!("{version} by {by}")
+        } else {
+            format!("{version} by {by} at {at_ms} ms")
+        }
+    }
+}
+
+/// Why a host does not follow; nothing if it does, or if there is nothing to follow.
+fn behind(host: &Status, holds: Stamp, named: &Stamps) -> Option<String> {
+    if host.follows || holds.version == 0 {
+        return None;
+    }
+    let Some(stamp) = host.stamp else { return Some("it could not be asked".to_owned()) };
+    if stamp != holds {
+        return Some(format!("it holds version {}", named.name(stamp)));
+    }
+    let places = host.places.iter().filter(|place| place.stamp < holds);
+    let places: Vec<String> = places
+        .map(|place| {
+            format!("{} ({}) is at version {}", place.name, place.kind, named.name(place.stamp))
+        })
+        .collect();
+    Some(if places.is_empty() {
+        "nobody knows what its workers do".to_owned()
+    } else {
+        places.join(", ")
+    })
+}
+
+fn host_rows(host: &Status, named: &Stamps) -> Vec<Vec<String>> {
+    let version = host.stamp.map_or_else(|| "?".to_owned(), |stamp| named.name(stamp));
     if host.places.is_empty() {
         let empty = vec![String::new(); 7];
         return vec![[vec![host.host.clone(), version], empty].concat()];
     }
     let of_place = |place: &PlaceStatus| -> Vec<Vec<String>> {
-        place.cpus.iter().map(|cpu| cpu_row(host, place, cpu)).collect()
+        place.cpus.iter().map(|cpu| cpu_row(host, place, cpu, named)).collect()
     };
     host.places.iter().flat_map(of_place).collect()
 }
 
-fn cpu_row(host: &Status, place: &PlaceStatus, cpu: &CpuStatus) -> Vec<String> {
+fn cpu_row(host: &Status, place: &PlaceStatus, cpu: &CpuStatus, named: &Stamps) -> Vec<String> {
     let number = match (cpu.cpu, cpu.worker) {
         (Some(number), _) => number.to_string(),
         (None, Some(worker)) => format!("any (worker {worker})"),
@@ -152,7 +211,7 @@ fn cpu_row(host: &Status, place: &PlaceStatus, cpu: &CpuStatus) -> Vec<String> {
     let said: Vec<&str> = said.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
     vec![
         host.host.clone(),
-        place.stamp.version.to_string(),
+        named.name(place.stamp),
         format!("{} ({})", place.name, place.kind),
         place.mode.clone(),
         number,

@@ -77,6 +77,25 @@ pub fn read_request(stream: &mut BufReader<UnixStream>) -> io::Result<Option<Req
     serde_json::from_str(&line).map(Some).map_err(io::Error::from)
 }
 
+/// Reads one request; `None` at the end of the stream, and after one that cannot be read. Whoever
+/// sent that is told why.
+pub(crate) fn next_request(
+    stream: &UnixStream,
+    reader: &mut BufReader<UnixStream>,
+) -> Option<Request> {
+    match read_request(reader) {
+        Ok(request) => request,
+        Err(error) => {
+            // The text ends too early, or is another one. Otherwise it is silent, or gone.
+            if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) {
+                let error = format!("the request cannot be read: {error}");
+                _ = write(stream, &Failure { error });
+            }
+            None
+        }
+    }
+}
+
 /// Reads one line without its end; `None` at the end of the stream.
 ///
 /// # Errors
@@ -87,7 +106,8 @@ fn read_line(stream: &mut BufReader<UnixStream>, size_max: u64) -> io::Result<Op
         return Ok(None);
     }
     if line.pop() != Some('\n') {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line that does not end"));
+        let error = format!("a line that does not end within {size_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
     }
     Ok(Some(line))
 }

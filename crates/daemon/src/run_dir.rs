@@ -8,6 +8,7 @@
 //!     data.toml                the configuration that the data process runs
 //!     ports.json               the ports that were added while it runs
 //!     placement.json           the placement policy that holds
+//!     placement.json.broken    one that could not be read, out of the way
 //!     steer-DEV.json           what `sluice steer DEV --follow` makes of it
 //! ```
 //!
@@ -139,6 +140,22 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension("next");
     fs::write(&next, text)?;
     fs::rename(&next, path)
+}
+
+/// As [`replace`], and afterwards it is on the disk: it is there, whole, after the machine was
+/// switched off.
+///
+/// # Errors
+/// If the directory cannot be written.
+pub(crate) fn replace_for_good(path: &Path, text: &str) -> io::Result<()> {
+    let next = path.with_extension("next");
+    let mut file = File::create(&next)?;
+    file.write_all(text.as_bytes())?;
+    // Before the name is its: otherwise the name may outlive a crash, and what is in it not.
+    file.sync_all()?;
+    fs::rename(&next, path)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

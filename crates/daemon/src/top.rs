@@ -174,6 +174,7 @@ fn between(before: &Picture, after: &Picture) -> Top {
             looking_percent: percent(parts[1]),
             asleep_percent: percent(parts[2]),
             turns_per_s: per_s(was.turns, now.turns, turns),
+            cpu: now.cpu,
             ..moves::of_worker(worker, &after.placement)
         }
     });

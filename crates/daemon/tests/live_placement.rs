@@ -179,6 +179,8 @@ fn a_policy_is_set_once_and_followed_everywhere() {
         assert_eq!((place["high"].as_u64(), high), (Some(1), 64), "{answer}");
     }
     assert_eq!(of(&answer, "h2")["places"][0]["stamp"]["version"], 1, "{answer}");
+    let follows = HOSTS.map(|host| of(&answer, host)["follows"].clone());
+    assert_eq!(follows, [true, true, false], "{answer}");
     let absent = of(&answer, "h3")["notes"][0].as_str().unwrap();
     assert!(absent.contains("can be asked again"), "{answer}");
 
@@ -275,6 +277,8 @@ fn what_the_kernel_refuses_is_said_and_followed_when_it_does_not_any_more() {
     assert_eq!((&place["high"], &place["stamp"]["version"]), (&0.into(), &0.into()), "{answer}");
     let notes = of(&answer, "h1")["notes"].to_string();
     assert!(notes.contains("raise net.core.optmem_max"), "{answer}");
+    let follows = ["h1", "h2"].map(|host| of(&answer, host)["follows"].clone());
+    assert_eq!(follows, [false, true], "{answer}");
     let shown = case.daemons[0].show("placement").to_string();
     assert!(shown.contains("the kernel refuses 1"), "{shown}");
     // Everything else goes on: flows leave a CPU that is excluded.
@@ -312,6 +316,9 @@ fn what_cannot_be_read_is_refused_and_changes_nothing() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(says), "{text}: {said}");
     }
+    let many = case.daemons[0].attempt(&["placement", "set", "--exclude-cpus", "0-4095"]);
+    let said = String::from_utf8_lossy(&many.stderr).into_owned();
+    assert!(!many.status.success() && said.contains("8192 are the most"), "{said}");
     let empty = case.daemons[0].attempt(&["placement", "set"]);
     assert!(!empty.status.success(), "nothing is not a policy: `clear` is");
     assert_eq!(version(&case.daemons[0]), (0, 0));

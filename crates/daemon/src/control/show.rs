@@ -36,7 +36,7 @@ pub(super) fn serve(
     let known = Known { run_dir: run_dir.to_owned(), fabric, ports, controller };
     spawn("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
-            while let Ok(Some(request)) = protocol::read_request(reader) {
+            while let Some(request) = protocol::next_request(stream, reader) {
                 if answer(&known, stream, request).is_err() {
                     break;
                 }

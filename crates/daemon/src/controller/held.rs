@@ -1,32 +1,34 @@
 //! The policy that a host holds: in a file, so that it outlives this process and others may read
-//! it, and in its data process.
+//! it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context as _;
-use sluice_api::placement::{Followed, Kept, PlaceStatus, Policy, Stamp, Stamped, Status, Steered};
+use sluice_api::placement::{Kept, Policy, Stamp, Stamped, VERSION_MAX};
 use sluice_base::HostId;
 
+use super::refused::Refused;
+use super::told::Turns;
 use crate::config::Plan;
-use crate::control::connect;
-use crate::protocol::{self, Request};
+use crate::log::say;
 use crate::run_dir;
-
-/// How long data may take to answer.
-const DATA_MAX: Duration = Duration::from_secs(1);
-/// What `sluice steer` last said counts for so long; it says something each second.
-const FRESH: Duration = Duration::from_secs(5);
 
 /// What holds here.
 #[derive(Debug)]
 pub(crate) struct Held {
-    host: String,
+    pub(super) host: String,
     own: u16,
-    run_dir: PathBuf,
+    pub(super) run_dir: PathBuf,
     stamped: Mutex<Stamped>,
+    /// What an earlier process left could not be read. Shown until there is another policy.
+    pub(super) lost: Mutex<Option<String>>,
+    /// What members hold and this host cannot.
+    pub(super) refused: Mutex<BTreeMap<HostId, Refused>>,
+    /// Whose turn it is to tell data.
+    pub(super) turns: Turns,
     /// Who has a newer one.
     hint: Mutex<Option<HostId>>,
     hinted: Condvar,
@@ -34,39 +36,30 @@ pub(crate) struct Held {
 
 impl Held {
     /// That of the host of a plan, as an earlier process left it.
-    ///
-    /// # Errors
-    /// If the file is not what this program wrote.
-    pub(crate) fn load(plan: &Plan) -> anyhow::Result<Self> {
+    pub(crate) fn load(plan: &Plan) -> Self {
         let own = plan.fabric.as_ref().map_or(0, |fabric| fabric.own.0);
         Self::open(&plan.config.host.name, own, &plan.run_dir)
     }
 
-    /// That of the host of this name and number, in its directory.
-    pub(crate) fn open(host: &str, own: u16, run_dir: &Path) -> anyhow::Result<Self> {
+    /// That of the host of this name and number, in its directory. A file that cannot be read is
+    /// put out of the way: a policy is a wish about speed, and members have it, too.
+    pub(crate) fn open(host: &str, own: u16, run_dir: &Path) -> Self {
         let path = run_dir.join(run_dir::PLACEMENT_FILE);
-        let stamped = match fs::read(&path) {
-            Ok(bytes) => {
-                let kept: Kept = serde_json::from_slice(&bytes).with_context(|| {
-                    format!(
-                        "{} is not what this program wrote; remove it to go on with what other \
-                         hosts hold",
-                        path.display()
-                    )
-                })?;
-                kept.stamped
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Stamped::default(),
-            Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
+        let (stamped, lost) = match read(&path) {
+            Ok(stamped) => (stamped, None),
+            Err(why) => (Stamped::default(), Some(put_aside(&path, &why))),
         };
-        Ok(Self {
+        Self {
             host: host.to_owned(),
             own,
             run_dir: run_dir.to_owned(),
             stamped: Mutex::new(stamped),
+            lost: Mutex::new(lost),
+            refused: Mutex::default(),
+            turns: Turns::default(),
             hint: Mutex::new(None),
             hinted: Condvar::new(),
-        })
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Stamped> {
@@ -82,8 +75,10 @@ impl Held {
     pub(super) fn set(&self, policy: Policy) -> Result<Stamp, String> {
         policy.check()?;
         let mut stamped = self.lock();
-        let version = stamped.stamp.version.checked_add(1);
-        let version = version.ok_or("there is no policy above the one that holds")?;
+        let version = stamped.stamp.version + 1;
+        if version > VERSION_MAX {
+            return Err(format!("there is no version above the one that holds, {VERSION_MAX}"));
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let stamp = Stamp { version, by: self.own, at_ms };
@@ -97,7 +92,8 @@ impl Held {
         if stamp <= stamped.stamp {
             return Ok(false);
         }
-        policy.check().map_err(|error| format!("its placement policy is refused: {error}"))?;
+        check(stamp)?;
+        policy.check()?;
         self.keep(&mut stamped, Stamped { stamp, policy })?;
         Ok(true)
     }
@@ -107,9 +103,11 @@ impl Held {
         let path = self.run_dir.join(run_dir::PLACEMENT_FILE);
         let kept = Kept { host: self.host.clone(), stamped: next.clone() };
         let text = serde_json::to_string(&kept).map_err(|error| error.to_string())?;
-        run_dir::replace(&path, &text)
+        run_dir::replace_for_good(&path, &text)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         *stamped = next;
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.forget_up_to(stamped.stamp);
         self.hinted.notify_all();
         Ok(())
     }
@@ -130,52 +128,47 @@ impl Held {
         }
         hint.take()
     }
+}
 
-    /// Tells data what holds, and what it has made of it.
-    pub(super) fn tell_data(&self) -> Result<Followed, String> {
-        let silent = |error: std::io::Error| format!("the data process does not answer: {error}");
-        let data = connect(&self.run_dir).map_err(silent)?;
-        data.set_read_timeout(Some(DATA_MAX)).map_err(silent)?;
-        let line = protocol::ask(data, &Request::Follow(Box::new(self.now()))).map_err(silent)?;
-        protocol::expect(&line).map_err(|error| error.to_string())
+/// Whether a version is one that somebody may have set. A number from the end of the range would
+/// leave none for whoever sets the next one, on all hosts.
+fn check(stamp: Stamp) -> Result<(), String> {
+    let Stamp { version, by, .. } = stamp;
+    if version > VERSION_MAX {
+        return Err(format!(
+            "it has version {version}, {VERSION_MAX} is the highest; remove {} where it holds \
+             (it says that it was set at host {by}), and start control there anew",
+            run_dir::PLACEMENT_FILE
+        ));
     }
+    Ok(())
+}
 
-    /// What this host has made of it.
-    pub(super) fn status(&self) -> Status {
-        let stamp = Some(self.now().stamp);
-        let (mut places, mut notes) = match self.tell_data() {
-            Ok(Followed { places, notes }) => (places, notes),
-            Err(error) => (Vec::new(), vec![error]),
-        };
-        places.extend(self.steered(&mut notes));
-        Status { host: self.host.clone(), stamp, places, notes }
-    }
-
-    /// What each `sluice steer` that follows has written.
-    fn steered(&self, notes: &mut Vec<String>) -> Vec<PlaceStatus> {
-        let mut all = Vec::new();
-        for file in fs::read_dir(&self.run_dir).into_iter().flatten().flatten() {
-            let name = file.file_name();
-            let Some(name) = name.to_str() else { continue };
-            let device = name.strip_prefix("steer-").and_then(|name| name.strip_suffix(".json"));
-            let Some(device) = device else { continue };
-            let written = file.metadata().and_then(|data| data.modified());
-            let age = written.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-            if age.is_some_and(|age| age > FRESH) {
-                notes.push(format!("{device} is not steered any more: {name} is old"));
-                continue;
-            }
-            match fs::read(file.path()).map(|bytes| serde_json::from_slice(&bytes)) {
-                Ok(Ok(Steered { place, notes: its })) => {
-                    notes.extend(its.iter().map(|note| format!("{device}: {note}")));
-                    all.push(place);
-                }
-                Ok(Err(error)) => notes.push(format!("{name} cannot be read: {error}")),
-                // It has just ended.
-                Err(_) => {}
-            }
+/// The policy of a file, or the first one.
+fn read(path: &Path) -> Result<Stamped, String> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+            check(kept.stamped.stamp)?;
+            Ok(kept.stamped)
         }
-        all.sort_by(|a: &PlaceStatus, b| a.name.cmp(&b.name));
-        all
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Stamped::default()),
+        Err(error) => Err(error.to_string()),
     }
+}
+
+/// Puts a file out of the way that cannot be read. What is to be said of it.
+fn put_aside(path: &Path, why: &str) -> String {
+    let aside = path.with_extension("json.broken");
+    let where_to = match fs::rename(path, &aside) {
+        Ok(()) => format!("it is kept as {}", aside.display()),
+        Err(error) => format!("it cannot be renamed: {error}"),
+    };
+    let name = run_dir::PLACEMENT_FILE;
+    let text = format!(
+        "{name} cannot be read: no policy holds here until a member tells one or one is set \
+         ({why}; {where_to})"
+    );
+    say!("{text}");
+    text
 }

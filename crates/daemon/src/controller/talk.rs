@@ -1,6 +1,9 @@
 //! What hosts say to each other of the policy.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sluice_api::placement::{Policy, Stamp, Status};
 use sluice_base::HostId;
 use sluice_control::rpc::Failure;
@@ -13,7 +16,7 @@ const CPUS_MAX: usize = 24;
 /// Of how many places, and how many notes of so many characters.
 const PLACES_MAX: usize = 8;
 const NOTES_MAX: usize = 8;
-const NOTE_SIZE_MAX: usize = 120;
+const NOTE_SIZE_MAX: usize = 200;
 
 /// Which one do you hold?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,21 +28,47 @@ pub(super) struct Asked {
 }
 
 /// This one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Told {
-    pub(super) stamp: Stamp,
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Told {
+    stamp: Stamp,
     /// What it says, if it is newer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) policy: Option<Policy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Policy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+/// What was told, as far as this version understands it.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) stamp: Stamp,
+    /// What it says, if it is newer, or why it cannot be read.
+    pub(super) policy: Option<Result<Policy, String>>,
     pub(super) status: Option<Status>,
 }
 
-impl Told {
+impl Heard {
+    /// Which policy it is can be read also if what it says cannot: that may have come with a later
+    /// version.
     pub(super) fn read(body: &[u8]) -> Option<Self> {
-        serde_json::from_slice(body).ok()
+        #[derive(Deserialize)]
+        struct Raw {
+            stamp: Stamp,
+            policy: Option<Value>,
+            status: Option<Value>,
+        }
+        let Raw { stamp, policy, status } = serde_json::from_slice(body).ok()?;
+        let read = |policy| {
+            serde_json::from_value(policy)
+                .map_err(|error| format!("this version cannot read it ({error}); update this host"))
+        };
+        let status = status.and_then(|status| serde_json::from_value(status).ok());
+        Some(Self { stamp, policy: policy.map(read), status })
     }
 }
+
+/// For how long a member may make its status.
+const STATUS_MAX: Duration = Duration::from_secs(1);
 
 impl Held {
     /// Answers a member. One that has a newer policy is asked for it at once.
@@ -50,7 +79,7 @@ impl Held {
             self.hint(from);
         }
         let policy = (held.stamp > asked.stamp).then_some(held.policy);
-        let status = asked.wants_status.then(|| bounded(self.status()));
+        let status = asked.wants_status.then(|| bounded(self.status(STATUS_MAX)));
         let mut told = Told { stamp: held.stamp, policy, status };
         let mut body = serde_json::to_vec(&told).map_err(|_| Failure::Refused)?;
         if body.len() > ANSWER_SIZE_MAX {

@@ -1,8 +1,15 @@
-use sluice_api::placement::{Kept, PlacementMode, Stamped};
+use std::collections::BTreeSet;
+use std::io::BufReader;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use sluice_api::placement::{Followed, Kept, PlacementMode, Stamped, VERSION_MAX};
 use sluice_base::Prng;
 
 use super::*;
-use crate::fabric::tests::Folder;
+use crate::fabric::tests::{Folder, two_that_hold};
+use crate::protocol::{self, Request};
 
 fn of(mode: PlacementMode) -> Policy {
     Policy { mode: Some(mode), ..Policy::default() }
@@ -11,17 +18,45 @@ fn of(mode: PlacementMode) -> Policy {
 fn held(folder: &Folder, own: u16) -> Held {
     let dir = folder.join(format!("h{own}"));
     std::fs::create_dir_all(&dir).unwrap();
-    Held::open(&format!("h{own}"), own, &dir).unwrap()
+    Held::open(&format!("h{own}"), own, &dir)
 }
 
 /// One asks another which it holds, as over the fabric.
 fn ask(from: &Held, to: &Held) {
     let question = Asked { stamp: from.now().stamp, wants_status: false };
     let answer = to.serve(HostId(0), &serde_json::to_vec(&question).unwrap()).unwrap();
-    let told = Told::read(&answer).unwrap();
-    if let Some(policy) = told.policy {
-        from.offer(told.stamp, policy).unwrap();
+    let heard = Heard::read(&answer).unwrap();
+    if let Some(policy) = heard.policy {
+        from.offer(heard.stamp, policy.unwrap()).unwrap();
     }
+}
+
+/// Questions to a data process, one after the other, and where each is answered.
+fn data(dir: &Path) -> Receiver<(Stamped, UnixStream)> {
+    let listener = UnixListener::bind(dir.join("data.sock")).unwrap();
+    let (sender, asked) = sync_channel(16);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let Ok(Some(Request::Follow(stamped))) = protocol::read_request(&mut reader) else {
+                continue;
+            };
+            if sender.send((*stamped, stream)).is_err() {
+                return;
+            }
+        }
+    });
+    asked
+}
+
+/// Does what a data process without places does.
+fn follow(asked: Receiver<(Stamped, UnixStream)>) {
+    std::thread::spawn(move || {
+        for (_, stream) in asked {
+            _ = protocol::write(&stream, &Followed::default());
+        }
+    });
 }
 
 #[test]
@@ -39,13 +74,28 @@ fn what_was_set_is_there_after_a_restart_and_for_others_to_read() {
 }
 
 #[test]
-fn a_broken_file_is_named() {
+fn a_broken_file_is_put_aside_and_said_until_there_is_another_policy() {
     let folder = Folder::new("controller-broken");
-    held(&folder, 1).set(of(PlacementMode::Rss)).unwrap();
     let path = folder.join("h1/placement.json");
-    std::fs::write(&path, "{\"host\":").unwrap();
-    let error = Held::open("h1", 1, path.parent().unwrap()).unwrap_err();
-    assert!(format!("{error:#}").contains("placement.json is not what this program wrote"));
+    let too_high = Kept {
+        host: "h1".to_owned(),
+        stamped: Stamped {
+            stamp: Stamp { version: VERSION_MAX + 1, by: 1, at_ms: 0 },
+            policy: Policy::default(),
+        },
+    };
+    for text in ["{\"host\":".to_owned(), serde_json::to_string(&too_high).unwrap()] {
+        held(&folder, 1).set(of(PlacementMode::Rss)).unwrap();
+        std::fs::write(&path, &text).unwrap();
+        let held = held(&folder, 1);
+        assert_eq!(held.now(), Stamped::default());
+        let aside = std::fs::read_to_string(folder.join("h1/placement.json.broken")).unwrap();
+        assert_eq!((aside, path.exists()), (text, false));
+        let says = || held.status(Duration::ZERO).notes.join("; ").contains("cannot be read");
+        assert!(says());
+        held.set(of(PlacementMode::Rss)).unwrap();
+        assert!(!says());
+    }
 }
 
 #[test]
@@ -68,8 +118,27 @@ fn what_is_too_much_is_refused_from_whomever_it_comes() {
         held.offer(Stamp { version: 9, by: 2, at_ms: 0 }, bad).unwrap_err().contains("CPU 9999")
     );
     assert_eq!(held.now(), Stamped::default());
-    held.offer(Stamp { version: u64::MAX, by: 2, at_ms: 0 }, of(PlacementMode::Rss)).unwrap();
-    assert!(held.set(of(PlacementMode::Rss)).unwrap_err().contains("no policy above"));
+}
+
+#[test]
+fn a_version_that_nobody_can_have_set_is_in_nobodys_way() {
+    let folder = Folder::new("controller-version");
+    let controller = Controller { held: Arc::new(held(&folder, 1)), fabric: None };
+    let held = &controller.held;
+    let told = |version: u64| {
+        let text =
+            format!("{{\"stamp\":{{\"version\":{version},\"by\":2,\"at_ms\":0}},\"policy\":{{}}}}");
+        controller.hear(HostId(2), text.as_bytes()).unwrap();
+    };
+    for version in [u64::MAX, VERSION_MAX + 1] {
+        told(version);
+        assert_eq!((held.now(), held.hindrance()), (Stamped::default(), None));
+        assert!(held.troubles().join("; ").contains(&version.to_string()));
+    }
+    held.set(of(PlacementMode::Rss)).unwrap();
+    told(VERSION_MAX);
+    assert_eq!(held.now().stamp.version, VERSION_MAX);
+    assert!(held.set(of(PlacementMode::Rss)).unwrap_err().contains("no version above"));
 }
 
 #[test]
@@ -89,7 +158,8 @@ fn who_is_asked_by_a_newer_one_asks_back_at_once() {
 fn all_come_to_hold_the_same() {
     let modes = [PlacementMode::Rss, PlacementMode::RssPlusPlus, PlacementMode::OnTheFly];
     let mut conflicts = 0;
-    for seed in 0..40 {
+    // Each policy goes to the disk.
+    for seed in 0..12 {
         let mut prng = Prng::new(seed);
         let folder = Folder::new(&format!("controller-converge-{seed}"));
         let hosts: Vec<Held> = (1..=4).map(|own| held(&folder, own)).collect();
@@ -101,8 +171,9 @@ fn all_come_to_hold_the_same() {
                 _ => ask(&hosts[a], &hosts[b]),
             }
         }
-        let stamps: BTreeSet<_> = hosts.iter().map(|host| host.now().stamp.version).collect();
-        conflicts += usize::from(stamps.len() < 4);
+        let stamps: BTreeSet<Stamp> = hosts.iter().map(|host| host.now().stamp).collect();
+        let versions: BTreeSet<u64> = stamps.iter().map(|stamp| stamp.version).collect();
+        conflicts += usize::from(versions.len() < stamps.len());
         let greatest = hosts.iter().map(Held::now).max_by_key(|held| held.stamp).unwrap();
         // Each asks each once: what anybody holds has come to all.
         for _ in 0..2 {
@@ -154,20 +225,20 @@ fn what_steers_the_kernel_beside_is_shown_while_it_writes() {
     let file = folder.join("h1/steer-eth0.json");
     std::fs::write(&file, text).unwrap();
     std::fs::write(folder.join("h1/steer-eth1.json"), "{").unwrap();
-    let status = held.status();
+    let status = held.status(Duration::ZERO);
     assert_eq!(status.places, [place]);
     let says = |what: &str| status.notes.iter().any(|note| note.contains(what));
     assert!(says("eth0: no core is left") && says("steer-eth1.json cannot be read"), "{status:?}");
     let old = std::time::SystemTime::now() - Duration::from_secs(60);
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(old).unwrap();
-    let status = held.status();
+    let status = held.status(Duration::ZERO);
     assert_eq!(status.places, []);
     assert!(status.notes.iter().any(|note| note.contains("eth0 is not steered any more")));
 }
 
 #[test]
 fn a_status_fits_into_an_answer() {
-    use sluice_api::placement::{CpuStatus, PlaceStatus};
+    use sluice_api::placement::{CpuStatus, PlaceStatus, Status};
     use sluice_wire::fabric::ANSWER_SIZE_MAX;
     let cpu =
         CpuStatus { cpu: Some(4095), worker: Some(65_535), excluded: true, ..CpuStatus::default() };
@@ -188,4 +259,114 @@ fn a_status_fits_into_an_answer() {
     let size = serde_json::to_vec(&bounded).unwrap().len();
     assert!(size + 256 < ANSWER_SIZE_MAX, "{size} bytes");
     assert!(bounded.notes.iter().any(|note| note.contains("more CPUs")));
+}
+
+#[test]
+fn what_a_later_version_says_is_named_and_nothing_is_set_below_it() {
+    let folder = Folder::new("controller-later");
+    let controller = Controller { held: Arc::new(held(&folder, 1)), fabric: None };
+    let text = r#"{"stamp":{"version":5,"by":2,"at_ms":0},"policy":{"mode":"psychic"}}"#;
+    let heard = controller.hear(HostId(2), text.as_bytes()).unwrap();
+    assert_eq!((heard.stamp.version, controller.held.now()), (5, Stamped::default()));
+    let notes = controller.held.status(Duration::ZERO).notes.join("; ");
+    assert!(notes.contains("psychic") && notes.contains("update this host"), "{notes}");
+    let error = controller.set(of(PlacementMode::Rss), LIMITS).unwrap_err();
+    assert!(error.contains("version 5 of host 2 holds"), "{error}");
+    assert_eq!(controller.held.now(), Stamped::default());
+    // What is not understood at all is said, too, and in nobody's way.
+    assert_eq!(controller.hear(HostId(2), b"{}").unwrap_err(), Silence::Unread);
+    assert!(controller.held.troubles().join("; ").contains("update this host"));
+    assert_eq!(controller.held.hindrance(), None);
+    let text = text.replace("psychic", "rss").replace(":5", ":6");
+    controller.hear(HostId(2), text.as_bytes()).unwrap();
+    assert_eq!(controller.held.troubles(), Vec::<String>::new());
+    assert_eq!(controller.held.now().policy, of(PlacementMode::Rss));
+}
+
+#[test]
+fn why_a_host_cannot_follow_is_shown_as_long_as_it_is_so() {
+    let folder = Folder::new("controller-refused");
+    let controller = Controller { held: Arc::new(held(&folder, 1)), fabric: None };
+    std::fs::remove_dir_all(folder.join("h1")).unwrap();
+    let text = r#"{"stamp":{"version":5,"by":2,"at_ms":0},"policy":{"mode":"rss"}}"#;
+    for member in [2, 3, 3] {
+        controller.hear(HostId(member), text.as_bytes()).unwrap();
+    }
+    let troubles = controller.held.troubles();
+    assert!(troubles.len() == 1 && troubles[0].contains("cannot write"), "{troubles:?}");
+    assert!(controller.held.status(Duration::ZERO).notes.contains(&troubles[0]));
+    std::fs::create_dir_all(folder.join("h1")).unwrap();
+    controller.hear(HostId(3), text.as_bytes()).unwrap();
+    assert_eq!(controller.held.troubles(), Vec::<String>::new());
+}
+
+#[test]
+fn whose_data_is_silent_does_not_follow() {
+    let folder = Folder::new("controller-silent");
+    let held = held(&folder, 1);
+    assert!(!held.status(Duration::from_secs(1)).follows);
+    follow(data(&folder.join("h1")));
+    assert!(held.status(Duration::from_secs(1)).follows);
+}
+
+/// Data must not hear of a policy after a newer one.
+#[test]
+fn data_is_told_by_one_at_a_time() {
+    let folder = Folder::new("controller-turns");
+    let held = &held(&folder, 1);
+    let asked = data(&folder.join("h1"));
+    let first = held.set(of(PlacementMode::Rss)).unwrap();
+    std::thread::scope(|scope| {
+        let tell = || scope.spawn(|| held.tell_data(told::DATA_MAX));
+        let slow = tell();
+        let (told, reply) = asked.recv().unwrap();
+        assert_eq!(told.stamp, first);
+        let second = held.set(of(PlacementMode::OnTheFly)).unwrap();
+        let next = tell();
+        // Its question would be here at once, and what is slow would be heard last.
+        let early = asked.recv_timeout(Duration::from_millis(200));
+        assert!(early.is_err(), "a second question while the first one is open: {early:?}");
+        protocol::write(&reply, &Followed::default()).unwrap();
+        let (told, reply) = asked.recv().unwrap();
+        assert_eq!(told.stamp, second);
+        protocol::write(&reply, &Followed::default()).unwrap();
+        assert!(slow.join().unwrap().is_ok() && next.join().unwrap().is_ok());
+    });
+}
+
+/// Somebody else sets one at the same time.
+#[test]
+fn who_sets_a_policy_is_told_that_another_one_holds() {
+    let folder = Folder::new("controller-gone");
+    let held = Arc::new(held(&folder, 1));
+    let (asked, also) = (data(&folder.join("h1")), Arc::clone(&held));
+    std::thread::spawn(move || {
+        for (told, reply) in asked {
+            let stamp = Stamp { by: 2, ..told.stamp };
+            _ = also.offer(stamp, of(PlacementMode::OnTheFly));
+            _ = protocol::write(&reply, &Followed::default());
+        }
+    });
+    let controller = Controller { held, fabric: None };
+    let error = controller.set(of(PlacementMode::Rss), LIMITS).unwrap_err();
+    assert!(error.contains("version 1 of host 2 holds instead of version 1 of host 1"), "{error}");
+}
+
+/// As after a restart of a machine whose directory is in memory.
+#[test]
+fn what_is_set_at_a_host_that_has_asked_nobody_yet_comes_above_what_holds() {
+    let folder = Folder::new("controller-learn");
+    let [(fabric, anew), (_other, known)] = two_that_hold(&folder);
+    follow(data(&folder.join("run-h1")));
+    known.offer(Stamp { version: 10, by: 2, at_ms: 0 }, of(PlacementMode::OnTheFly)).unwrap();
+    let controller = Controller { held: anew, fabric: Some(fabric) };
+    let long = Duration::from_secs(20);
+    let limits = Limits { learn: long, ask_again: Duration::ZERO, answer: long };
+    let answer = controller.set(of(PlacementMode::Rss), limits).unwrap();
+    assert_eq!((answer.stamped.stamp.version, answer.stamped.stamp.by), (11, 1));
+    assert_eq!(answer.stamped.policy, of(PlacementMode::Rss));
+    // Nobody asks for the other one here.
+    let of_hosts: Vec<_> =
+        answer.hosts.iter().map(|host| (host.stamp.unwrap().version, host.follows)).collect();
+    assert_eq!(of_hosts, [(11, true), (10, false)]);
 }

@@ -92,8 +92,11 @@ impl Names {
         // Both may say the same of the same workers.
         all.notes.dedup();
         if all.places.is_empty() {
-            all.notes
-                .push("nothing of its data plane follows a policy: it has one worker".to_owned());
+            all.notes.push(
+                "nothing of its data plane can follow a policy; with several workers an underlay \
+                 of kind `udp` can, and ports without a `worker` unless `placement` is `rss`"
+                    .to_owned(),
+            );
         }
         all
     }
@@ -140,7 +143,10 @@ impl Names {
                 )
             }
             snapshot::Body::Worker(workers) => {
-                Body::Worker(workers.iter().map(worker_times).collect())
+                let of = |(at, times): (usize, &Times)| {
+                    worker_times(times, self.worker_cpus.get(at).copied().flatten())
+                };
+                Body::Worker(workers.iter().enumerate().map(of).collect())
             }
             snapshot::Body::Placement => Body::Placement(self.placed()),
             snapshot::Body::Macs(rows) => Body::Mac(
@@ -275,12 +281,13 @@ impl Names {
     }
 }
 
-fn worker_times(times: &Times) -> WorkerTimes {
+fn worker_times(times: &Times, cpu: Option<u32>) -> WorkerTimes {
     WorkerTimes {
         busy_ns: times.busy.0,
         looking_ns: times.looking.0,
         asleep_ns: times.asleep.0,
         turns: times.turns,
+        cpu,
     }
 }
 

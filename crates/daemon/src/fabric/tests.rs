@@ -91,8 +91,25 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
 fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
     let run_dir = folder.join(format!("run-{}", plan.name));
     std::fs::create_dir_all(&run_dir).unwrap();
-    let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir).unwrap());
+    let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
     Fabric::start(plan, &run_dir, Nanos::ZERO, held).unwrap()
+}
+
+/// Two members that are connected, with the policies that they hold. The directory of one is
+/// `run-h1` in the folder.
+pub(crate) fn two_that_hold(folder: &Path) -> [(Fabric, Arc<Held>); 2] {
+    certificates(folder, &["h1", "h2"]);
+    let port = free_port();
+    let both = [1, 2].map(|own| {
+        let (plan, run_dir) = (plan(folder, own, 2, port), folder.join(format!("run-h{own}")));
+        std::fs::create_dir_all(&run_dir).unwrap();
+        let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
+        let fabric = Fabric::start(&plan, &run_dir, Nanos::ZERO, Arc::clone(&held)).unwrap();
+        (fabric, held)
+    });
+    connected(&[&both[0].0], &["h2"]);
+    connected(&[&both[1].0], &["h1"]);
+    both
 }
 
 fn vports(fabric: &Fabric) -> Vec<VportRow> {

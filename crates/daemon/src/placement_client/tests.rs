@@ -23,8 +23,13 @@ fn what_holds_and_what_hosts_make_of_it() {
             CpuStatus { runs_vcpu: true, high: 64, ..cpu(1, 320) },
         ],
     };
-    let h1 =
-        Status { host: "h1".to_owned(), stamp: Some(stamp), places: vec![place], notes: vec![] };
+    let h1 = Status {
+        host: "h1".to_owned(),
+        stamp: Some(stamp),
+        follows: true,
+        places: vec![place],
+        notes: vec![],
+    };
     let h2 = Status {
         host: "h2".to_owned(),
         notes: vec!["it is not connected".to_owned()],
@@ -40,13 +45,15 @@ fn what_holds_and_what_hosts_make_of_it() {
     assert!(has("h1 3 underlay (workers) adaptive 0 0 0 12.3 excluded"), "{text}");
     assert!(has("h1 3 underlay (workers) adaptive 1 320 64 12.3 runs a vCPU"), "{text}");
     assert!(has("h2 ?") && has("h2: it is not connected"), "{text}");
+    assert!(has("h2 does not follow yet: it could not be asked"), "{text}");
+    assert!(!text.contains("h1 does not follow"), "{text}");
 }
 
 #[test]
 fn nothing_set_is_said() {
     let host = Status { host: "h1".to_owned(), stamp: Some(Stamp::default()), ..Status::default() };
     let text = render(&Answer { stamped: Stamped::default(), hosts: vec![host] }).unwrap();
-    assert!(text.starts_with("no policy is set"), "{text}");
+    assert!(text.starts_with("no policy is set") && !text.contains("follow"), "{text}");
 }
 
 #[test]
@@ -65,4 +72,47 @@ fn what_is_typed_is_read() {
         let error = policy(&nobody, None, excluded, &[high.to_owned()]).unwrap_err();
         assert!(format!("{error:#}").contains(says), "{error:#}");
     }
+}
+
+#[test]
+fn who_does_not_follow_is_named_and_policies_of_one_version_look_different() {
+    let [own, other, earlier] =
+        [(3, 7), (1, 7), (3, 2)].map(|(by, at_ms)| Stamp { version: 2, by, at_ms });
+    let old = Stamp { version: 1, ..own };
+    let host = |name: &str, stamp| Status {
+        host: name.to_owned(),
+        stamp: Some(stamp),
+        ..Status::default()
+    };
+    let place = |stamp| PlaceStatus {
+        name: "up".to_owned(),
+        kind: "workers".to_owned(),
+        stamp,
+        cpus: vec![CpuStatus::default()],
+        ..PlaceStatus::default()
+    };
+    let follows = Status { follows: true, places: vec![place(own)], ..host("h1", own) };
+    let lags = Status { places: vec![place(old)], ..host("h3", own) };
+    let stamped = Stamped { stamp: own, policy: Policy::default() };
+    let hosts = vec![follows, host("h2", other), lags, host("h4", own)];
+    let text = render(&Answer { stamped: stamped.clone(), hosts }).unwrap();
+    for line in [
+        "h2 does not follow yet: it holds version 2 by 1\n",
+        "h3 does not follow yet: up (workers) is at version 1\n",
+        "h4 does not follow yet: nobody knows what its workers do\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(text.contains("2 by 3") && !text.contains("h1 does"), "{text}");
+    // A host that has forgotten its first one.
+    let text = render(&Answer { stamped, hosts: vec![host("h2", earlier)] }).unwrap();
+    assert!(text.contains("it holds version 2 by 3 at 2 ms"), "{text}");
+}
+
+#[test]
+fn what_is_too_large_is_refused_before_it_is_sent() {
+    let nobody = Whom::RunDir("/nowhere".into());
+    let policy = policy(&nobody, None, Some("0-4095"), &[]).unwrap();
+    let error = ask(&nobody, Question::Set(Box::new(policy)), false).unwrap_err();
+    assert!(error.to_string().contains("8192 are the most"), "{error:#}");
 }

@@ -31,3 +31,20 @@ fn a_failure_is_told_in_its_own_words() {
     let line = serde_json::to_string(&hello).unwrap();
     assert_eq!(expect::<Hello>(&line).unwrap(), hello);
 }
+
+#[test]
+fn who_asks_what_cannot_be_read_is_told_why() {
+    let long = format!("{{\"del\":\"{}\"}}\n", "x".repeat(20_000));
+    for (text, says) in
+        [(long.as_str(), "does not end within 16384 bytes"), ("\"bye\"\n", "unknown variant")]
+    {
+        let (client, server) = UnixStream::pair().unwrap();
+        (&client).write_all(text.as_bytes()).unwrap();
+        let mut reader = BufReader::new(server.try_clone().unwrap());
+        assert_eq!(next_request(&server, &mut reader), None);
+        drop((server, reader));
+        let line = read_line(&mut BufReader::new(client), LINE_SIZE_MAX).unwrap().unwrap();
+        let error = expect::<Hello>(&line).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}

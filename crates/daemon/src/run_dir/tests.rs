@@ -38,3 +38,16 @@ fn a_directory_whose_sockets_would_have_too_long_a_path_is_refused() {
     let error = create(Path::new(&format!("/tmp/{}", "x".repeat(120)))).unwrap_err().to_string();
     assert!(error.contains("use a shorter `run_dir`"), "{error}");
 }
+
+#[test]
+fn what_is_written_for_good_replaces_and_leaves_nothing_else() {
+    let dir = scratch("for-good");
+    let path = dir.join("placement.json");
+    for text in ["one", "2"] {
+        replace_for_good(&path, text).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+    fs::remove_dir_all(&dir).unwrap();
+    assert!(replace_for_good(&path, "3").is_err());
+}

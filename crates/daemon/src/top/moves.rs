@@ -22,12 +22,11 @@ pub struct MovedNow {
     pub why: String,
 }
 
-/// What a worker has.
+/// How many ports and buckets a worker has.
 pub(super) fn of_worker(worker: usize, rows: &[PlacementRow]) -> WorkerNow {
     let rows = || rows.iter().filter(|row| row.worker.is_some_and(|of| usize::from(of) == worker));
     let buckets = |row: &PlacementRow| row.buckets.as_ref().map_or(0, |of| of.list.len());
     WorkerNow {
-        cpu: rows().find_map(|row| row.cpu),
         ports: rows().filter(|row| row.buckets.is_none()).count(),
         buckets: rows().map(buckets).sum(),
         ..WorkerNow::default()

@@ -87,6 +87,9 @@ fn what_runs_where_and_what_moved_is_shown() {
         row("up", 1, "less to do than before", Some(&[3])),
         row("new", 1, "it came", None),
     ];
+    for (worker, times) in after.workers.iter_mut().enumerate() {
+        times.cpu = u32::try_from(worker + 2).ok();
+    }
     let top = between(&before, &after);
     let moved = |port: &str, buckets, from, to, why: &str| MovedNow {
         port: port.to_owned(),
@@ -106,4 +109,13 @@ fn what_runs_where_and_what_moved_is_shown() {
     };
     assert!(has("2 of up 0 1 less to do") && has("web 1 0 a pinned vCPU"), "{text}");
     assert!(!render(&between(&after, &after)).contains("moved"));
+}
+
+#[test]
+fn a_pinned_worker_that_has_nothing_shows_its_cpu() {
+    let (before, mut after) = (picture(1, 0), picture(2, 500));
+    after.workers[0].cpu = Some(5);
+    let top = between(&before, &after);
+    assert_eq!((top.workers[0].cpu, top.workers[0].ports), (Some(5), 0));
+    assert_eq!((top.workers[1].cpu, top.workers[1].ports), (None, 1));
 }

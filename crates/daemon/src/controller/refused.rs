@@ -1,0 +1,64 @@
+//! Newer policies that members hold and this host cannot: why is shown as long as it is so, and
+//! logged once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{MutexGuard, PoisonError};
+
+use sluice_api::placement::{Stamp, VERSION_MAX};
+use sluice_base::HostId;
+
+use super::Held;
+use crate::log::say;
+
+/// What a member holds and this host cannot.
+#[derive(Debug)]
+pub(super) struct Refused {
+    stamp: Stamp,
+    why: String,
+}
+
+impl Held {
+    fn refusals(&self) -> MutexGuard<'_, BTreeMap<HostId, Refused>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a member holds cannot hold here. Many members hold the same: it is logged once.
+    pub(super) fn refuse(&self, member: HostId, stamp: Stamp, why: String) {
+        let mut refused = self.refusals();
+        if refused.values().all(|known| known.why != why) {
+            say!("told by host {}: {why}", member.0);
+        }
+        refused.insert(member, Refused { stamp, why });
+    }
+
+    /// What a member holds can hold here.
+    pub(super) fn agree(&self, member: HostId) {
+        self.refusals().remove(&member);
+    }
+
+    /// What is not above this does not matter any more.
+    pub(super) fn forget_up_to(&self, stamp: Stamp) {
+        self.refusals().retain(|_, refused| refused.stamp > stamp);
+    }
+
+    /// Why nothing can be set here that would hold: members hold a policy above it. One that no
+    /// host follows is in nobody's way.
+    pub(super) fn hindrance(&self) -> Option<String> {
+        let own = self.now().stamp;
+        let refused = self.refusals();
+        let newest = refused.values().filter(|refused| refused.stamp.version <= VERSION_MAX);
+        let newest = newest.max_by_key(|refused| refused.stamp)?;
+        let Refused { stamp: Stamp { version, by, .. }, why } = newest;
+        (newest.stamp > own).then(|| {
+            format!("version {version} of host {by} holds, which this host does not follow: {why}")
+        })
+    }
+
+    /// What is to be shown.
+    pub(super) fn troubles(&self) -> Vec<String> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused: BTreeSet<String> =
+            self.refusals().values().map(|refused| refused.why.clone()).collect();
+        lost.into_iter().chain(refused).collect()
+    }
+}
