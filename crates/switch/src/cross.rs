@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use sluice_base::{Buf, InputId, PortId, Priority, PriorityMask};
 
 use crate::account::row;
-use crate::config::CrossingConfig;
+use crate::config::{CrossingConfig, PortRole};
 use crate::receive::Arrival;
 use crate::run::priority_of;
 use crate::slots::{Home, NIL, NOT_LENT};
@@ -328,6 +328,13 @@ impl<B: Buf> Switch<B> {
         self.charge_lane(lane, bytes, home);
         // Never the common queue, whose frames have no slot that knows the loan.
         self.enqueue_leaf(index, lane);
+    }
+
+    /// Whether what comes in at an input was lent by another switch.
+    #[inline]
+    pub(crate) fn is_crossing(&self, input: u16) -> bool {
+        let port = self.inputs[usize::from(input)].port;
+        self.ports.get(usize::from(port)).is_some_and(|port| port.role == PortRole::Crossing)
     }
 
     /// A handle that may go back across, with what it was lent under.

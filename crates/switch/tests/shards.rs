@@ -249,6 +249,24 @@ impl Shards {
         }
     }
 
+    /// `from` wants its handles back that `to` has, which copies what waits. How many frames ended.
+    fn recall(&mut self, from: usize, to: usize) -> u32 {
+        let input = self.crossing(to, from);
+        let (way, pooled) = (self.ways.entry((from, to)).or_default(), &mut self.pooled[to]);
+        // What was lent before it wanted them has arrived when that is heard.
+        for frame in way.over.drain(..) {
+            self.switches[to].receive_crossed(input, frame);
+        }
+        let ended = self.switches[to].recall(input, |buf, loan| {
+            *pooled += 1;
+            let copy = Frame { home: (to, None), ..buf.clone() };
+            way.back.push_back((buf, loan));
+            Ok(copy)
+        });
+        self.carry(from, to, usize::MAX);
+        ended
+    }
+
     /// Takes back what ended, each handle by whom it is of.
     fn reclaim(&mut self, me: usize) {
         let inputs: Vec<InputId> = self.own_inputs(me).collect();
@@ -364,7 +382,7 @@ fn step(shards: &mut Shards) {
     let from: usize = pick(&mut shards.rng, count as u64);
     let to: usize = pick(&mut shards.rng, count as u64);
     let port: usize = pick(&mut shards.rng, ports as u64);
-    match shards.rng.below(7) {
+    match shards.rng.below(8) {
         0 | 1 => {
             let at: usize = pick(&mut shards.rng, ACCESS as u64);
             let dst = match shards.rng.below(10) {
@@ -388,6 +406,7 @@ fn step(shards: &mut Shards) {
             shards.carry(from, to, most);
         }
         5 => shards.move_on(),
+        6 if from != to && shards.rng.below(8) == 0 => _ = shards.recall(from, to),
         _ => shards.reclaim(from),
     }
 }
@@ -399,7 +418,10 @@ fn what_crosses_is_neither_lost_nor_overtaken() {
         let mut rng = Prng::new(seed);
         let count = 2 + pick::<usize>(&mut rng, 3);
         let owners: Vec<usize> = (0..=UNDERLAY).map(|_| pick(&mut rng, count as u64)).collect();
-        let mut shards = Shards::new(&small(true), &owners, count, seed);
+        let mut config = small(true);
+        // What is recalled ends where the pool has no room for it.
+        config.pool.from_local = limit(1_000, 2_000_000);
+        let mut shards = Shards::new(&config, &owners, count, seed);
         for _ in 0..1_500 {
             step(&mut shards);
         }
@@ -509,22 +531,38 @@ fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
     shards.hand_over(0, 3);
     shards.carry(0, 1, 6);
     assert_eq!(shards.switches[0].lent(InputId(0)), 4, "a quarter of its own memory, and copies");
-    // Those on their way have arrived when the recall is heard, as they are carried in order.
-    shards.carry(0, 1, 8);
-    let input = shards.crossing(1, 0);
-    let (way, pooled) = (shards.ways.get_mut(&(0, 1)).unwrap(), &mut shards.pooled[1]);
-    let ended = shards.switches[1].recall(input, |buf, loan| {
-        *pooled += 1;
-        let copy = Frame { home: (1, None), ..buf.clone() };
-        way.back.push_back((buf, loan));
-        Ok(copy)
-    });
-    assert_eq!(ended, 0);
-    shards.carry(0, 1, usize::MAX);
+    assert_eq!(shards.recall(0, 1), 0);
     assert_eq!(shards.switches[0].lent(InputId(0)), 0);
     shards.check();
     shards.drain();
     assert_eq!(shards.got[&(0, 2, 0)].len() + shards.got[&(0, 3, 0)].len(), 12);
+}
+
+#[test]
+fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    for _ in 0..3 {
+        shards.read(0, mac(2), 0, 60);
+    }
+    shards.hand_over(0, 2);
+    assert_eq!(shards.recall(0, 1), 0);
+    shards.reclaim(0);
+    let lent: u32 = shards.switches.iter().map(|switch| switch.lent_to(PortId(2))).sum();
+    assert_eq!(lent, 0, "all is back, and waits as copies");
+    shards.held = Some((2, 0));
+    for sent in 0..3 {
+        shards.move_on();
+        assert_eq!(shards.owners[2], 1, "{sent} of 3 have left");
+        shards.transmit(2, 1);
+        shards.held = Some((2, 0));
+    }
+    // Nobody else is waited for.
+    shards.read(3, mac(4), 0, 60);
+    shards.move_on();
+    assert_eq!(shards.owners[2], 0);
+    shards.read(0, mac(2), 0, 60);
+    shards.drain();
+    assert_eq!(shards.got[&(0, 2, 0)], [1, 2, 3, 5]);
 }
 
 #[test]
