@@ -5,14 +5,16 @@ mod harness;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use harness::config::{access, config, limit, next_hop, pick, underlay, with_tunnels};
-use harness::frames::Tenant;
+use harness::config::{
+    access, config, limit, next_hop, pick, underlay, underlay_mac, vtep, with_tunnels,
+};
+use harness::frames::{Outer, Tenant, in_vxlan};
 use sluice_base::{
     BitRate, Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
 use sluice_switch::{
-    Binding, BoundIps, ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit,
-    Service, Sources, Switch, SwitchConfig, Taken, Taker,
+    Binding, BoundIps, ClassConfig, Command, Crossing, Destination, Egress, InputFull, Loan,
+    RateLimit, Service, Sources, Switch, SwitchConfig, Taken, Taker,
 };
 
 const LEND_MAX: u16 = 4;
@@ -563,6 +565,49 @@ fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
     shards.read(0, mac(2), 0, 60);
     shards.drain();
     assert_eq!(shards.got[&(0, 2, 0)], [1, 2, 3, 5]);
+}
+
+#[test]
+fn what_others_lent_is_theirs_when_frames_beside_it_end_by_a_recall() {
+    // Of three switches that share an underlay, 1 has the ports; 0 and 2 lend it frames of a peer.
+    let mut whole = small(false);
+    whole.ports[UNDERLAY].input_full = InputFull::Drop;
+    let owners: Vec<_> = (0..=UNDERLAY).map(|port| (port != UNDERLAY).then_some(1)).collect();
+    let shard = |me| whole.shard(&owners, &[], 3, me, LEND_MAX);
+    let make = |me| Switch::<Frame>::new(&shard(me), 1, Nanos::ZERO).unwrap();
+    let mut switches: Vec<_> = (0..3).map(make).collect();
+    let outer = Outer {
+        dst: underlay_mac(1),
+        remote: vtep(2),
+        local: vtep(1),
+        vni: 100,
+        dscp: 0,
+        ecn: 0,
+        pcp: None,
+    };
+    let crossing = |from| InputId::from_index(owners.len() + from);
+    let mut lend = |from: usize, to: usize| {
+        let (id, input) = (PortId::from_index(to), InputId::from_index(UNDERLAY));
+        let install = Command::Install { vnet: VnetId(0), mac: mac(to), to: Destination::Port(id) };
+        switches[from].command(Nanos::ZERO, install).unwrap();
+        let bytes = in_vxlan(&outer, &Tenant::new(mac(to), BEHIND_TUNNEL, 0, 60).bytes());
+        switches[from].receive_one(Nanos::ZERO, input, Frame { bytes, home: (from, Some(input)) });
+        let mut way = Way::default();
+        let mut taker = Carrier { way: &mut way, pooled: &mut 0, from };
+        assert_eq!(switches[from].hand_over(id, &mut taker), 1);
+        switches[1].receive_crossed(crossing(from), way.over.pop_front().unwrap());
+    };
+    // One for port 3, which keeps its loan; then one of each in the queue of the peer for port 2.
+    [(2, 3), (0, 2), (2, 2)].into_iter().for_each(|(from, to)| lend(from, to));
+    assert_eq!(switches[1].recall(crossing(0), |buf, _| Err(buf)), 1, "it is lossy, and ends");
+    let (buf, loan) = switches[1].reclaim_crossed(crossing(0)).unwrap();
+    switches[0].handed_back(buf, loan);
+    let mut all = |_: &Egress<'_, Frame>| Taken::All;
+    assert_eq!(switches[1].transmit(Nanos::ZERO, PortId(2), &mut all), 1);
+    let (buf, loan) = switches[1].reclaim_crossed(crossing(2)).unwrap();
+    switches[2].handed_back(buf, loan);
+    let lent = [2, 3].map(|port| switches[2].lent_to(PortId(port)));
+    assert_eq!(lent, [0, 1], "what is back is what was sent");
 }
 
 #[test]
