@@ -348,10 +348,23 @@ impl<B: Buf> Switch<B> {
         self.reclaim_one(input).map(|buf| (buf, loan))
     }
 
-    /// Whoever lent frames needs them back at once: what waits is moved into the pool of this
-    /// switch or ends under `stopped`, as in [`Self::evacuate`]. `copy` gives back the handle that
-    /// it gets, if it copies it. Returns how many frames ended.
-    pub fn recall(&mut self, input: InputId, mut copy: impl FnMut(B, Loan) -> Result<B, B>) -> u32 {
-        self.evacuate_queues(input, |buf, loan| copy(buf, Loan(loan)))
+    /// Whoever lent frames needs those back at once that lie in the memory of its input `of`: what
+    /// waits of them is moved into the pool of this switch or ends under `stopped`, as in
+    /// [`Self::evacuate`]. Others, whose memory stays, stay as they are. `copy` gives back the
+    /// handle that it gets, if it copies it. Returns how many frames ended.
+    pub fn recall(
+        &mut self,
+        input: InputId,
+        of: InputId,
+        mut copy: impl FnMut(B, Loan) -> Result<B, B>,
+    ) -> u32 {
+        let of_tunnels = self.inputs[of.index()].from_underlay;
+        let tunnels_from = self.inputs.len();
+        // Inputs and sources have the same numbers in all switches.
+        let is_meant = |source: u16| match of_tunnels {
+            true => usize::from(source) >= tunnels_from,
+            false => source == of.0,
+        };
+        self.evacuate_queues(input, is_meant, |buf, loan| copy(buf, Loan(loan)))
     }
 }

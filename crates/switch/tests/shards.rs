@@ -251,15 +251,16 @@ impl Shards {
         }
     }
 
-    /// `from` wants its handles back that `to` has, which copies what waits. How many frames ended.
-    fn recall(&mut self, from: usize, to: usize) -> u32 {
+    /// `from` wants the handles of a port back that `to` has, which copies what waits. How many
+    /// frames ended.
+    fn recall(&mut self, from: usize, to: usize, port: usize) -> u32 {
         let input = self.crossing(to, from);
         let (way, pooled) = (self.ways.entry((from, to)).or_default(), &mut self.pooled[to]);
         // What was lent before it wanted them has arrived when that is heard.
         for frame in way.over.drain(..) {
             self.switches[to].receive_crossed(input, frame);
         }
-        let ended = self.switches[to].recall(input, |buf, loan| {
+        let ended = self.switches[to].recall(input, InputId::from_index(port), |buf, loan| {
             *pooled += 1;
             let copy = Frame { home: (to, None), ..buf.clone() };
             way.back.push_back((buf, loan));
@@ -408,7 +409,7 @@ fn step(shards: &mut Shards) {
             shards.carry(from, to, most);
         }
         5 => shards.move_on(),
-        6 if from != to && shards.rng.below(8) == 0 => _ = shards.recall(from, to),
+        6 if from != to && shards.rng.below(8) == 0 => _ = shards.recall(from, to, port),
         _ => shards.reclaim(from),
     }
 }
@@ -529,12 +530,15 @@ fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
         shards.read(0, mac(2), 0, 60);
         shards.read(0, mac(3), 0, 60);
     }
+    // What another one lent stays where it is.
+    shards.read(1, mac(2), 1, 60);
     shards.hand_over(0, 2);
     shards.hand_over(0, 3);
     shards.carry(0, 1, 6);
     assert_eq!(shards.switches[0].lent(InputId(0)), 4, "a quarter of its own memory, and copies");
-    assert_eq!(shards.recall(0, 1), 0);
-    assert_eq!(shards.switches[0].lent(InputId(0)), 0);
+    assert_eq!(shards.recall(0, 1, 0), 0);
+    let lent = [0, 1].map(|port| shards.switches[0].lent(InputId(port)));
+    assert_eq!(lent, [0, 1]);
     shards.check();
     shards.drain();
     assert_eq!(shards.got[&(0, 2, 0)].len() + shards.got[&(0, 3, 0)].len(), 12);
@@ -547,7 +551,7 @@ fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
         shards.read(0, mac(2), 0, 60);
     }
     shards.hand_over(0, 2);
-    assert_eq!(shards.recall(0, 1), 0);
+    assert_eq!(shards.recall(0, 1, 0), 0);
     shards.reclaim(0);
     let lent: u32 = shards.switches.iter().map(|switch| switch.lent_to(PortId(2))).sum();
     assert_eq!(lent, 0, "all is back, and waits as copies");
@@ -599,7 +603,9 @@ fn what_others_lent_is_theirs_when_frames_beside_it_end_by_a_recall() {
     };
     // One for port 3, which keeps its loan; then one of each in the queue of the peer for port 2.
     [(2, 3), (0, 2), (2, 2)].into_iter().for_each(|(from, to)| lend(from, to));
-    assert_eq!(switches[1].recall(crossing(0), |buf, _| Err(buf)), 1, "it is lossy, and ends");
+    let underlay = InputId::from_index(UNDERLAY);
+    let ended = switches[1].recall(crossing(0), underlay, |buf, _| Err(buf));
+    assert_eq!(ended, 1, "it is lossy, and ends");
     let (buf, loan) = switches[1].reclaim_crossed(crossing(0)).unwrap();
     switches[0].handed_back(buf, loan);
     let mut all = |_: &Egress<'_, Frame>| Taken::All;
