@@ -6,7 +6,7 @@ use sluice_api::placement::{Stamp, Stamped};
 use sluice_placement::Mode;
 use sluice_testkit::guest::{Guest, GuestConfig};
 
-use super::several::{Several, guests_of, start};
+use super::several::{Ended, Several, guests_of, start};
 use super::*;
 use crate::data::cpus::Cpus;
 use crate::data::homes::{self, Mover, Shown};
@@ -278,7 +278,7 @@ fn stopping_while_ports_move_delivers_what_was_read() {
         let stop = AtomicBool::new(false);
         let (askers, probes, threads) = (running.askers, running.probes, running.threads);
         let mut sent = [0; PORTS];
-        std::thread::scope(|scope| {
+        let ended = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let moving = scope.spawn(|| move_about(&mover, vec![0, 1, 0, 1], &stop));
             let until = Instant::now() + Duration::from_millis(5 + round);
@@ -289,18 +289,24 @@ fn stopping_while_ports_move_delivers_what_was_read() {
                 }
             }
             askers.ask_all(|| Ask::Drain);
-            for thread in threads {
-                assert_eq!(thread.join().unwrap().0, Left::default());
-            }
+            let ended = threads.into_iter().map(|thread| thread.join().unwrap());
+            let ended: Vec<Ended> = ended.collect();
             drop(moving);
+            ended
         });
+        for worker in &ended {
+            assert_eq!((worker.left, worker.dropped), (Left::default(), 0));
+        }
         for (to, probe) in probes.iter().enumerate() {
+            let from = (to + PORTS - 1) % PORTS;
+            let read: u64 = ended.iter().map(|worker| worker.read[from]).sum();
             let mut seen = 0;
             while let Some(frame) = probe.receive() {
                 assert_eq!(number(&frame), seen);
                 seen += 1;
             }
-            assert!(seen <= sent[(to + PORTS - 1) % PORTS]);
+            assert!(seen <= sent[from]);
+            assert_eq!(u64::from(seen), read, "of {from}, all that was read and nothing else");
         }
     }
 }
