@@ -12,6 +12,8 @@ use crate::data::cpus::Cpus;
 use crate::data::homes::{self, Mover, Shown};
 use crate::data::policy::Wanted;
 
+mod given_up;
+
 const PORTS: usize = 4;
 
 /// For so long: three seconds, or what is asked for.
