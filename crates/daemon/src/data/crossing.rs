@@ -16,11 +16,11 @@
 //!
 //! **No wake-up is lost**, see `bell.rs`.
 //!
-//! **A recall.** A worker whose guest takes its memory away needs the handles of that input at once.
-//! It says which, wakes the other, and waits; the other first takes in what is on its way, then
-//! copies what waits of them into its own pool, and sends the handles home. Frames of others stay as
-//! they are: they would end where the pool has no room. Who waits for a recall serves those of
-//! others meanwhile, so that two who recall from each other both go on.
+//! **A recall.** A worker whose guest takes its memory away needs the handles of that input at
+//! once. It says which, wakes the other, and waits; the other first takes in what is on its way,
+//! then copies what waits of them into its own pool, and sends the handles home. Frames of others
+//! stay as they are: they would end where the pool has no room. Who waits for a recall serves those
+//! of others meanwhile, so that two who recall from each other both go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

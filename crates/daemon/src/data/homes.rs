@@ -113,8 +113,8 @@ impl Mover {
         Ok(went)
     }
 
-    /// Nobody is shown the host while a port is at no worker, or its counts at two. Whoever is shown
-    /// it just now may wait for a worker that is stuck; the port does not, and stays.
+    /// Nobody is shown the host while a port is at no worker, or its counts at two. Whoever is
+    /// shown it just now may wait for a worker that is stuck; the port does not, and stays.
     fn hand_over(&self, port: PortId, from: usize, to: usize) -> Result<bool, Stopped> {
         let Some(_steady) = self.askers.steady_now() else { return Ok(false) };
         let given = self.ask(from, |reply| HomeStep::Give(port, to, reply));

@@ -183,8 +183,8 @@ impl Worker {
         None
     }
 
-    /// A port comes back that no other worker could watch. Somebody has to have it, or workers would
-    /// lend its frames to each other: if it cannot be watched here, what is for it ends.
+    /// A port comes back that the other worker could not watch. Somebody has to have it, or the two
+    /// would lend its frames to each other: if it cannot be watched here, what is for it ends.
     fn take_back(&mut self, moving: Moving) {
         let watched = self.watch_all(&*moving.port, moving.id);
         let at = self.arrive(moving);

@@ -237,7 +237,7 @@ fn guests_that_come_and_go_while_their_ports_move_disturb_nobody() {
                 while let Some(frame) = guests[0].receive() {
                     came += u32::from(frame[11] != 0);
                 }
-                // Now and then guest 1 looks away, so that frames wait for it where they crossed to.
+                // Guest 1 looks away now and then, so that frames wait where they crossed to.
                 let looks = round % 2 == 0 || begun.elapsed() > Duration::from_millis(2);
                 while let Some(frame) = looks.then(|| guests[1].receive()).flatten() {
                     if frame[11] == 0 {
