@@ -36,7 +36,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -109,6 +109,15 @@ impl Askers {
     /// While it is held, a port is at one worker.
     fn steady(&self) -> MutexGuard<'_, ()> {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if nobody has it now.
+    fn steady_now(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.1.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Puts the same in front of each.

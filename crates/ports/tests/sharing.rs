@@ -311,14 +311,27 @@ fn a_port_whose_list_is_full_leaves_the_rest_in_its_socket() {
 
 /// A TCP segment between two machines, to port 443 or another one.
 fn segment(dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
+    behind(&[], &[], dst, src, port, number)
+}
+
+/// One whose ports are as far behind its begin as they can be.
+fn stretched(dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
+    behind(&[0x81, 0, 0, 7], &[1; 40], dst, src, port, number)
+}
+
+/// A TCP segment with a tag and with options of IP.
+fn behind(tag: &[u8], options: &[u8], dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
     let mut bytes = datagram(dst, src, 0);
     bytes.truncate(8 + 12);
-    bytes.extend([0x08, 0x00, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+    bytes.extend(tag);
+    let words = 5 + u8::try_from(options.len() / 4).unwrap();
+    bytes.extend([0x08, 0x00, 0x40 + words, 0, 0, 60, 0, 0, 0x40, 0, 64, 6, 0, 0]);
     bytes.extend([10, 0, 0, src, 10, 0, 0, dst]);
+    bytes.extend(options);
     bytes.extend([0xc0, 0x01]);
     bytes.extend(port.to_be_bytes());
     bytes.extend(number.to_be_bytes());
-    bytes.resize(90, 0);
+    bytes.resize(bytes.len().max(90), 0);
     bytes
 }
 
@@ -341,7 +354,8 @@ fn kernel_and_ports_agree_which_flows_are_of_high_priority() {
     let mut high = 0;
     for pair in 0..=u8::MAX {
         let port = if pair % 2 == 0 { 443 } else { 80 };
-        sender.send_to(&segment(pair, 0, port, 1), sharers.to).unwrap();
+        let make = if pair % 4 < 2 { segment } else { stretched };
+        sender.send_to(&make(pair, 0, port, 1), sharers.to).unwrap();
         let low = bucket(pair, 0);
         let high_bucket = LOW_BUCKETS + group_of(low);
         let expected = if port == 443 { high_bucket } else { low };

@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use sluice_base::{Buf, InputId, PortId, Priority, PriorityMask};
 
 use crate::account::row;
-use crate::config::CrossingConfig;
+use crate::config::{CrossingConfig, PortRole};
 use crate::receive::Arrival;
 use crate::run::priority_of;
 use crate::slots::{Home, NIL, NOT_LENT};
@@ -330,6 +330,13 @@ impl<B: Buf> Switch<B> {
         self.enqueue_leaf(index, lane);
     }
 
+    /// Whether what comes in at an input was lent by another switch.
+    #[inline]
+    pub(crate) fn is_crossing(&self, input: u16) -> bool {
+        let port = self.inputs[usize::from(input)].port;
+        self.ports.get(usize::from(port)).is_some_and(|port| port.role == PortRole::Crossing)
+    }
+
     /// A handle that may go back across, with what it was lent under.
     pub fn reclaim_crossed(&mut self, input: InputId) -> Option<(B, Loan)> {
         let i = &mut self.inputs[input.index()];
@@ -341,10 +348,23 @@ impl<B: Buf> Switch<B> {
         self.reclaim_one(input).map(|buf| (buf, loan))
     }
 
-    /// Whoever lent frames needs them back at once: what waits is moved into the pool of this
-    /// switch or ends under `stopped`, as in [`Self::evacuate`]. `copy` gives back the handle that
-    /// it gets, if it copies it. Returns how many frames ended.
-    pub fn recall(&mut self, input: InputId, mut copy: impl FnMut(B, Loan) -> Result<B, B>) -> u32 {
-        self.evacuate_queues(input, |buf, loan| copy(buf, Loan(loan)))
+    /// Whoever lent frames needs those back at once that lie in the memory of its input `of`: what
+    /// waits of them is moved into the pool of this switch or ends under `stopped`, as in
+    /// [`Self::evacuate`]. Others, whose memory stays, stay as they are. `copy` gives back the
+    /// handle that it gets, if it copies it. Returns how many frames ended.
+    pub fn recall(
+        &mut self,
+        input: InputId,
+        of: InputId,
+        mut copy: impl FnMut(B, Loan) -> Result<B, B>,
+    ) -> u32 {
+        let of_tunnels = self.inputs[of.index()].from_underlay;
+        let tunnels_from = self.inputs.len();
+        // Inputs and sources have the same numbers in all switches.
+        let is_meant = |source: u16| match of_tunnels {
+            true => usize::from(source) >= tunnels_from,
+            false => source == of.0,
+        };
+        self.evacuate_queues(input, is_meant, |buf, loan| copy(buf, Loan(loan)))
     }
 }

@@ -22,14 +22,15 @@ impl<B: Buf> Switch<B> {
         if !self.inputs[at].awaiting.is_empty() {
             self.replicate(at, &mut copy);
         }
-        self.evacuate_queues(input, |buf, _| copy(buf))
+        self.evacuate_queues(input, |_| true, |buf, _| copy(buf))
     }
 
-    /// As [`Self::evacuate`], of what stands in queues; `copy` also gets what is shared
-    /// ([`Slot::shared`](crate::slots::Slot::shared)).
+    /// As [`Self::evacuate`], of what stands in queues of some sources; `copy` also gets what is
+    /// shared ([`Slot::shared`](crate::slots::Slot::shared)).
     pub(crate) fn evacuate_queues(
         &mut self,
         input: InputId,
+        is_meant: impl Fn(u16) -> bool,
         mut copy: impl FnMut(B, u32) -> Result<B, B>,
     ) -> u32 {
         let before = self.dropped_as(DropReason::Stopped);
@@ -43,8 +44,8 @@ impl<B: Buf> Switch<B> {
             }
         }
         for node in 0..self.queues.len() {
-            if self.queues.is_live_leaf(node) {
-                let leaf = u32::try_from(node).expect("fewer than 2^24 nodes");
+            let leaf = u32::try_from(node).expect("fewer than 2^24 nodes");
+            if self.queues.is_live_leaf(node) && is_meant(self.queues.get(leaf).source) {
                 self.evacuate_leaf(leaf, input.0, &mut copy);
             }
         }

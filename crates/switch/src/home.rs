@@ -22,6 +22,12 @@
 //! first one itself, to the driver that takes the second. If both are lent, to different switches,
 //! what was lent to the one is back before anything is lent to the other.
 //!
+//! A loan that was [recalled](Switch::recall) is back, but its frame has not left: it waits as a
+//! copy in the queue of the port, in the switch that has it. So no port goes while frames wait for
+//! it that came from other switches; with all loans back, these are just such copies. Of a frame
+//! *from* the port such a copy may be left behind: it waits in the queue of another port, which
+//! does not go before it has left, and behind which the second one will come in.
+//!
 //! **Every book closes.** When a port is given away, all that came in at its inputs has ended, so
 //! its books are even. They go along and are added to those of the other switch, and each audit
 //! closes before and after.
@@ -58,13 +64,28 @@ struct Books {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Whether all that came in at a port has ended, and its driver has all its handles back.
+    /// Whether all that came in at a port has ended, its driver has all its handles back, and
+    /// nothing waits for it that came from another switch.
     #[must_use]
     pub fn is_clear(&self, port: PortId) -> bool {
-        self.inputs_of(port).all(|input| {
+        let is_done = self.inputs_of(port).all(|input| {
             self.inputs[usize::from(input)].unreclaimed == 0
                 && Priority::all().all(|priority| self.has_ended_all(row(input, priority.get())))
-        })
+        });
+        is_done && !self.awaits_crossed(port)
+    }
+
+    /// Whether something waits for a port that came from another switch.
+    fn awaits_crossed(&self, port: PortId) -> bool {
+        let lane = self.ports[port.index()].lane as usize;
+        let crossed = |slot: u32| self.is_crossing(self.slots.get(slot).input);
+        // Of a port that may change hands every queue stands in a ring, as it has no lane's rate.
+        let some = |priority: Priority| {
+            let ring = self.classes[self.class_of(port.index(), priority.index())].ring;
+            let mut leaves = self.queues.ring(ring).map(|leaf| self.queues.get(leaf).list);
+            leaves.any(|list| self.slots.walk(list).any(crossed))
+        };
+        self.lanes[lane].frames > 0 && Priority::all().any(some)
     }
 
     /// Whether as many frames ended as came in.

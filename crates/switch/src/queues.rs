@@ -277,6 +277,16 @@ impl Queues {
         self.nodes[tail as usize].next
     }
 
+    /// The nodes of a ring, the one whose turn it is first.
+    pub(crate) fn ring(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut at = (tail != NIL).then_some(tail);
+        core::iter::from_fn(move || {
+            let node = self.ring_head(at?);
+            at = (node != tail).then_some(node);
+            Some(node)
+        })
+    }
+
     /// Takes the head out of a ring.
     #[inline]
     pub(crate) fn ring_pop(&mut self, tail: &mut u32) -> u32 {

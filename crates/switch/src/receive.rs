@@ -411,6 +411,8 @@ impl<B: Buf> Switch<B> {
     /// queue has room and is for such frames.
     #[inline]
     fn join_common(&mut self, index: u32, lane: u32) -> bool {
+        let is_lent = || self.is_crossing(self.slots.get(index).input);
+        debug_assert!(!is_lent(), "nothing would know the loan any more");
         let l = &self.lanes[lane as usize];
         let slot = self.slots.get_mut(index);
         if !l.plain

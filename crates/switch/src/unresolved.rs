@@ -147,11 +147,15 @@ impl<B: Buf> Switch<B> {
             || self.ports[usize::from(lane.port)].detached
     }
 
-    /// Queues a frame for a lane, which may lead nowhere yet: the opposite of
-    /// [`Self::take_frames`].
+    /// Puts a frame at the end of a queue of a lane, which may lead nowhere yet: the opposite of
+    /// [`Self::take_frames`]. It keeps its slot, which knows more of what another switch lent than
+    /// a common queue has room for.
     pub(crate) fn put_frame(&mut self, slot: u32, lane: u32) {
-        self.unresolved_buffered += self.counts_as_unresolved(lane, self.slots.get(slot).home);
-        self.enqueue(slot, lane);
+        let s = self.slots.get(slot);
+        let (bytes, home) = (s.bytes, s.home);
+        self.unresolved_buffered += self.counts_as_unresolved(lane, home);
+        self.charge_lane(lane, bytes, home);
+        self.enqueue_leaf(slot, lane);
     }
 
     /// How much a frame adds to those of lossy priorities that wait for a destination.

@@ -5,14 +5,16 @@ mod harness;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use harness::config::{access, config, limit, next_hop, pick, underlay, with_tunnels};
-use harness::frames::Tenant;
+use harness::config::{
+    access, config, limit, next_hop, pick, underlay, underlay_mac, vtep, with_tunnels,
+};
+use harness::frames::{Outer, Tenant, in_vxlan};
 use sluice_base::{
     BitRate, Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
 use sluice_switch::{
-    Binding, BoundIps, ClassConfig, Command, Crossing, Destination, Egress, Loan, RateLimit,
-    Service, Sources, Switch, SwitchConfig, Taken, Taker,
+    Binding, BoundIps, ClassConfig, Command, Crossing, Destination, Egress, InputFull, Loan,
+    RateLimit, Service, Sources, Switch, SwitchConfig, Taken, Taker,
 };
 
 const LEND_MAX: u16 = 4;
@@ -249,6 +251,25 @@ impl Shards {
         }
     }
 
+    /// `from` wants the handles of a port back that `to` has, which copies what waits. How many
+    /// frames ended.
+    fn recall(&mut self, from: usize, to: usize, port: usize) -> u32 {
+        let input = self.crossing(to, from);
+        let (way, pooled) = (self.ways.entry((from, to)).or_default(), &mut self.pooled[to]);
+        // What was lent before it wanted them has arrived when that is heard.
+        for frame in way.over.drain(..) {
+            self.switches[to].receive_crossed(input, frame);
+        }
+        let ended = self.switches[to].recall(input, InputId::from_index(port), |buf, loan| {
+            *pooled += 1;
+            let copy = Frame { home: (to, None), ..buf.clone() };
+            way.back.push_back((buf, loan));
+            Ok(copy)
+        });
+        self.carry(from, to, usize::MAX);
+        ended
+    }
+
     /// Takes back what ended, each handle by whom it is of.
     fn reclaim(&mut self, me: usize) {
         let inputs: Vec<InputId> = self.own_inputs(me).collect();
@@ -364,7 +385,7 @@ fn step(shards: &mut Shards) {
     let from: usize = pick(&mut shards.rng, count as u64);
     let to: usize = pick(&mut shards.rng, count as u64);
     let port: usize = pick(&mut shards.rng, ports as u64);
-    match shards.rng.below(7) {
+    match shards.rng.below(8) {
         0 | 1 => {
             let at: usize = pick(&mut shards.rng, ACCESS as u64);
             let dst = match shards.rng.below(10) {
@@ -388,6 +409,7 @@ fn step(shards: &mut Shards) {
             shards.carry(from, to, most);
         }
         5 => shards.move_on(),
+        6 if from != to && shards.rng.below(8) == 0 => _ = shards.recall(from, to, port),
         _ => shards.reclaim(from),
     }
 }
@@ -399,7 +421,10 @@ fn what_crosses_is_neither_lost_nor_overtaken() {
         let mut rng = Prng::new(seed);
         let count = 2 + pick::<usize>(&mut rng, 3);
         let owners: Vec<usize> = (0..=UNDERLAY).map(|_| pick(&mut rng, count as u64)).collect();
-        let mut shards = Shards::new(&small(true), &owners, count, seed);
+        let mut config = small(true);
+        // What is recalled ends where the pool has no room for it.
+        config.pool.from_local = limit(1_000, 2_000_000);
+        let mut shards = Shards::new(&config, &owners, count, seed);
         for _ in 0..1_500 {
             step(&mut shards);
         }
@@ -505,26 +530,90 @@ fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
         shards.read(0, mac(2), 0, 60);
         shards.read(0, mac(3), 0, 60);
     }
+    // What another one lent stays where it is.
+    shards.read(1, mac(2), 1, 60);
     shards.hand_over(0, 2);
     shards.hand_over(0, 3);
     shards.carry(0, 1, 6);
     assert_eq!(shards.switches[0].lent(InputId(0)), 4, "a quarter of its own memory, and copies");
-    // Those on their way have arrived when the recall is heard, as they are carried in order.
-    shards.carry(0, 1, 8);
-    let input = shards.crossing(1, 0);
-    let (way, pooled) = (shards.ways.get_mut(&(0, 1)).unwrap(), &mut shards.pooled[1]);
-    let ended = shards.switches[1].recall(input, |buf, loan| {
-        *pooled += 1;
-        let copy = Frame { home: (1, None), ..buf.clone() };
-        way.back.push_back((buf, loan));
-        Ok(copy)
-    });
-    assert_eq!(ended, 0);
-    shards.carry(0, 1, usize::MAX);
-    assert_eq!(shards.switches[0].lent(InputId(0)), 0);
+    assert_eq!(shards.recall(0, 1, 0), 0);
+    let lent = [0, 1].map(|port| shards.switches[0].lent(InputId(port)));
+    assert_eq!(lent, [0, 1]);
     shards.check();
     shards.drain();
     assert_eq!(shards.got[&(0, 2, 0)].len() + shards.got[&(0, 3, 0)].len(), 12);
+}
+
+#[test]
+fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
+    let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
+    for _ in 0..3 {
+        shards.read(0, mac(2), 0, 60);
+    }
+    shards.hand_over(0, 2);
+    assert_eq!(shards.recall(0, 1, 0), 0);
+    shards.reclaim(0);
+    let lent: u32 = shards.switches.iter().map(|switch| switch.lent_to(PortId(2))).sum();
+    assert_eq!(lent, 0, "all is back, and waits as copies");
+    shards.held = Some((2, 0));
+    for sent in 0..3 {
+        shards.move_on();
+        assert_eq!(shards.owners[2], 1, "{sent} of 3 have left");
+        shards.transmit(2, 1);
+        shards.held = Some((2, 0));
+    }
+    // Nobody else is waited for.
+    shards.read(3, mac(4), 0, 60);
+    shards.move_on();
+    assert_eq!(shards.owners[2], 0);
+    shards.read(0, mac(2), 0, 60);
+    shards.drain();
+    assert_eq!(shards.got[&(0, 2, 0)], [1, 2, 3, 5]);
+}
+
+#[test]
+fn what_others_lent_is_theirs_when_frames_beside_it_end_by_a_recall() {
+    // Of three switches that share an underlay, 1 has the ports; 0 and 2 lend it frames of a peer.
+    let mut whole = small(false);
+    whole.ports[UNDERLAY].input_full = InputFull::Drop;
+    let owners: Vec<_> = (0..=UNDERLAY).map(|port| (port != UNDERLAY).then_some(1)).collect();
+    let shard = |me| whole.shard(&owners, &[], 3, me, LEND_MAX);
+    let make = |me| Switch::<Frame>::new(&shard(me), 1, Nanos::ZERO).unwrap();
+    let mut switches: Vec<_> = (0..3).map(make).collect();
+    let outer = Outer {
+        dst: underlay_mac(1),
+        remote: vtep(2),
+        local: vtep(1),
+        vni: 100,
+        dscp: 0,
+        ecn: 0,
+        pcp: None,
+    };
+    let crossing = |from| InputId::from_index(owners.len() + from);
+    let mut lend = |from: usize, to: usize| {
+        let (id, input) = (PortId::from_index(to), InputId::from_index(UNDERLAY));
+        let install = Command::Install { vnet: VnetId(0), mac: mac(to), to: Destination::Port(id) };
+        switches[from].command(Nanos::ZERO, install).unwrap();
+        let bytes = in_vxlan(&outer, &Tenant::new(mac(to), BEHIND_TUNNEL, 0, 60).bytes());
+        switches[from].receive_one(Nanos::ZERO, input, Frame { bytes, home: (from, Some(input)) });
+        let mut way = Way::default();
+        let mut taker = Carrier { way: &mut way, pooled: &mut 0, from };
+        assert_eq!(switches[from].hand_over(id, &mut taker), 1);
+        switches[1].receive_crossed(crossing(from), way.over.pop_front().unwrap());
+    };
+    // One for port 3, which keeps its loan; then one of each in the queue of the peer for port 2.
+    [(2, 3), (0, 2), (2, 2)].into_iter().for_each(|(from, to)| lend(from, to));
+    let underlay = InputId::from_index(UNDERLAY);
+    let ended = switches[1].recall(crossing(0), underlay, |buf, _| Err(buf));
+    assert_eq!(ended, 1, "it is lossy, and ends");
+    let (buf, loan) = switches[1].reclaim_crossed(crossing(0)).unwrap();
+    switches[0].handed_back(buf, loan);
+    let mut all = |_: &Egress<'_, Frame>| Taken::All;
+    assert_eq!(switches[1].transmit(Nanos::ZERO, PortId(2), &mut all), 1);
+    let (buf, loan) = switches[1].reclaim_crossed(crossing(2)).unwrap();
+    switches[2].handed_back(buf, loan);
+    let lent = [2, 3].map(|port| switches[2].lent_to(PortId(port)));
+    assert_eq!(lent, [0, 1], "what is back is what was sent");
 }
 
 #[test]

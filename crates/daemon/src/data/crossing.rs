@@ -16,16 +16,17 @@
 //!
 //! **No wake-up is lost**, see `bell.rs`.
 //!
-//! **A recall.** A worker whose guest takes its memory away needs its handles at once. It says so,
-//! wakes the other, and waits; the other first takes in what is on its way, then copies what waits
-//! into its own pool, and sends the handles home. Who waits for a recall serves those of others
-//! meanwhile, so that two who recall from each other both go on.
+//! **A recall.** A worker whose guest takes its memory away needs the handles of that input at
+//! once. It says which, wakes the other, and waits; the other first takes in what is on its way,
+//! then copies what waits of them into its own pool, and sends the handles home. Frames of others
+//! stay as they are: they would end where the pool has no room. Who waits for a recall serves those
+//! of others meanwhile, so that two who recall from each other both go on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use sluice_base::PortId;
+use sluice_base::{InputId, PortId};
 use sluice_ports::udp::Buckets;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Crossing, Loan, SwitchConfig, Taker};
@@ -49,6 +50,9 @@ impl Door {
     }
 }
 
+/// No input is wanted.
+const NONE: u32 = u32::MAX;
+
 /// What a worker has of its ways to another one.
 pub(super) struct Link {
     /// The number of the other one.
@@ -57,9 +61,9 @@ pub(super) struct Link {
     back: Consumer<(FrameBuf, Loan)>,
     come: Consumer<Crossing<FrameBuf>>,
     home: Producer<(FrameBuf, Loan)>,
-    /// Whether this worker wants its handles back from the other, and the reverse.
-    wanted: Arc<AtomicBool>,
-    wanted_there: Arc<AtomicBool>,
+    /// Of which input this worker wants its handles back from the other, and the reverse.
+    wanted: Arc<AtomicU32>,
+    wanted_there: Arc<AtomicU32>,
     /// Whether something was put in since the other one's bell was rung.
     put: bool,
     door: Arc<Door>,
@@ -85,15 +89,19 @@ impl Link {
 
     /// Whether something is there for this worker.
     fn has_something(&self) -> bool {
-        let is_wanted = self.wanted_there.load(Ordering::Acquire);
+        let is_wanted = self.wanted_there.load(Ordering::Acquire) != NONE;
         !self.come.is_empty() || !self.back.is_empty() || is_wanted
     }
 
-    /// Whether the other wants its handles back since this was asked last. What it lent before is
-    /// in the ring then.
-    pub(super) fn is_wanted(&self) -> bool {
+    /// The input of which the other wants its handles back since this was asked last. What it lent
+    /// before is in the ring then.
+    pub(super) fn wanted(&self) -> Option<InputId> {
         // An exchange costs more than a look, and there is mostly nothing.
-        self.wanted_there.load(Ordering::Relaxed) && self.wanted_there.swap(false, Ordering::AcqRel)
+        if self.wanted_there.load(Ordering::Relaxed) == NONE {
+            return None;
+        }
+        let input = self.wanted_there.swap(NONE, Ordering::AcqRel);
+        u16::try_from(input).ok().map(InputId)
     }
 
     /// Tells the other of what was put in.
@@ -187,13 +195,18 @@ impl Crossings {
         }
     }
 
-    /// Asks all others for this worker's handles.
-    pub(super) fn want_back(&mut self) {
+    /// Asks all others for the handles of an input.
+    pub(super) fn want_back(&mut self, input: InputId) {
         for link in &mut self.links {
-            link.wanted.store(true, Ordering::Release);
+            link.wanted.store(input.0.into(), Ordering::Release);
             link.put = true;
             link.ring();
         }
+    }
+
+    /// What was asked for is back: whoever has not heard of it yet does not have to.
+    pub(super) fn want_nothing(&self) {
+        self.links.iter().for_each(|link| link.wanted.store(NONE, Ordering::Relaxed));
     }
 
     /// This worker has drained. Returns whether all have: until then others may send by its ports.
@@ -255,7 +268,7 @@ fn pair((a, b): (usize, usize), room: &[usize], doors: &[Arc<Door>]) -> (Link, L
     let (b_home, a_back) = RingBuffer::new(room[a]);
     let (b_over, a_come) = RingBuffer::new(room[b]);
     let (a_home, b_back) = RingBuffer::new(room[b]);
-    let (a_wants, b_wants) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let [a_wants, b_wants] = [(); 2].map(|()| Arc::new(AtomicU32::new(NONE)));
     let to_b = Link {
         worker: b,
         over: a_over,

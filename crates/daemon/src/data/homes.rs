@@ -35,11 +35,10 @@ use super::worker::{Ask, HomeStep, Load};
 use super::{Askers, spawn};
 use crate::clock;
 use crate::config::Workers;
-use crate::log::say;
 
 /// How often it is decided.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long a port is held at most before its move is given up.
+/// How long is waited at most for a port that is held to have left.
 const LEAVE_MAX: Duration = Duration::from_millis(50);
 /// How long a port stays that came, or that could not go.
 const REST: Nanos = Nanos::from_millis(2_000);
@@ -114,17 +113,16 @@ impl Mover {
         Ok(went)
     }
 
-    /// Nobody is shown the host while a port is at no worker, or its counts at two.
+    /// Nobody is shown the host while a port is at no worker, or its counts at two. Whoever is
+    /// shown it just now may wait for a worker that is stuck; the port does not, and stays.
     fn hand_over(&self, port: PortId, from: usize, to: usize) -> Result<bool, Stopped> {
-        let _steady = self.askers.steady();
+        let Some(_steady) = self.askers.steady_now() else { return Ok(false) };
         let given = self.ask(from, |reply| HomeStep::Give(port, to, reply));
         let Some(moving) = given.recv().map_err(|_| Stopped)? else { return Ok(false) };
         let taken = self.ask(to, |reply| HomeStep::Take(moving, reply));
         let Some(moving) = taken.recv().map_err(|_| Stopped)? else { return Ok(true) };
-        let back = self.ask(from, |reply| HomeStep::Take(moving, reply));
-        if let Some(moving) = back.recv().map_err(|_| Stopped)? {
-            say!("port {}: no worker can watch it; it is closed", moving.id);
-        }
+        let back = self.ask(from, |reply| HomeStep::TakeBack(moving, reply));
+        back.recv().map_err(|_| Stopped)?;
         Ok(false)
     }
 }

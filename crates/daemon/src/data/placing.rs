@@ -232,42 +232,12 @@ pub(super) fn follow(
     port: &str,
     wanted: Wanted,
     cpus: Cpus,
-    mut parts: Vec<Part>,
+    parts: Vec<Part>,
     askers: &Askers,
 ) -> anyhow::Result<Shown> {
     let shown = Shown::default();
-    let selector = parts.first_mut().and_then(|part| part.selector.take());
-    parts.iter_mut().for_each(|part| part.selector = None);
-    let Some(selector) = selector else { return Ok(shown) };
-    let (count, mode) = (parts.len(), wanted.own_mode());
-    let placement = Placement::new(high::config(mode, None), &cpus.cores());
-    let placement = placement.context("the workers cannot be placed on")?;
-    let last = Last {
-        at: clock::now(),
-        busy_ns: vec![0; count],
-        frames: vec![0; count],
-        seen: vec![[0; BUCKETS as usize]; count],
-    };
-    let mover = Mover::new(askers.clone(), selector);
-    let mut placing = Placing {
-        parts,
-        mover,
-        placement,
-        cpus,
-        last,
-        came: [0; BUCKETS as usize],
-        wanted_high: HighFlows::default(),
-        progress: Progress::default(),
-        quiet: [0; _],
-        shown: Arc::clone(&shown),
-        wanted,
-        mode,
-        stamp: Stamp::default(),
-        settled: Stamp::default(),
-        moves: 0,
-        refused: None,
-        refused_high: None,
-    };
+    let placing = Placing::new(wanted, cpus, parts, askers, &shown)?;
+    let Some(mut placing) = placing else { return Ok(shown) };
     placing.show(port);
     if !Selector::can_change() {
         say!("{port}: {FIXED}");
@@ -292,6 +262,47 @@ pub(super) fn follow(
 }
 
 impl Placing {
+    /// `None`: there is no shared underlay.
+    fn new(
+        wanted: Wanted,
+        cpus: Cpus,
+        mut parts: Vec<Part>,
+        askers: &Askers,
+        shown: &Shown,
+    ) -> anyhow::Result<Option<Self>> {
+        let selector = parts.first_mut().and_then(|part| part.selector.take());
+        parts.iter_mut().for_each(|part| part.selector = None);
+        let Some(selector) = selector else { return Ok(None) };
+        let (count, mode) = (parts.len(), wanted.own_mode());
+        let placement = Placement::new(high::config(mode, None), &cpus.cores());
+        let placement = placement.context("the workers cannot be placed on")?;
+        let last = Last {
+            at: clock::now(),
+            busy_ns: vec![0; count],
+            frames: vec![0; count],
+            seen: vec![[0; BUCKETS as usize]; count],
+        };
+        Ok(Some(Self {
+            parts,
+            mover: Mover::new(askers.clone(), selector),
+            placement,
+            cpus,
+            last,
+            came: [0; BUCKETS as usize],
+            wanted_high: HighFlows::default(),
+            progress: Progress::default(),
+            quiet: [0; _],
+            shown: Arc::clone(shown),
+            wanted,
+            mode,
+            stamp: Stamp::default(),
+            settled: Stamp::default(),
+            moves: 0,
+            refused: None,
+            refused_high: None,
+        }))
+    }
+
     /// Decides, and makes a round of moves if there is anything to move.
     fn period(&mut self) -> Result<(), End> {
         self.obey();

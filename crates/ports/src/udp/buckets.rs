@@ -22,9 +22,9 @@
 //! beside it on another CPU, since the kernel chose its socket by the newer program. It is handed
 //! over in step 4; all that A read has left by then, through the driver through which the later one
 //! will leave, or ended, or (a loan that was recalled) stands in the queue behind which the later
-//! one will be put. The list keeps the order in which B read, and nothing is read while a frame
-//! that may go is in it. A frame that comes to A after step 2 would be late; there is none
-//! ([`Selector::set`]).
+//! one will be put, for the port of that queue stays where it is until the frame has left. The list
+//! keeps the order in which B read, and nothing is read while a frame that may go is in it. A frame
+//! that comes to A after step 2 would be late; there is none ([`Selector::set`]).
 //!
 //! *What A's socket has* in step 3 is known as a number of bytes: it is empty when the kernel says
 //! so, or when datagrams were read since that take up as much, each reckoned as the least that it

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use sluice_base::{Batch, Buf as _, Mac, Nanos};
+use sluice_base::{Batch, Mac, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
 use sluice_wire::{EtherType, ethernet, ipv4, udp};
 
@@ -190,9 +190,13 @@ impl UdpPort {
             }
             write_outer(&self.config, &arrival, slot.bytes_mut());
             let size = OUTER_SIZE + arrival.size;
+            // By as much of it as the kernel saw: a handle shows no more than its head.
+            let bucket = self
+                .buckets
+                .as_ref()
+                .and_then(|buckets| bucket_of(&slot.bytes_mut()[OUTER_SIZE..size], buckets.high()));
             let mut buf = slot.freeze(0, size);
             if let Some(buckets) = &mut self.buckets {
-                let bucket = bucket_of(&buf.head()[OUTER_SIZE..], buckets.high());
                 let Some(passed) = buckets.pass(bucket, buf) else {
                     kept += 1;
                     continue;

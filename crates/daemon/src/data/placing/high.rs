@@ -15,7 +15,8 @@ use sluice_api::show::PlacementRow;
 use sluice_base::Priority;
 use sluice_placement::{Config, CoreIndex, EntryId, Mode};
 use sluice_ports::udp::{
-    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, Selector, group_of, is_high,
+    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, SelectError, Selector, group_of,
+    is_high,
 };
 
 use super::{Change, End, Placing, is_due, refuse};
@@ -104,10 +105,16 @@ impl Placing {
         }
         let changes = gathering(&self.mover.table, |bucket| self.may_leave(bucket));
         if changes.as_ref().is_some_and(Vec::is_empty) {
-            self.mover.set_high(self.wanted_high.clone())?;
-            self.forget_high();
             self.progress = Progress::Done;
-            self.settled = self.stamp;
+            match self.mover.set_high(self.wanted_high.clone()) {
+                Ok(()) => {
+                    self.forget_high();
+                    self.settled = self.stamp;
+                }
+                // Placement goes on, and buckets move apart again.
+                Err(End::Kernel(refused)) => self.refuse_high(&refused),
+                Err(end) => return Err(end),
+            }
             return Ok(None);
         }
         self.progress = if changes.is_some() { Progress::Gathers } else { Progress::Waits };
@@ -119,14 +126,16 @@ impl Placing {
         if !is_due(&self.refused_high) {
             return false;
         }
-        match Selector::would_take(&self.mover.table, &self.wanted_high) {
-            Ok(()) => true,
-            Err(refused) => {
-                let why = format!("flows of high priority are those of before: {refused}");
-                refuse(&mut self.refused_high, why);
-                false
-            }
+        let taken = Selector::would_take(&self.wanted_high);
+        if let Err(refused) = &taken {
+            self.refuse_high(refused);
         }
+        taken.is_ok()
+    }
+
+    fn refuse_high(&mut self, refused: &SelectError) {
+        let why = format!("flows of high priority are those of before: {refused}");
+        refuse(&mut self.refused_high, why);
     }
 
     /// What is in a high bucket now is something else than before, and so is what came in it since

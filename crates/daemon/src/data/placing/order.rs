@@ -6,6 +6,7 @@ use sluice_placement::{Mode, Placement};
 use sluice_ports::udp::{HighFlows, LOW_BUCKETS};
 
 use super::Placing;
+use super::high::Progress;
 use crate::clock;
 use crate::data::cpus::core_of;
 
@@ -15,6 +16,8 @@ impl Placing {
         if let Some(order) = self.wanted.other_than(self.stamp) {
             // What is too much was refused by whoever was told it.
             self.wanted_high = HighFlows::new(&order.in_force.high).unwrap_or_default();
+            // What was gathered was for others: the kernel may not take these.
+            self.progress = Progress::Done;
             self.cpus.exclude(order.in_force.excluded_cpus);
             self.set_mode(order.mode);
             self.stamp = order.stamp;

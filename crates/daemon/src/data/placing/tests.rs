@@ -1,4 +1,12 @@
+use std::net::{Ipv4Addr, UdpSocket};
+
+use sluice_api::placement::Stamped;
+use sluice_base::Mac;
+use sluice_ports::Port as _;
+use sluice_ports::udp::{UdpConfig, UdpPort};
+
 use super::*;
+use crate::data::doors;
 
 fn change((bucket, from, to): (u16, u8, u8)) -> Change {
     Change { bucket, from, to }
@@ -16,4 +24,30 @@ fn in_a_round_nobody_gives_and_takes() {
 fn a_round_is_bounded() {
     let round = one_round((0..BUCKETS).map(|bucket| change((bucket, 0, 1))));
     assert_eq!(round.len(), ROUND_MAX);
+}
+
+#[test]
+fn what_is_gathered_for_other_matches_is_asked_for_anew() {
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac([2, 0, 0, 0, 0, 1]), 1500);
+    (config.port, config.sharers) = (free, 2);
+    let part = |port: &mut UdpPort| {
+        let buckets = port.buckets().unwrap();
+        Part { gauges: buckets.gauges(), meter: Arc::default(), selector: buckets.take_selector() }
+    };
+    let mut ports = [0, 1].map(|_| UdpPort::open(&config).unwrap());
+    let parts = ports.iter_mut().map(part).collect();
+    let (askers, _ends) = doors(2).unwrap();
+    let (wanted, cpus) = (Wanted::of("h1", Mode::Adaptive), Cpus::new(&[None; 2], Some(&[])));
+    let placing = Placing::new(wanted.clone(), cpus, parts, &askers, &Shown::default());
+    let mut placing = placing.unwrap().unwrap();
+    for (version, high) in [(1, "vni=42"), (2, "vni=43")] {
+        let stamp = Stamp { version, ..Stamp::default() };
+        let policy = toml::from_str(&format!("high = [\"{high}\"]")).unwrap();
+        wanted.set(Stamped { stamp, policy });
+        placing.obey();
+        assert_eq!(placing.progress, Progress::Done, "whether the kernel takes them is not known");
+        assert!(placing.gather().unwrap().is_some(), "buckets have to move first");
+        assert_eq!(placing.progress, Progress::Gathers);
+    }
 }

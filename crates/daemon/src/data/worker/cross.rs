@@ -27,7 +27,7 @@ impl Worker {
             let input = self.crossing_input(at);
             let (link, switch) = (&mut self.crossings.links[at], self.host.switch_mut());
             // Asked first: whatever was lent before they were wanted is in the ring by now.
-            let wanted = link.is_wanted();
+            let wanted = link.wanted();
             while let Some(frame) = link.arrived() {
                 switch.receive_crossed(input, frame);
                 any = true;
@@ -41,20 +41,21 @@ impl Worker {
                 }
                 any = true;
             }
-            if wanted {
-                self.serve_recall(at, input);
+            if let Some(of) = wanted {
+                self.serve_recall(at, input, of);
                 any = true;
             }
         }
         any
     }
 
-    /// Sends home what another worker lent: copied into this one's pool if it still waits.
+    /// Sends home what another worker lent of an input: copied into this one's pool if it still
+    /// waits.
     #[cold]
-    fn serve_recall(&mut self, at: usize, input: InputId) {
+    fn serve_recall(&mut self, at: usize, input: InputId, of: InputId) {
         let (link, switch) = (&mut self.crossings.links[at], self.host.switch_mut());
         let pool = &mut self.pool;
-        switch.recall(input, |buf, loan| match pool.copy_of(&buf) {
+        switch.recall(input, of, |buf, loan| match pool.copy_of(&buf) {
             Some(copy) => {
                 link.give_back(buf, loan);
                 Ok(copy)
@@ -105,7 +106,7 @@ impl Worker {
         if self.host.switch().lent(input) == 0 {
             return true;
         }
-        self.crossings.want_back();
+        self.crossings.want_back(input);
         while self.host.switch().lent(input) > 0 {
             // Others may recall from here meanwhile.
             if !self.cross_in() {
@@ -115,6 +116,7 @@ impl Worker {
                 return false;
             }
         }
+        self.crossings.want_nothing();
         true
     }
 }

@@ -11,12 +11,13 @@ use sluice_ports::Port;
 use sluice_switch::Belongings;
 
 use super::Worker;
+use crate::clock;
 use crate::data::crossing::Elsewhere;
 use crate::log::say;
 
 /// A port between two workers.
 pub(in crate::data) struct Moving {
-    pub(in crate::data) id: PortId,
+    id: PortId,
     name: String,
     port: Box<dyn Port>,
     its: Belongings,
@@ -32,6 +33,8 @@ pub(in crate::data) enum HomeStep {
     Give(PortId, usize, SyncSender<Option<Box<Moving>>>),
     /// It comes. Back, if it cannot be watched here.
     Take(Box<Moving>, SyncSender<Option<Box<Moving>>>),
+    /// It comes back to where it was. If it cannot be watched here either, its device is lost.
+    TakeBack(Box<Moving>, SyncSender<()>),
     /// This worker has it from now on, and it may be lent to.
     Release(PortId, usize, SyncSender<()>),
 }
@@ -121,6 +124,10 @@ impl Worker {
             HomeStep::Leave(id, reply) => self.homes.leaving = Some((id, reply)),
             HomeStep::Give(id, to, reply) => _ = reply.send(self.give(id, to)),
             HomeStep::Take(moving, reply) => _ = reply.send(self.take(moving)),
+            HomeStep::TakeBack(moving, reply) => {
+                self.take_back(*moving);
+                _ = reply.send(());
+            }
             HomeStep::Release(id, owner, reply) => {
                 self.homes.leaving = None;
                 if let Some(link) = self.crossings.link_to(owner) {
@@ -172,11 +179,27 @@ impl Worker {
             say!("port {}: it cannot be watched here: {error}", moving.name);
             return Some(moving);
         }
-        let Moving { name, port, its, .. } = *moving;
+        self.arrive(*moving);
+        None
+    }
+
+    /// A port comes back that the other worker could not watch. Somebody has to have it, or the two
+    /// would lend its frames to each other: if it cannot be watched here, what is for it ends.
+    fn take_back(&mut self, moving: Moving) {
+        let watched = self.watch_all(&*moving.port, moving.id);
+        let at = self.arrive(moving);
+        if let Err(error) = watched {
+            self.lose(clock::now(), at, error);
+        }
+    }
+
+    /// A port is here from now on, and held. Its position in the list.
+    fn arrive(&mut self, moving: Moving) -> usize {
+        let Moving { id, name, port, its } = moving;
         self.crossings.elsewhere.retain(|other| other.port != id);
         self.host.switch_mut().take_home(id, its);
         self.serve(name, port, id);
         self.hold(id, true);
-        None
+        self.ports.len() - 1
     }
 }

@@ -254,13 +254,28 @@ fn as_many_matches_as_may_be_are_one_program() {
     let longest = "vni=42,mac=02:00:00:00:00:09,ip=fd00::8/125,proto=tcp,port=443";
     let flows = vec![longest.parse().unwrap(); crate::udp::HIGH_MATCHES_MAX];
     let high = HighFlows::new(&flows).unwrap();
-    let table = std::array::from_fn(|bucket| bucket.to_le_bytes()[0]);
-    let count = program(&table, &high).len();
-    assert!((1000..=2000).contains(&count), "{count} instructions");
+    let count = program(&unlike(), &high).len();
+    assert_eq!(count, 1783, "as is written where it is asked for");
     assert_eq!(HighFlows::new(&[flows, vec![FlowMatch::default()]].concat()), None);
     // The kernel takes it.
     let socket = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
-    sys::choose_socket(&socket, &mut program(&table, &high)).unwrap();
+    sys::choose_socket(&socket, &mut program(&unlike(), &high)).unwrap();
+    Selector::would_take(&high).unwrap();
+}
+
+#[test]
+fn no_table_has_a_longer_program_than_the_one_that_is_tried() {
+    let high = HighFlows::new(&["vni=42".parse().unwrap()]).unwrap();
+    let most = program(&unlike(), &high).len();
+    let mut prng = sluice_base::Prng::new(9);
+    for sharers in [1, 2, 3, 4, 8, 256] {
+        let even = evenly(sharers);
+        let any = std::array::from_fn(|_| u8::try_from(prng.below(sharers as u64)).unwrap());
+        for table in [even, any] {
+            assert!(program(&table, &high).len() <= most, "{sharers} sharers");
+        }
+    }
+    assert!(program(&evenly(2), &high).len() < most / 2, "so little it is at start");
 }
 
 #[test]

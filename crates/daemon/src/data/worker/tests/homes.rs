@@ -6,11 +6,13 @@ use sluice_api::placement::{Stamp, Stamped};
 use sluice_placement::Mode;
 use sluice_testkit::guest::{Guest, GuestConfig};
 
-use super::several::{Several, guests_of, start};
+use super::several::{Ended, Several, guests_of, start};
 use super::*;
 use crate::data::cpus::Cpus;
 use crate::data::homes::{self, Mover, Shown};
 use crate::data::policy::Wanted;
+
+mod given_up;
 
 const PORTS: usize = 4;
 
@@ -221,26 +223,42 @@ fn guests_that_come_and_go_while_their_ports_move_disturb_nobody() {
         let _stop = Stop(&stop);
         let moving = scope.spawn(|| move_about(&mover, vec![0, 1, 0], &stop));
         let (mut count, mut last) = (0, None);
+        // Nothing happens to guests 1 and 2: what one sends to the other arrives, all of it.
+        let mut bystanders = Pairs::default();
         for round in 0..40 {
             let begun = Instant::now();
             let mut came = 0;
             while came == 0 || begun.elapsed() < Duration::from_millis(3 + round % 5) {
                 assert!(begun.elapsed() < PATIENCE, "round {round}: nothing comes to guest 0");
-                for (from, to) in [(0, 1), (1, 0), (2, 0), (2, 1)] {
+                for (from, to) in [(0, 1), (1, 0), (2, 0)] {
                     count += u32::from(guests[from].send(&frame(from, to, count)));
                 }
+                bystanders.send(2, 1, |frame| guests[2].send(frame));
                 while let Some(frame) = guests[0].receive() {
                     came += u32::from(frame[11] != 0);
                 }
-                while let Some(frame) = guests[1].receive() {
+                // Guest 1 looks away now and then, so that frames wait where they crossed to.
+                let looks = round % 2 == 0 || begun.elapsed() > Duration::from_millis(2);
+                while let Some(frame) = looks.then(|| guests[1].receive()).flatten() {
                     if frame[11] == 0 {
                         assert!(last < Some(number(&frame)), "what guest 0 sent overtakes");
                         last = Some(number(&frame));
+                    } else {
+                        bystanders.take(1, &frame);
                     }
                 }
             }
             drop(guests.remove(0));
             guests.insert(0, Guest::connected(GuestConfig::default(), &dir.join("0")).unwrap());
+        }
+        let until = Instant::now() + PATIENCE;
+        while bystanders.got != bystanders.sent {
+            assert!(Instant::now() < until, "{:?} of {:?}", bystanders.got, bystanders.sent);
+            while let Some(frame) = guests[1].receive() {
+                if frame[11] != 0 {
+                    bystanders.take(1, &frame);
+                }
+            }
         }
         stop.store(true, Ordering::Release);
         moving.join().unwrap()
@@ -262,7 +280,7 @@ fn stopping_while_ports_move_delivers_what_was_read() {
         let stop = AtomicBool::new(false);
         let (askers, probes, threads) = (running.askers, running.probes, running.threads);
         let mut sent = [0; PORTS];
-        std::thread::scope(|scope| {
+        let ended = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let moving = scope.spawn(|| move_about(&mover, vec![0, 1, 0, 1], &stop));
             let until = Instant::now() + Duration::from_millis(5 + round);
@@ -273,18 +291,24 @@ fn stopping_while_ports_move_delivers_what_was_read() {
                 }
             }
             askers.ask_all(|| Ask::Drain);
-            for thread in threads {
-                assert_eq!(thread.join().unwrap().0, Left::default());
-            }
+            let ended = threads.into_iter().map(|thread| thread.join().unwrap());
+            let ended: Vec<Ended> = ended.collect();
             drop(moving);
+            ended
         });
+        for worker in &ended {
+            assert_eq!((worker.left, worker.dropped), (Left::default(), 0));
+        }
         for (to, probe) in probes.iter().enumerate() {
+            let from = (to + PORTS - 1) % PORTS;
+            let read: u64 = ended.iter().map(|worker| worker.read[from]).sum();
             let mut seen = 0;
             while let Some(frame) = probe.receive() {
                 assert_eq!(number(&frame), seen);
                 seen += 1;
             }
-            assert!(seen <= sent[(to + PORTS - 1) % PORTS]);
+            assert!(seen <= sent[from]);
+            assert_eq!(u64::from(seen), read, "of {from}, all that was read and nothing else");
         }
     }
 }

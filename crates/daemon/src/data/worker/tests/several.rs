@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use sluice_ports::memory::MemoryPort;
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 use super::guests::Folder;
@@ -14,13 +15,31 @@ use crate::data::{Askers, crossing, doors, make_workers, merge};
 pub(super) struct Several {
     pub(super) probes: Vec<Probe>,
     pub(super) askers: Askers,
-    pub(super) threads: Vec<JoinHandle<(Left, Nanos)>>,
+    pub(super) threads: Vec<JoinHandle<Ended>>,
     pub(super) placed: Workers,
     pub(super) loads: Vec<Arc<Load>>,
 }
 
+/// What is known of a worker that has ended.
+pub(super) struct Ended {
+    pub(super) left: Left,
+    /// Frames that were read at each port, as far as the port was here at the end.
+    pub(super) read: Vec<u64>,
+    pub(super) dropped: u64,
+}
+
 /// A host of containers; `owners` says of each port which worker serves it.
 pub(super) fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize) -> Several {
+    start_with(config, owners, ring_frames, |_, port| Box::new(port))
+}
+
+/// The same, with ports as `make` makes them of a number and a port in memory.
+pub(super) fn start_with(
+    config: &SwitchConfig,
+    owners: &[usize],
+    ring_frames: usize,
+    make: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
+) -> Several {
     let count = owners.iter().max().unwrap() + 1;
     let placed =
         |&worker: &usize| Placed { worker: Some(worker), why: Why::FewestPorts, moves: true };
@@ -33,7 +52,7 @@ pub(super) fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize)
     let (ports, probes): (Vec<_>, Vec<_>) = made.unzip();
     let mut shared: Vec<Vec<Opened>> = (0..count).map(|_| Vec::new()).collect();
     for (at, (port, owner)) in ports.into_iter().zip(owners).enumerate() {
-        shared[*owner].push((PortId::from_index(at), format!("p{at}"), Box::new(port)));
+        shared[*owner].push((PortId::from_index(at), format!("p{at}"), make(at, port)));
     }
     let parts = ends.into_iter().zip(shared).zip(crossings).enumerate();
     let threads = parts.map(|(at, (((poller, asks), ports), crossings))| {
@@ -52,11 +71,15 @@ pub(super) fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize)
     Several { probes, askers, threads, placed: workers, loads: Vec::new() }
 }
 
-fn run_here(mut worker: Worker) -> JoinHandle<(Left, Nanos)> {
+fn run_here(mut worker: Worker) -> JoinHandle<Ended> {
     std::thread::spawn(move || {
         let left = worker.run().unwrap();
         worker.close();
-        (left, cpu_time())
+        let switch = worker.host.switch();
+        let ports = (0..worker.crossings.ports).map(PortId::from_index);
+        let read = ports.map(|port| switch.received(switch.input(port, 0)).frames).collect();
+        let dropped = switch.audit().total(|row| row.frames.dropped);
+        Ended { left, read, dropped }
     })
 }
 
@@ -96,7 +119,7 @@ impl Several {
         assert!(audit.closed, "{audit:?}");
         self.askers.ask_all(|| Ask::Drain);
         for thread in self.threads {
-            assert_eq!(thread.join().unwrap().0, Left::default());
+            assert_eq!(thread.join().unwrap().left, Left::default());
         }
     }
 }
@@ -196,7 +219,7 @@ fn stopping_delivers_what_is_on_its_way_between_workers() {
     running.askers.ask_all(|| Ask::Drain);
     let Several { probes, threads, .. } = running;
     for thread in threads {
-        assert_eq!(thread.join().unwrap().0, Left::default());
+        assert_eq!(thread.join().unwrap().left, Left::default());
     }
     let mut seen = 0;
     while let Some(frame) = probes[1].receive() {

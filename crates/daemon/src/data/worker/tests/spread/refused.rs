@@ -45,3 +45,38 @@ fn where_the_kernel_refuses_another_program_all_goes_on_as_before() {
     spread.nothing_is_lost();
     spread.end();
 }
+
+#[test]
+fn what_the_kernel_refuses_after_all_was_gathered_holds_nothing_else_up() {
+    if !Selector::can_change() {
+        return;
+    }
+    let _alone = alone();
+    let mut spread = start_spread();
+    let mut parts = std::mem::take(&mut spread.parts);
+    // All has been gathered already when the kernel begins to refuse.
+    let mut mover = Mover::new(spread.askers.clone(), parts[0].selector.take().unwrap());
+    for from in [0, 1] {
+        let mut changes = gathering(&mover.table, |_| true).unwrap();
+        changes.retain(|change| change.from == from);
+        mover.round(&changes).unwrap();
+    }
+    let (selector, table) = mover.into_selector();
+    selector.lock().unwrap();
+    parts[0].selector = Some((selector, table));
+    let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
+    let wanted = Wanted::of("h1", Mode::Adaptive);
+    wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
+    let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
+    spread.under_load(|| {
+        says(&placed, "flows of high priority are those of before: the kernel refuses");
+        // Flows are still to leave the CPU of a virtual machine, which the kernel refuses, too.
+        says(&placed, "flows stay where they are: the kernel refuses");
+    });
+    let rows = placed.lock().unwrap().rows.clone();
+    let soon = rows.iter().find(|row| row.why.contains("soon"));
+    assert!(soon.is_none(), "nothing is on its way: {rows:?}");
+    assert!(spread.seen(0) > 100 && spread.seen(1) > 100, "both get frames");
+    spread.nothing_is_lost();
+    spread.end();
+}
