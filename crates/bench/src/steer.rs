@@ -12,7 +12,7 @@
 //! | `rps` | the kernel's receive packet steering by the hash of outer headers, over both cores |
 //! | `rss` | `sluice steer` by the hash of the inner flow, over both cores |
 //! | `adaptive` | `sluice steer` as it is, told nothing |
-//! | `sluice-free`, `sluice-guest` | Sluice's own data worker, not the kernel's VXLAN, on that core |
+//! | `sluice-free`, `sluice-guest` | Sluice's own data worker on that core, no kernel's VXLAN |
 //! | `sluice-rss`, `sluice-adaptive` | two data workers, one on each core, by that rule |
 //!
 //! | file | what |
