@@ -383,11 +383,26 @@ static __noinline int is_high(const struct flow *f, __u32 version)
 	return !misses || (rules->networks && bpf_map_lookup_elem(&high_networks, &network));
 }
 
+/* How long ago something was. Other receive cores write these times, too, and one that looked at the
+ * clock a little later may have stored its own before this one reads it: then no time has passed. */
+static __always_inline __u64 since(__u64 now, __u64 then)
+{
+	return now > then ? now - then : 0;
+}
+
+/* Stores a time, unless another core has stored a later one. One that was kept up between the clock
+ * and here, for as long as a hypervisor likes, would else make a pause out of that. */
+static __always_inline void touch(__u64 *last, __u64 now)
+{
+	if (*(volatile __u64 *)last < now)
+		*(volatile __u64 *)last = now;
+}
+
 /* Whether packets of a slot may be in a queue. What a full queue has dropped never leaves it: after
  * a second, nothing is under way. */
 static __always_inline int is_under_way(const struct slot *s, __u32 *out, __u64 now)
 {
-	return now - s->last < EMPTY_NS && (__s32)(s->put - *(volatile __u32 *)out) > 0;
+	return since(now, s->last) < EMPTY_NS && (__s32)(s->put - *(volatile __u32 *)out) > 0;
 }
 
 /* Whether packets of a bucket may be in a queue: of its slot, or of all slots that share it. */
@@ -429,11 +444,11 @@ static __always_inline void reread(struct slot *s, __u32 *out, const struct flow
 		s->waits_since = now;
 		s->parted = s->last;
 	}
-	waited = now - s->waits_since;
-	is_free = now - s->parted >= pause_of(waited, set) && !is_under_way(s, out, now);
+	waited = since(now, s->waits_since);
+	is_free = since(now, s->parted) >= pause_of(waited, set) && !is_under_way(s, out, now);
 	if (!is_free && (!set->patience_ns || waited < set->patience_ns)) {
 		if (is_high(f, s->rules) != is_high(f, set->rules))
-			s->parted = now;
+			touch(&s->parted, now);
 		return;
 	}
 	count->reread++;
@@ -459,8 +474,8 @@ static __always_inline void settle(struct bucket *b, __u32 id, __u64 now,
 	}
 	if (!b->waits_since)
 		b->waits_since = now;
-	waited = now - b->waits_since;
-	if (now - b->last < pause_of(waited, set) || waits_for_queue(id, now, set)) {
+	waited = since(now, b->waits_since);
+	if (since(now, b->last) < pause_of(waited, set) || waits_for_queue(id, now, set)) {
 		if (!set->patience_ns || waited < set->patience_ns)
 			return;
 		/* What is still under way is not waited for again. */
@@ -494,7 +509,7 @@ int steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	now = bpf_ktime_get_ns();
-	if (now - s->last >= EMPTY_NS)
+	if (since(now, s->last) >= EMPTY_NS)
 		s->put = *(volatile __u32 *)out;
 	if (set->high) {
 		if (s->rules != set->rules)
@@ -512,7 +527,8 @@ int steer(struct xdp_md *ctx)
 	if (!b->last)
 		b->core = NOBODY;
 	settle(b, id, now, set, count);
-	b->last = s->last = now;
+	touch(&b->last, now);
+	touch(&s->last, now);
 	if (b->core == NOBODY) {
 		count->unplaced++;
 		return XDP_PASS;

@@ -338,6 +338,71 @@ fn a_high_bucket_waits_for_the_queues_of_all_its_slots() {
     assert_eq!(program.take(&flows[0].1), (XDP_PASS, true));
 }
 
+/// What another receive core stores that has looked at the clock later, in every slot and bucket.
+fn others_are_later(program: &mut Program, waits: bool) -> u64 {
+    let later = monotonic_ns() + (1 << 40);
+    let waits_since = if waits { later } else { 0 };
+    for slot in 0..BUCKETS - HIGH {
+        let [numbers, ..] = program.slots.get(&slot, 0).unwrap();
+        program.slots.set(slot, [numbers, later, waits_since, later], 0).unwrap();
+    }
+    for bucket in 0..BUCKETS {
+        let [core, ..] = program.state.get(&bucket, 0).unwrap();
+        program.state.set(bucket, [core, later, waits_since], 0).unwrap();
+    }
+    later
+}
+
+/// Every bucket is to leave its packets to the stack again.
+fn place_none(program: &mut Program) {
+    for bucket in 0..BUCKETS {
+        program.wanted.set(bucket, 0, 0).unwrap();
+    }
+}
+
+#[test]
+fn a_later_time_of_another_core_empties_no_queue() {
+    let Some(mut program) = program("a_later_time_empties_no_queue", |_| ()) else { return };
+    let packet = FLOW.bytes();
+    place_all(&mut program);
+    assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
+    place_none(&mut program);
+    others_are_later(&mut program, false);
+    assert_eq!(program.take(&packet), (XDP_REDIRECT, false), "one is in the queue");
+    assert_eq!(program.counts().unwrap().moved, 1, "to the core, and not back");
+}
+
+#[test]
+fn a_later_time_of_another_core_is_no_pause() {
+    let some = |settings: &mut Settings| settings.settle_ns = 1;
+    let Some(mut program) = program("a_later_time_is_no_pause", some) else { return };
+    let packet = FLOW.bytes();
+    assert_eq!(program.take(&packet), (XDP_PASS, false));
+    place_all(&mut program);
+    assert!(program.set_rules(&of("proto=tcp,port=443")).unwrap());
+    let later = others_are_later(&mut program, false);
+    for _ in 0..3 {
+        assert_eq!(program.take(&packet), (XDP_PASS, false), "neither place nor bucket change");
+    }
+    assert!(slots_last(&program).iter().all(|last| *last == later), "no time goes back");
+}
+
+#[test]
+fn a_later_time_of_another_core_uses_no_patience_up() {
+    let some = |settings: &mut Settings| {
+        (settings.settle_ns, settings.hurry_ns, settings.patience_ns) = (1, 1, 1 << 30);
+    };
+    let Some(mut program) = program("a_later_time_uses_no_patience_up", some) else { return };
+    let packet = FLOW.bytes();
+    assert_eq!(program.take(&packet), (XDP_PASS, false));
+    place_all(&mut program);
+    assert!(program.set_rules(&of("proto=tcp,port=443")).unwrap());
+    others_are_later(&mut program, true);
+    assert_eq!(program.take(&packet), (XDP_PASS, false));
+    let counts = program.counts().unwrap();
+    assert_eq!((counts.moved, counts.reread), (0, 0));
+}
+
 fn slots_last(program: &Program) -> Vec<u64> {
     (0..12).map(|slot| program.slots.get(&slot, 0).unwrap()[1]).collect()
 }
