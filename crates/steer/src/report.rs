@@ -223,9 +223,14 @@ impl Report {
         println!("{table}");
         if let (Some(counts), Some(cost)) = (&self.last.counts, self.last.packet_ns) {
             println!(
-                "steered {}, not placed yet {}, not VXLAN {}; {cost} ns a packet; \
-                 buckets moved {}, without a pause {}",
-                counts.steered, counts.unplaced, counts.other, counts.moved, counts.forced
+                "steered {}, not placed yet {}, not VXLAN {}, dropped by full queues {}; \
+                 {cost} ns a packet; buckets moved {}, without a pause {}",
+                counts.steered,
+                counts.unplaced,
+                counts.other,
+                counts.dropped,
+                counts.moved,
+                counts.forced
             );
         }
         self.last.notes.iter().for_each(|note| println!("  {note}"));

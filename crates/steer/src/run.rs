@@ -302,6 +302,10 @@ impl<'a> Steering<'a> {
         self.looked = now;
         let mut state = State::of_cores(&self.force, &self.numbers, &did, &self.vcpus);
         let By::Program(program) = &mut self.by else { return self.tell(&state) };
+        // The queue of a core that was switched off is worked on elsewhere.
+        if self.usable.iter().any(|core| !did.contains_key(core)) {
+            program.trust_no_queue()?;
+        }
         let work = program.work()?;
         let packets: Vec<u64> =
             work.iter().zip(&self.last).map(|(new, old)| new.packets - old.packets).collect();
