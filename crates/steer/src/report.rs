@@ -1,7 +1,6 @@
 //! What `sluice steer` says: a table or a line of JSON each second, and what moved and why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use serde::Serialize;
@@ -14,8 +13,7 @@ use crate::placing::HIGH;
 use crate::stat::Did;
 use crate::xdp::Counts;
 
-const EVERY: Duration = Duration::from_secs(1);
-/// How many moves of a second are told of one by one.
+/// How many moves are told of one by one, each time.
 const MOVES_TOLD: usize = 8;
 
 /// A core in a report; loads in hundredths of a core.
@@ -57,6 +55,7 @@ fn percent(share: Share) -> f64 {
 impl State {
     pub(crate) fn of_cores(
         force: &Force,
+        notes: Vec<String>,
         numbers: &[u16],
         did: &BTreeMap<u16, Did>,
         vcpus: &BTreeSet<u16>,
@@ -78,10 +77,15 @@ impl State {
             mode: force.mode.name(),
             version: force.stamp.version,
             matches: force.rules.matches.len(),
-            notes: force.notes.clone(),
+            notes,
             cores: numbers.iter().map(of_core).collect(),
             ..Self::default()
         }
+    }
+
+    /// What is not as the policy says, and why.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     pub(crate) fn drilled(&mut self, ordered: u64) {
@@ -131,14 +135,12 @@ impl State {
     }
 }
 
-/// Tells once a second.
+/// Tells whenever it is told to.
 #[derive(Debug)]
 pub(crate) struct Report {
     json: bool,
-    next: Instant,
     moves: Vec<String>,
     moved: usize,
-    last: State,
 }
 
 impl Report {
@@ -147,8 +149,7 @@ impl Report {
             let mode = mode.name();
             println!("{}: {mode} by {by}; Ctrl-C ends it", arguments.device);
         }
-        let next = Instant::now() + EVERY;
-        Self { json: arguments.json, next, moves: Vec::new(), moved: 0, last: State::default() }
+        Self { json: arguments.json, moves: Vec::new(), moved: 0 }
     }
 
     pub(crate) fn moves(&mut self, moves: &[Move], numbers: &[u16]) {
@@ -167,23 +168,8 @@ impl Report {
         }
     }
 
-    /// Whether it was told.
-    pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<bool> {
-        self.last = state.clone();
-        if Instant::now() < self.next {
-            return Ok(false);
-        }
-        self.next += EVERY;
-        self.print()?;
-        Ok(true)
-    }
-
-    /// The last words: what there was in the end.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
-        self.print()
-    }
-
-    fn print(&mut self) -> anyhow::Result<()> {
+    /// What there is, and what has moved since the last time.
+    pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<()> {
         let (moves, moved) = (std::mem::take(&mut self.moves), std::mem::take(&mut self.moved));
         if self.json {
             #[derive(Serialize)]
@@ -193,7 +179,7 @@ impl Report {
                 decisions: usize,
                 reasons: &'a [String],
             }
-            let line = Line { state: &self.last, decisions: moved, reasons: &moves };
+            let line = Line { state, decisions: moved, reasons: &moves };
             println!("{}", serde_json::to_string(&line)?);
             return Ok(());
         }
@@ -208,7 +194,7 @@ impl Report {
             "buckets",
             "high",
         ]);
-        for core in &self.last.cores {
+        for core in &state.cores {
             table.add_row([
                 core.core.to_string(),
                 if core.runs_vcpu { "yes" } else { "" }.to_owned(),
@@ -221,7 +207,7 @@ impl Report {
             ]);
         }
         println!("{table}");
-        if let (Some(counts), Some(cost)) = (&self.last.counts, self.last.packet_ns) {
+        if let (Some(counts), Some(cost)) = (&state.counts, state.packet_ns) {
             println!(
                 "steered {}, not placed yet {}, not VXLAN {}, dropped by full queues {}; \
                  {cost} ns a packet; buckets moved {}, without a pause {}",
@@ -233,7 +219,7 @@ impl Report {
                 counts.forced
             );
         }
-        self.last.notes.iter().for_each(|note| println!("  {note}"));
+        state.notes.iter().for_each(|note| println!("  {note}"));
         moves.iter().for_each(|text| println!("  {text}"));
         if moved > moves.len() {
             println!("  and {} more", moved - moves.len());

@@ -17,6 +17,7 @@ use sluice_ports::machines;
 use crate::cli::Arguments;
 use crate::device::{self, Way};
 use crate::drill::Drill;
+use crate::due::Due;
 use crate::follow::{Follow, Found};
 use crate::force::Force;
 use crate::placing::{self, HIGH};
@@ -34,7 +35,8 @@ const SETTLE: Duration = Duration::from_millis(2);
 const HURRY: Duration = Duration::from_micros(50);
 /// How long flows that do not pause are waited for at the end.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// How often vCPUs are looked for, and whether there is another policy.
+/// How often vCPUs are looked for, and whether there is another policy, and how often it is told
+/// what there is: whoever asks the control process takes what is older than 5 s for nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A bucket of high priority in which nothing came for so long gives its core up.
 const FORGET_AFTER_MS: u32 = 5_000;
@@ -68,6 +70,8 @@ struct Steering<'a> {
     silent: Vec<u32>,
     last: Vec<Work>,
     looked: Instant,
+    /// What each core did in the last period.
+    did: BTreeMap<u16, Did>,
     /// Averaged.
     packet_ns: u64,
     vcpus: BTreeSet<u16>,
@@ -83,30 +87,14 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let mut steering = Steering::new(arguments)?;
-    let (begin, period) = (Instant::now(), Duration::from_millis(arguments.period_ms.into()));
-    let (mut next, mut next_look) = (begin + period, begin + LOOK_EVERY);
-    while !stop.load(Ordering::Relaxed) && time.is_none_or(|time| begin.elapsed() < time) {
-        steering.drill()?;
-        let left = steering.due(next).saturating_duration_since(Instant::now());
-        if !left.is_zero() {
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-            continue;
-        }
-        if Instant::now() < next {
-            continue;
-        }
-        next += period;
-        if Instant::now() >= next_look {
-            next_look += LOOK_EVERY;
-            steering.look_for_machines()?;
-            steering.look_for_policy()?;
-        }
-        steering.period()?;
-    }
+    let end = time.map(|time| Instant::now() + time);
+    let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
+    steering.go_on(is_over)?;
+    let last = steering.state()?;
     if let By::Program(program) = &mut steering.by {
         program.release(RELEASE_MAX)?;
     }
-    steering.report.finish()
+    steering.report.tell(&last)
 }
 
 /// The cores that may do the work.
@@ -169,6 +157,7 @@ impl<'a> Steering<'a> {
             silent: vec![0; high as usize],
             last: vec![Work::default(); buckets as usize],
             looked: Instant::now(),
+            did: BTreeMap::new(),
             packet_ns: 2_000,
             vcpus,
             waits: Waits::new(machines::pinned()),
@@ -177,6 +166,37 @@ impl<'a> Steering<'a> {
         };
         new.mask()?;
         Ok(new)
+    }
+
+    /// Does what is due when it is, until it is over.
+    fn go_on(&mut self, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
+        let now = Instant::now();
+        let period = Duration::from_millis(self.arguments.period_ms.into());
+        let (mut periods, mut looks) = (Due::new(now, period), Due::new(now, LOOK_EVERY));
+        while !is_over() {
+            self.drill()?;
+            let now = Instant::now();
+            let next = self.due(periods.at().min(looks.at()));
+            let left = next.saturating_duration_since(now);
+            if !left.is_zero() {
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+                continue;
+            }
+            let is_to_look = looks.is_due(now);
+            if is_to_look {
+                self.look_for_machines()?;
+                self.look_for_policy()?;
+            }
+            if periods.is_due(now) {
+                self.period()?;
+                periods.done(Instant::now());
+            }
+            if is_to_look {
+                self.tell()?;
+                looks.done(Instant::now());
+            }
+        }
+        Ok(())
     }
 
     /// Another policy may have been set.
@@ -283,7 +303,7 @@ impl<'a> Steering<'a> {
         rps.set(if free.is_empty() || !knows_pinning { &usable } else { &free })
     }
 
-    /// When there is something to do, if decisions come at `next`.
+    /// When there is something to do, if all else comes at `next`.
     fn due(&self, next: Instant) -> Instant {
         self.drill.as_ref().map_or(next, |drill| drill.due().min(next))
     }
@@ -296,21 +316,20 @@ impl<'a> Steering<'a> {
     }
 
     fn period(&mut self) -> anyhow::Result<()> {
-        let did = self.cores.look()?;
+        self.did = self.cores.look()?;
         let now = Instant::now();
         let period_ns = u64::try_from((now - self.looked).as_nanos()).unwrap_or(u64::MAX);
         self.looked = now;
-        let mut state = State::of_cores(&self.force, &self.numbers, &did, &self.vcpus);
-        let By::Program(program) = &mut self.by else { return self.tell(&state) };
+        let By::Program(program) = &mut self.by else { return Ok(()) };
         // The queue of a core that was switched off is worked on elsewhere.
-        if self.usable.iter().any(|core| !did.contains_key(core)) {
+        if self.usable.iter().any(|core| !self.did.contains_key(core)) {
             program.trust_no_queue()?;
         }
         let work = program.work()?;
         let packets: Vec<u64> =
             work.iter().zip(&self.last).map(|(new, old)| new.packets - old.packets).collect();
         self.last = work;
-        self.packet_ns = packet_cost(self.packet_ns, &did, &packets, period_ns);
+        self.packet_ns = packet_cost(self.packet_ns, &self.did, &packets, period_ns);
         let load = |packets: u64| EntryLoad {
             decap: Share::of_period(packets.saturating_mul(self.packet_ns), period_ns),
             deliver: Share::ZERO,
@@ -318,17 +337,11 @@ impl<'a> Steering<'a> {
         let loads: Vec<EntryLoad> = packets.iter().map(|packets| load(*packets)).collect();
         let mut moves = self.place(&packets);
         let waits = self.waits.look(period_ns);
-        let foreign = foreign(&self.placement, &self.numbers, &did, &waits);
+        let foreign = foreign(&self.placement, &self.numbers, &self.did, &waits);
         if self.drill.is_none() {
             self.placement.period(&foreign, &loads, &mut moves);
         }
-        self.carry_out(&moves)?;
-        let By::Program(program) = &self.by else { return Ok(()) };
-        state.placed(&self.placement, program.counts()?, self.packet_ns);
-        if let Some(drill) = &self.drill {
-            state.drilled(drill.ordered());
-        }
-        self.tell(&state)
+        self.carry_out(&moves)
     }
 
     /// Places buckets in which something has come, and forgets those of high priority that have
@@ -355,18 +368,30 @@ impl<'a> Steering<'a> {
         moves
     }
 
+    /// What there is: as it is now, with the loads of the last period.
+    fn state(&self) -> anyhow::Result<State> {
+        let mut notes = self.force.notes.clone();
+        if self.waiting.is_some() {
+            notes.push("flows that do not pause hold other matches back".to_owned());
+        }
+        let mut state = State::of_cores(&self.force, notes, &self.numbers, &self.did, &self.vcpus);
+        if let By::Program(program) = &self.by {
+            state.placed(&self.placement, program.counts()?, self.packet_ns);
+        }
+        if let Some(drill) = &self.drill {
+            state.drilled(drill.ordered());
+        }
+        Ok(state)
+    }
+
     /// Tells what there is: here, and to who asks the control process.
-    fn tell(&mut self, state: &State) -> anyhow::Result<()> {
-        if self.report.tell(state)?
-            && let Some(status) = &mut self.status
-        {
+    fn tell(&mut self) -> anyhow::Result<()> {
+        let state = self.state()?;
+        self.report.tell(&state)?;
+        if let Some(status) = &mut self.status {
             let may = |core| self.usable.contains(&core);
             let place = state.place(&self.arguments.device, self.by.kind(), &self.force, may);
-            let mut notes = self.force.notes.clone();
-            if self.waiting.is_some() {
-                notes.push("flows that do not pause hold other matches back".to_owned());
-            }
-            status.write(&place, &notes);
+            status.write(&place, state.notes());
         }
         Ok(())
     }
