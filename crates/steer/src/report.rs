@@ -1,13 +1,13 @@
 //! What `sluice steer` says: a table or a line of JSON each second, and what moved and why.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind, Write};
 
 use comfy_table::Table;
 use serde::Serialize;
 use sluice_api::placement::{CpuStatus, PlaceStatus};
-use sluice_placement::{CoreIndex, Mode, Move, Placement, Share};
+use sluice_placement::{CoreIndex, Move, Placement, Share};
 
-use crate::cli::Arguments;
 use crate::force::Force;
 use crate::placing::HIGH;
 use crate::stat::Did;
@@ -135,21 +135,28 @@ impl State {
     }
 }
 
+/// Says what is wrong. If nobody listens, it goes on all the same.
+pub(crate) fn warn(text: &str) {
+    _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Whether all that is wrong is that whoever read has seen enough.
+pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
 /// Tells whenever it is told to.
-#[derive(Debug)]
 pub(crate) struct Report {
+    out: Box<dyn Write>,
     json: bool,
     moves: Vec<String>,
     moved: usize,
 }
 
 impl Report {
-    pub(crate) fn new(arguments: &Arguments, mode: Mode, by: &str) -> Self {
-        if !arguments.json {
-            let mode = mode.name();
-            println!("{}: {mode} by {by}; Ctrl-C ends it", arguments.device);
-        }
-        Self { json: arguments.json, moves: Vec::new(), moved: 0 }
+    /// To standard output.
+    pub(crate) fn new(json: bool) -> Self {
+        Self { out: Box::new(io::stdout()), json, moves: Vec::new(), moved: 0 }
     }
 
     pub(crate) fn moves(&mut self, moves: &[Move], numbers: &[u16]) {
@@ -162,10 +169,11 @@ impl Report {
     }
 
     /// Something that is to be read at once, and by no program.
-    pub(crate) fn say(&self, text: &str) {
-        if !self.json {
-            println!("{text}");
+    pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
+        if self.json {
+            return Ok(());
         }
+        writeln!(self.out, "{text}")
     }
 
     /// What there is, and what has moved since the last time.
@@ -180,8 +188,7 @@ impl Report {
                 reasons: &'a [String],
             }
             let line = Line { state, decisions: moved, reasons: &moves };
-            println!("{}", serde_json::to_string(&line)?);
-            return Ok(());
+            return Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?);
         }
         let mut table = Table::new();
         table.set_header([
@@ -206,9 +213,10 @@ impl Report {
                 core.high_buckets.to_string(),
             ]);
         }
-        println!("{table}");
+        writeln!(self.out, "{table}")?;
         if let (Some(counts), Some(cost)) = (&state.counts, state.packet_ns) {
-            println!(
+            writeln!(
+                self.out,
                 "steered {}, not placed yet {}, not VXLAN {}, dropped by full queues {}; \
                  {cost} ns a packet; buckets moved {}, without a pause {}",
                 counts.steered,
@@ -217,13 +225,57 @@ impl Report {
                 counts.dropped,
                 counts.moved,
                 counts.forced
-            );
+            )?;
         }
-        state.notes.iter().for_each(|note| println!("  {note}"));
-        moves.iter().for_each(|text| println!("  {text}"));
+        for text in state.notes.iter().chain(&moves) {
+            writeln!(self.out, "  {text}")?;
+        }
         if moved > moves.len() {
-            println!("  and {} more", moved - moves.len());
+            writeln!(self.out, "  and {} more", moved - moves.len())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes so many lines and is closed then.
+    struct Head(usize, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Head {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut lines = self.1.lock().unwrap();
+            let seen = lines.iter().filter(|byte| **byte == b'\n').count();
+            if seen >= self.0 {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            lines.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_panic() {
+        for json in [true, false] {
+            let lines = Arc::default();
+            let out = Box::new(Head(1, Arc::clone(&lines)));
+            let mut report = Report { out, ..Report::new(json) };
+            report.say("begin").unwrap();
+            let state = State { notes: vec!["a note".to_owned()], ..State::default() };
+            let mut told = (0..2).map(|_| report.tell(&state)).filter_map(Result::err);
+            let error = told.next().expect("two lines");
+            assert!(is_closed(&error), "{error:#}");
+            let first = if json { "{" } else { "begin\n" };
+            assert!(lines.lock().unwrap().starts_with(first.as_bytes()));
+        }
+        assert!(!is_closed(&anyhow::anyhow!("something else")));
     }
 }

@@ -21,7 +21,7 @@ use crate::due::Due;
 use crate::follow::{Follow, Found};
 use crate::force::Force;
 use crate::placing::{self, HIGH};
-use crate::report::{Report, State};
+use crate::report::{self, Report, State, warn};
 use crate::rps::Rps;
 use crate::rules::{MATCHES_MAX, Rules};
 use crate::stat::{self, Did};
@@ -89,12 +89,17 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
     let mut steering = Steering::new(arguments)?;
     let end = time.map(|time| Instant::now() + time);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
-    steering.go_on(is_over)?;
-    let last = steering.state()?;
-    if let By::Program(program) = &mut steering.by {
-        program.release(RELEASE_MAX)?;
+    let mut ended = steering.begin().and_then(|()| steering.go_on(is_over));
+    let last = steering.state();
+    // Whatever it was that ended it: what waits for a core must not be overtaken.
+    let released = steering.release();
+    if ended.is_ok() {
+        ended = last.and_then(|last| steering.report.tell(&last)).and(released);
     }
-    steering.report.tell(&last)
+    match ended {
+        Err(error) if report::is_closed(&error) => Ok(()),
+        ended => ended,
+    }
 }
 
 /// The cores that may do the work.
@@ -133,14 +138,13 @@ impl<'a> Steering<'a> {
         }
         let by = attach(arguments, &usable, high, &force.rules)?;
         by.note(&mut force);
-        force.notes.iter().for_each(|note| eprintln!("{device}: {note}"));
+        force.notes.iter().for_each(|note| warn(&format!("{device}: {note}")));
         let every = arguments.drill_ms.map(|every| Duration::from_millis(every.into()));
         ensure!(
             every.is_none() || matches!(by, By::Program(_)),
             "--drill-ms needs the program: RPS has no buckets"
         );
         let drill = every.map(|every| Drill::new(every, usable.clone(), buckets));
-        let report = Report::new(arguments, force.mode, by.name());
         let status = follow.as_ref().map(|follow| StatusFile::new(follow.folder(), device));
         let mut new = Self {
             arguments,
@@ -162,10 +166,23 @@ impl<'a> Steering<'a> {
             vcpus,
             waits: Waits::new(machines::pinned()),
             drill,
-            report,
+            report: Report::new(arguments.json),
         };
         new.mask()?;
         Ok(new)
+    }
+
+    fn begin(&mut self) -> anyhow::Result<()> {
+        let (mode, by) = (self.force.mode.name(), self.by.name());
+        let text = format!("{}: {mode} by {by}; Ctrl-C ends it", self.arguments.device);
+        Ok(self.report.say(&text)?)
+    }
+
+    fn release(&mut self) -> anyhow::Result<()> {
+        match &mut self.by {
+            By::Program(program) => program.release(RELEASE_MAX),
+            By::Rps(_) => Ok(()),
+        }
     }
 
     /// Does what is due when it is, until it is over.
@@ -229,7 +246,7 @@ impl<'a> Steering<'a> {
         }
         let is_new = |note: &&String| !before.notes.contains(note);
         wanted.notes.iter().filter(is_new).for_each(|note| {
-            eprintln!("{}: {note}", self.arguments.device);
+            warn(&format!("{}: {note}", self.arguments.device));
         });
         self.report.say(&format!(
             "policy {} of host {}: {}, excluded cores {:?}, {} matches of high priority",
@@ -238,7 +255,7 @@ impl<'a> Steering<'a> {
             wanted.mode.name(),
             wanted.excluded,
             wanted.rules.matches.len()
-        ));
+        ))?;
         let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
         // Until the program knows the rules, those before hold.
         (wanted.rules, wanted.stamp) = (before.rules, before.stamp);
@@ -403,7 +420,7 @@ fn policy(follow: &mut Follow) -> Option<Box<Kept>> {
         Found::New(kept) => Some(kept),
         Found::Same => None,
         Found::Nothing(why) => {
-            eprintln!("{why}");
+            warn(&why);
             None
         }
     }
@@ -478,7 +495,7 @@ fn attach(arguments: &Arguments, cores: &[u16], high: u32, rules: &Rules) -> any
                 return Ok(by);
             }
             program(false).or_else(|error| {
-                eprintln!("no XDP here, RPS instead: {error:#}");
+                warn(&format!("no XDP here, RPS instead: {error:#}"));
                 rps()
             })
         }
