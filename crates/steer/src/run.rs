@@ -20,7 +20,7 @@ use crate::drill::Drill;
 use crate::due::Due;
 use crate::follow::{Follow, Found};
 use crate::force::Force;
-use crate::placing::{self, HIGH};
+use crate::placing::{self, HIGH, Plan};
 use crate::report::{self, Report, State, warn};
 use crate::rps::Rps;
 use crate::rules::{MATCHES_MAX, Rules};
@@ -65,6 +65,10 @@ struct Steering<'a> {
     /// Those that may do the work, as far as the arguments go.
     usable: Vec<u16>,
     placement: Placement,
+    /// What that was built from.
+    plan: Plan,
+    /// Whether the newest rules know flows of high priority, also while they wait.
+    wants_high: bool,
     high_from: u32,
     /// For how many periods nothing came in each bucket of high priority.
     silent: Vec<u32>,
@@ -131,14 +135,13 @@ impl<'a> Steering<'a> {
         let high = if may_be_high { buckets / 4 } else { 0 };
         let vcpus = vcpu_cores(arguments);
         let all = all_cores(&numbers, &usable, &force, &vcpus);
-        let (placement, note) = placing::new(&force, buckets, &all)?;
-        if let Some(note) = note {
+        let plan = Plan::new(force.mode, force.has_high(), &all);
+        let placement = plan.placement(buckets, &all)?;
+        if let Some(note) = plan.note {
             ensure!(follow.is_some(), note);
-            force.notes.push(note.to_owned());
         }
         let by = attach(arguments, &usable, high, &force.rules)?;
         by.note(&mut force);
-        force.notes.iter().for_each(|note| warn(&format!("{device}: {note}")));
         let every = arguments.drill_ms.map(|every| Duration::from_millis(every.into()));
         ensure!(
             every.is_none() || matches!(by, By::Program(_)),
@@ -150,6 +153,7 @@ impl<'a> Steering<'a> {
             arguments,
             follow,
             status,
+            wants_high: force.has_high(),
             force,
             waiting: None,
             by,
@@ -157,6 +161,7 @@ impl<'a> Steering<'a> {
             numbers,
             usable,
             placement,
+            plan,
             high_from: buckets - high,
             silent: vec![0; high as usize],
             last: vec![Work::default(); buckets as usize],
@@ -169,6 +174,7 @@ impl<'a> Steering<'a> {
             report: Report::new(arguments.json),
         };
         new.mask()?;
+        new.warn(&[]);
         Ok(new)
     }
 
@@ -229,25 +235,9 @@ impl<'a> Steering<'a> {
 
     /// Something else holds from now on.
     fn apply(&mut self, mut wanted: Force) -> anyhow::Result<()> {
-        let before = self.force.clone();
-        let all = all_cores(&self.numbers, &self.usable, &wanted, &self.vcpus);
-        // Which core is reserved follows from the others.
-        let is_other = wanted.mode != before.mode
-            || (wanted.mode == Mode::Predetermined
-                && (&wanted.excluded, wanted.has_high()) != (&before.excluded, before.has_high()));
-        if is_other {
-            let (placement, note) = placing::new(&wanted, self.arguments.buckets, &all)?;
-            wanted.notes.extend(note.map(str::to_owned));
-            let old = std::mem::replace(&mut self.placement, placement);
-            let moves = placing::carry_over(&old, &mut self.placement, wanted.mode);
-            self.carry_out(&moves)?;
-        } else {
-            self.set_cores(&all);
-        }
-        let is_new = |note: &&String| !before.notes.contains(note);
-        wanted.notes.iter().filter(is_new).for_each(|note| {
-            warn(&format!("{}: {note}", self.arguments.device));
-        });
+        let notes = self.notes();
+        let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
+        self.wants_high = wanted.has_high();
         self.report.say(&format!(
             "policy {} of host {}: {}, excluded cores {:?}, {} matches of high priority",
             wanted.stamp.version,
@@ -256,10 +246,11 @@ impl<'a> Steering<'a> {
             wanted.excluded,
             wanted.rules.matches.len()
         ))?;
-        let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
         // Until the program knows the rules, those before hold.
-        (wanted.rules, wanted.stamp) = (before.rules, before.stamp);
-        self.force = wanted;
+        std::mem::swap(&mut self.force, &mut wanted);
+        (self.force.rules, self.force.stamp) = (wanted.rules, wanted.stamp);
+        self.arrange()?;
+        self.warn(&notes);
         self.mask()?;
         self.set_rules(rules, stamp)
     }
@@ -275,6 +266,35 @@ impl<'a> Steering<'a> {
         }
         (self.force.rules, self.force.stamp) = (rules, stamp);
         Ok(())
+    }
+
+    /// Tells the placement which cores there are; builds it anew where that is not enough.
+    fn arrange(&mut self) -> anyhow::Result<()> {
+        let all = all_cores(&self.numbers, &self.usable, &self.force, &self.vcpus);
+        let plan = Plan::new(self.force.mode, self.wants_high, &all);
+        if plan == self.plan {
+            self.set_cores(&all);
+            return Ok(());
+        }
+        let placement = plan.placement(self.arguments.buckets, &all)?;
+        let old = std::mem::replace(&mut self.placement, placement);
+        self.plan = plan;
+        let moves = placing::carry_over(&old, &mut self.placement, self.force.mode);
+        self.carry_out(&moves)
+    }
+
+    /// What is not as it is wanted, and why.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.force.notes.clone();
+        notes.extend(self.plan.note.map(str::to_owned));
+        notes
+    }
+
+    /// Says what is not as it is wanted, unless that was said before.
+    fn warn(&self, before: &[String]) {
+        for note in self.notes().iter().filter(|note| !before.contains(note)) {
+            warn(&format!("{}: {note}", self.arguments.device));
+        }
     }
 
     /// Pinning and exclusion of each core. No core may be the last one for a moment, so those that
@@ -305,7 +325,9 @@ impl<'a> Steering<'a> {
             return Ok(());
         }
         self.vcpus = now;
-        self.set_cores(&all_cores(&self.numbers, &self.usable, &self.force, &self.vcpus));
+        let notes = self.notes();
+        self.arrange()?;
+        self.warn(&notes);
         self.mask()
     }
 
@@ -387,7 +409,7 @@ impl<'a> Steering<'a> {
 
     /// What there is: as it is now, with the loads of the last period.
     fn state(&self) -> anyhow::Result<State> {
-        let mut notes = self.force.notes.clone();
+        let mut notes = self.notes();
         if self.waiting.is_some() {
             notes.push("flows that do not pause hold other matches back".to_owned());
         }
