@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -342,6 +342,77 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
         // What overtakes is what was under way of a bucket when it was made to move.
         assert!(fared.late <= forced * UNDER_WAY, "{fared:?}, {said}");
     }
+}
+
+/// Takes nearly all of a core: what is in real time comes before the thread of a CPU map.
+fn hog(core: usize) -> Running {
+    let mut command = Command::new("chrt");
+    command.args([
+        "-f",
+        "1",
+        "taskset",
+        "-c",
+        &core.to_string(),
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]);
+    Running(Some(command.spawn().unwrap()))
+}
+
+/// Sends as fast as it can, in so many flows that all of 16 buckets get some.
+fn flood(case: &Case, stop: &AtomicBool) {
+    let from: Vec<UdpSocket> = (0..64).map(|flow| case.a.udp(A, 8_000 + flow)).collect();
+    let mut core = CpuSet::new();
+    core.set(0);
+    sched_setaffinity(None, &core).unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        for socket in &from {
+            socket.send_to(&[0; 8], (B, 8_000)).unwrap();
+        }
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_full_queue_forces_no_move() {
+    let name = "a_full_queue_forces_no_move";
+    if skip(name, &["chrt", "taskset"]) || !two_cores(name) {
+        return;
+    }
+    let case = Case::new("full");
+    let sink = case.b.udp(B, 8_000);
+    let (said, fared) = case.under_traffic(SLOW_PACE, || {
+        let words = "--xdp generic --cores 0,1 --buckets 16 --drill-ms 1 --patience-ms 0";
+        let mut child = case.start(words).0.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut until = |what: &str, is_there: &dyn Fn(u64, u64) -> bool| {
+            for line in lines.by_ref().take(30) {
+                let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
+                let of = |key: &str| said[key].as_u64().unwrap();
+                if is_there(of("moved"), of("dropped")) {
+                    return (said.clone(), of("moved"));
+                }
+            }
+            panic!("not within half a minute: {what}");
+        };
+        let stop = AtomicBool::new(false);
+        let (_, before) = std::thread::scope(|scope| {
+            scope.spawn(|| flood(&case, &stop));
+            let (stops, hog) = (Stops(&stop), hog(1));
+            let full = until("a full queue", &|_, dropped| dropped > 200);
+            drop((stops, hog));
+            full
+        });
+        // What is left pauses for 8 ms again and again, and never for a second.
+        let (said, _) = until("moves", &|moved, _| moved > before + 300);
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert!(child.wait().unwrap().success());
+        said
+    });
+    say(&format!("in front of a full queue: {fared:?}, {said}"));
+    assert_eq!((said["forced"].as_u64(), fared.late), (Some(0), 0), "{fared:?}, {said}");
+    drop(sink);
 }
 
 /// The directory of a host, with the policy that its control process would keep there.
