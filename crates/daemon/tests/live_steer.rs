@@ -382,37 +382,45 @@ fn a_full_queue_forces_no_move() {
     }
     let case = Case::new("full");
     let sink = case.b.udp(B, 8_000);
-    let (said, fared) = case.under_traffic(SLOW_PACE, || {
-        let words = "--xdp generic --cores 0,1 --buckets 16 --drill-ms 1 --patience-ms 0";
-        let mut child = case.start(words).0.take().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut until = |what: &str, is_there: &dyn Fn(u64, u64) -> bool| {
-            for line in lines.by_ref().take(30) {
-                let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
-                let of = |key: &str| said[key].as_u64().unwrap();
-                if is_there(of("moved"), of("dropped")) {
-                    return (said.clone(), of("moved"));
-                }
-            }
-            panic!("not within half a minute: {what}");
-        };
-        let stop = AtomicBool::new(false);
-        let (_, before) = std::thread::scope(|scope| {
-            scope.spawn(|| flood(&case, &stop));
-            let (stops, hog) = (Stops(&stop), hog(1));
-            let full = until("a full queue", &|_, dropped| dropped > 200);
-            drop((stops, hog));
-            full
-        });
-        // What is left pauses for 8 ms again and again, and never for a second.
-        let (said, _) = until("moves", &|moved, _| moved > before + 300);
-        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        assert!(child.wait().unwrap().success());
-        said
-    });
-    say(&format!("in front of a full queue: {fared:?}, {said}"));
-    assert_eq!((said["forced"].as_u64(), fared.late), (Some(0), 0), "{fared:?}, {said}");
+    // If patience has no end, none is late; if it has, none needs it once the flood is over.
+    for patience in [0, 100] {
+        let (forced, fared) = case.under_traffic(SLOW_PACE, || fill(&case, patience));
+        say(&format!("patience {patience}: forced {forced:?}, {fared:?}"));
+        assert_eq!(forced[1], forced[0]);
+        assert!(patience > 0 || fared.late == 0, "{fared:?}");
+    }
     drop(sink);
+}
+
+/// Moves a bucket every 10 ms while a queue overflows, and then while flows pause for 8 ms
+/// again and again, but never for a second. How many were forced before the latter, and after it.
+fn fill(case: &Case, patience: u32) -> [u64; 2] {
+    let words = "--xdp generic --cores 0,1 --buckets 16 --drill-ms 10 --patience-ms";
+    let mut child = case.start(&format!("{words} {patience}")).0.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The counts of a line that is so.
+    let mut until = |what: &str, is_there: &dyn Fn([u64; 3]) -> bool| {
+        let counts = lines.by_ref().take(30).map(|line| {
+            let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            ["moved", "dropped", "forced"].map(|key| said[key].as_u64().unwrap())
+        });
+        let found = counts.into_iter().find(|counts| is_there(*counts));
+        found.unwrap_or_else(|| panic!("not within half a minute: {what}"))
+    };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(case, &stop));
+        let (stops, hog) = (Stops(&stop), hog(1));
+        until("a full queue", &|[_, dropped, _]| dropped > 200);
+        drop((stops, hog));
+    });
+    // The line of the second in which it ended is not the one to compare with.
+    until("any line", &|_| true);
+    let [before, _, forced_before] = until("any line", &|_| true);
+    let [_, _, forced] = until("moves", &|[moved, ..]| moved > before + 60);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+    [forced_before, forced]
 }
 
 /// The directory of a host, with the policy that its control process would keep there.
