@@ -13,6 +13,9 @@
  * shorter pause, and after all of it none; that is counted, for packets may overtake each other then,
  * once.
  *
+ * A full CPU map drops what it is given after this program has ended, and tells nobody. So packets are
+ * counted by core, too, and one that finds the queue full is dropped here, before it is counted.
+ *
  * What is under way is counted by slot, which no rule changes: so steer_count needs to know no rules,
  * and cannot take a packet for one of another bucket than steer did. When the rules change, the flows
  * of a slot that change their bucket with them do so together, on the same conditions. Until then the
@@ -34,6 +37,8 @@
 #define SHARE_MAX 4
 #define NOBODY 0xffffffff
 #define EMPTY_NS 1000000000ull
+/* A queue that seems to be more than half full for so long may be miscounted. */
+#define TRUST_NS 10000000000ull
 
 struct bucket {
 	__u32 core;		/* where its packets go now; NOBODY: to the stack, here */
@@ -57,6 +62,7 @@ struct settings {
 	__u32 buckets;		/* in use, the high ones included */
 	__u32 high;		/* of these, for flows of high priority: the last ones */
 	__u32 rules;		/* the version of the rules that is to hold, from 1 on */
+	__u32 queue;		/* packets that a CPU map's queue takes; 0: nobody knows */
 	__u16 port;		/* of VXLAN, in network order */
 };
 
@@ -100,6 +106,21 @@ struct counts {
 	__u64 forced;		/* of these, those that did not pause */
 	__u64 reread;		/* slots for which newer rules hold now */
 	__u64 reread_forced;	/* of these, those in which a flow changed its bucket without a pause */
+	__u64 dropped;		/* VXLAN, for a core whose queue was full */
+};
+
+/* The CPU map's queue of a core; a cache line each, here and below. */
+struct queue {
+	__u32 put;		/* packets put into it */
+	__u32 unused;
+	__u64 roomy;		/* when it was last seen half empty */
+	__u64 fill[6];
+};
+
+struct left {
+	__u32 packets;
+	__u32 unused;
+	__u64 fill[7];
 };
 
 struct {
@@ -168,8 +189,23 @@ struct {
 } all_rules SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* as many as there are cores, here and below: user space says so */
+	__type(key, __u32);
+	__type(value, struct queue);
+} queues SEC(".maps");
+
+/* Packets that have left the queue of each core: written there only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct left);
+} all_left SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
-	__uint(max_entries, 1); /* as many as there are cores: user space says so */
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct bpf_cpumap_val);
 } cores SEC(".maps");
@@ -383,11 +419,59 @@ static __noinline int is_high(const struct flow *f, __u32 version)
 	return !misses || (rules->networks && bpf_map_lookup_elem(&high_networks, &network));
 }
 
-/* Whether packets of a slot may be in a queue. What a full queue has dropped never leaves it: after
- * a second, nothing is under way. */
+/* How long ago something was. Other receive cores write these times, too, and one that looked at the
+ * clock a little later may have stored its own before this one reads it: then no time has passed. */
+static __always_inline __u64 since(__u64 now, __u64 then)
+{
+	return now > then ? now - then : 0;
+}
+
+/* Stores a time, unless another core has stored a later one. One that was kept up between the clock
+ * and here, for as long as a hypervisor likes, would else make a pause out of that. */
+static __always_inline void touch(__u64 *last, __u64 now)
+{
+	if (*(volatile __u64 *)last < now)
+		*(volatile __u64 *)last = now;
+}
+
+/* How many packets are in a queue. What has left it is read first: what comes and leaves meanwhile
+ * then counts as being there. Below zero only if another core has miscounted. */
+static __always_inline __s32 inside(const __u32 *put, const __u32 *out)
+{
+	__u32 left = *(volatile __u32 *)out;
+
+	return *(volatile __u32 *)put - left;
+}
+
+/* Whether packets of a slot may be in a queue. What was lost on the way into one never leaves it:
+ * after a second, nothing is under way. */
 static __always_inline int is_under_way(const struct slot *s, __u32 *out, __u64 now)
 {
-	return now - s->last < EMPTY_NS && (__s32)(s->put - *(volatile __u32 *)out) > 0;
+	return since(now, s->last) < EMPTY_NS && inside(&s->put, out) > 0;
+}
+
+/* Whether the queue of a core takes another packet. The CPU map has room for some more, because it
+ * frees the places of packets that have left a few at a time, and because several receive cores may
+ * find the last place here at once.
+ *
+ * Where the count says for long that it is never half empty, a driver may have lost packets on the
+ * way in. It begins anew then, and what there really was counts too little, so that the CPU map may
+ * drop some; never too much, which would leave a short queue. */
+static __always_inline int has_room(struct queue *q, const __u32 *out, __u64 now, __u32 most)
+{
+	__s32 count = inside(&q->put, out);
+
+	if (count >= 0 && count < most / 2) {
+		q->roomy = now;
+		return 1;
+	}
+	if (count >= 0 && (count < most || !most))
+		return 1;
+	if (count >= 0 && since(now, q->roomy) < TRUST_NS)
+		return 0;
+	q->put = *(volatile __u32 *)out;
+	q->roomy = now;
+	return 1;
 }
 
 /* Whether packets of a bucket may be in a queue: of its slot, or of all slots that share it. */
@@ -429,11 +513,11 @@ static __always_inline void reread(struct slot *s, __u32 *out, const struct flow
 		s->waits_since = now;
 		s->parted = s->last;
 	}
-	waited = now - s->waits_since;
-	is_free = now - s->parted >= pause_of(waited, set) && !is_under_way(s, out, now);
+	waited = since(now, s->waits_since);
+	is_free = since(now, s->parted) >= pause_of(waited, set) && !is_under_way(s, out, now);
 	if (!is_free && (!set->patience_ns || waited < set->patience_ns)) {
 		if (is_high(f, s->rules) != is_high(f, set->rules))
-			s->parted = now;
+			touch(&s->parted, now);
 		return;
 	}
 	count->reread++;
@@ -459,8 +543,8 @@ static __always_inline void settle(struct bucket *b, __u32 id, __u64 now,
 	}
 	if (!b->waits_since)
 		b->waits_since = now;
-	waited = now - b->waits_since;
-	if (now - b->last < pause_of(waited, set) || waits_for_queue(id, now, set)) {
+	waited = since(now, b->waits_since);
+	if (since(now, b->last) < pause_of(waited, set) || waits_for_queue(id, now, set)) {
 		if (!set->patience_ns || waited < set->patience_ns)
 			return;
 		/* What is still under way is not waited for again. */
@@ -474,7 +558,7 @@ static __always_inline void settle(struct bucket *b, __u32 id, __u64 now,
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
-	__u32 zero = 0, at, id, *out;
+	__u32 zero = 0, at, id, core, *out;
 	__u64 now;
 	struct settings *set = bpf_map_lookup_elem(&config, &zero);
 	struct counts *count = bpf_map_lookup_elem(&totals, &zero);
@@ -482,6 +566,9 @@ int steer(struct xdp_md *ctx)
 	struct slot *s;
 	struct bucket *b;
 	struct work *w;
+	struct queue *q;
+	struct left *left;
+	__s32 under_way;
 	long verdict;
 
 	if (!set || !count)
@@ -494,7 +581,9 @@ int steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	now = bpf_ktime_get_ns();
-	if (now - s->last >= EMPTY_NS)
+	/* Only if it is wrong, and `last` is read after it: another core may just have put one in. */
+	under_way = inside(&s->put, out);
+	if (under_way < 0 || (under_way > 0 && since(now, *(volatile __u64 *)&s->last) >= EMPTY_NS))
 		s->put = *(volatile __u32 *)out;
 	if (set->high) {
 		if (s->rules != set->rules)
@@ -512,13 +601,22 @@ int steer(struct xdp_md *ctx)
 	if (!b->last)
 		b->core = NOBODY;
 	settle(b, id, now, set, count);
-	b->last = s->last = now;
-	if (b->core == NOBODY) {
+	touch(&b->last, now);
+	touch(&s->last, now);
+	core = *(volatile __u32 *)&b->core;
+	q = bpf_map_lookup_elem(&queues, &core);
+	left = bpf_map_lookup_elem(&all_left, &core);
+	if (!q || !left) {
 		count->unplaced++;
 		return XDP_PASS;
 	}
-	verdict = bpf_redirect_map(&cores, b->core, XDP_PASS);
+	if (!has_room(q, &left->packets, now, set->queue)) {
+		count->dropped++;
+		return XDP_DROP;
+	}
+	verdict = bpf_redirect_map(&cores, core, XDP_PASS);
 	if (verdict == XDP_REDIRECT) {
+		__sync_fetch_and_add(&q->put, 1);
 		__sync_fetch_and_add(&s->put, 1);
 		count->steered++;
 	}
@@ -529,10 +627,13 @@ int steer(struct xdp_md *ctx)
 SEC("xdp/cpumap")
 int steer_count(struct xdp_md *ctx)
 {
-	__u32 zero = 0, at, *out;
+	__u32 zero = 0, at, core = bpf_get_smp_processor_id(), *out;
 	struct settings *set = bpf_map_lookup_elem(&config, &zero);
+	struct left *left = bpf_map_lookup_elem(&all_left, &core);
 	struct flow f;
 
+	if (left)
+		left->packets++;
 	if (!set)
 		return XDP_PASS;
 	at = slot_of(ctx, set, &f);

@@ -8,9 +8,10 @@
 mod rig;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use sluice_api::placement::{Kept, PlaceStatus, Stamp, Stamped};
+use sluice_ports::machines;
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -342,6 +344,85 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
     }
 }
 
+/// Takes nearly all of a core: what is in real time comes before the thread of a CPU map.
+fn hog(core: usize) -> Running {
+    let mut command = Command::new("chrt");
+    command.args([
+        "-f",
+        "1",
+        "taskset",
+        "-c",
+        &core.to_string(),
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]);
+    Running(Some(command.spawn().unwrap()))
+}
+
+/// Sends as fast as it can, in so many flows that all of 16 buckets get some.
+fn flood(case: &Case, stop: &AtomicBool) {
+    let from: Vec<UdpSocket> = (0..64).map(|flow| case.a.udp(A, 8_000 + flow)).collect();
+    let mut core = CpuSet::new();
+    core.set(0);
+    sched_setaffinity(None, &core).unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        for socket in &from {
+            socket.send_to(&[0; 8], (B, 8_000)).unwrap();
+        }
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_full_queue_forces_no_move() {
+    let name = "a_full_queue_forces_no_move";
+    if skip(name, &["chrt", "taskset"]) || !two_cores(name) {
+        return;
+    }
+    let case = Case::new("full");
+    let sink = case.b.udp(B, 8_000);
+    // If patience has no end, none is late; if it has, none needs it once the flood is over.
+    for patience in [0, 100] {
+        let (forced, fared) = case.under_traffic(SLOW_PACE, || fill(&case, patience));
+        say(&format!("patience {patience}: forced {forced:?}, {fared:?}"));
+        assert_eq!(forced[1], forced[0]);
+        assert!(patience > 0 || fared.late == 0, "{fared:?}");
+    }
+    drop(sink);
+}
+
+/// Moves a bucket every 10 ms while a queue overflows, and then while flows pause for 8 ms
+/// again and again, but never for a second. How many were forced before the latter, and after it.
+fn fill(case: &Case, patience: u32) -> [u64; 2] {
+    let words = "--xdp generic --cores 0,1 --buckets 16 --drill-ms 10 --patience-ms";
+    let mut child = case.start(&format!("{words} {patience}")).0.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The counts of a line that is so.
+    let mut until = |what: &str, is_there: &dyn Fn([u64; 3]) -> bool| {
+        let counts = lines.by_ref().take(30).map(|line| {
+            let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            ["moved", "dropped", "forced"].map(|key| said[key].as_u64().unwrap())
+        });
+        let found = counts.into_iter().find(|counts| is_there(*counts));
+        found.unwrap_or_else(|| panic!("not within half a minute: {what}"))
+    };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(case, &stop));
+        let (stops, hog) = (Stops(&stop), hog(1));
+        until("a full queue", &|[_, dropped, _]| dropped > 200);
+        drop((stops, hog));
+    });
+    // The line of the second in which it ended is not the one to compare with.
+    until("any line", &|_| true);
+    let [before, _, forced_before] = until("any line", &|_| true);
+    let [_, _, forced] = until("moves", &|[moved, ..]| moved > before + 60);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+    [forced_before, forced]
+}
+
 /// The directory of a host, with the policy that its control process would keep there.
 struct Host(PathBuf);
 
@@ -412,9 +493,15 @@ impl Drop for Running {
 
 impl Case {
     fn follow(&self, folder: &Path, xdp: &str) -> Running {
+        let words = format!("--xdp {xdp} --cores 0,1 --follow {}", folder.display());
+        self.start(&words)
+    }
+
+    fn start(&self, words: &str) -> Running {
         let mut command = self.b.command(program().to_str().unwrap());
-        command.args(["steer", "wire", "--json", "--xdp", xdp, "--cores", "0,1", "--follow"]);
-        Running(Some(command.arg(folder).stdout(Stdio::piped()).spawn().unwrap()))
+        command.args(["steer", "wire", "--json"]).args(words.split(' '));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(Some(command.spawn().unwrap()))
     }
 }
 
@@ -465,6 +552,95 @@ fn a_policy_is_followed_while_flows_go_on() {
     assert_eq!((of("forced"), of("reread_forced")), (0, 0), "{said}");
 }
 
+/// A thread that is named and pinned like a vCPU, while something is done.
+fn with_vcpu_on(core: usize, work: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stops = Stops(&stop);
+        let vcpu = std::thread::Builder::new().name("CPU 0/KVM".to_owned());
+        let body = || {
+            let mut cores = CpuSet::new();
+            cores.set(core);
+            sched_setaffinity(None, &cores).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        vcpu.spawn_scoped(scope, body).unwrap();
+        work();
+        drop(stops);
+    });
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn the_reserved_core_follows_machines_at_any_period() {
+    let name = "the_reserved_core_follows_machines_at_any_period";
+    if skip(name, &[]) || !two_cores(name) {
+        return;
+    }
+    if !machines::pinned().is_empty() {
+        say(&format!("SKIPPED {name}: this machine has pinned vCPUs of its own"));
+        return;
+    }
+    let (case, host) = (Case::new("reserve"), Host::new("reserve"));
+    let one = |port: u16| json!([format!("ip=10.9.0.2,proto=udp,port={port}")]);
+    let (_, fared) = case.under_traffic(SLOW_PACE, || {
+        host.keep(1, &json!({ "mode": "predetermined", "high": one(7003) }));
+        let mut steer = case.follow(&host.0, "generic");
+        let on = |at: usize| {
+            move |place: &PlaceStatus| place.cpus[at].high == 1 && place.cpus[1 - at].high == 0
+        };
+        host.wait(1, on(0));
+        with_vcpu_on(0, || {
+            host.wait(1, |place| on(1)(place) && place.cpus[0].runs_vcpu);
+            with_vcpu_on(1, || {
+                let none_free = "none is reserved for high priority";
+                let is_said = || host.status().is_some_and(|(_, text)| text.contains(none_free));
+                wait_for("no core to be free", is_said);
+                // Other matches: it is as true as before.
+                host.keep(2, &json!({ "mode": "predetermined", "high": one(7004) }));
+                let text = host.wait(2, |place| place.high == 1);
+                assert!(text.contains(none_free), "{text}");
+            });
+        });
+        let text = host.wait(2, |place| !place.cpus.iter().any(|cpu| cpu.runs_vcpu));
+        assert!(!text.contains("notes"), "{text}");
+        steer.interrupt()
+    });
+    assert_eq!(fared.sent, fared.came, "{fared:?}");
+    // What is told and looked at once a second is, also where decisions are rare.
+    let words = format!("--xdp generic --period-ms 10000 --follow {}", host.0.display());
+    let mut steer = case.start(&words);
+    host.wait(2, |place| place.mode == "predetermined");
+    host.keep(3, &json!({ "mode": "rss" }));
+    let begin = Instant::now();
+    host.wait(3, |place| place.mode == "rss");
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    steer.interrupt();
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_reader_that_has_seen_enough_ends_it_in_order() {
+    let name = "a_reader_that_has_seen_enough_ends_it_in_order";
+    if skip(name, &[]) {
+        return;
+    }
+    let case = Case::new("head");
+    let (output, fared) = case.under_traffic(SLOW_PACE, || {
+        let mut child = case.start("--xdp generic").0.take().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        drop(out);
+        child.wait_with_output().unwrap()
+    });
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+    assert_eq!((fared.sent - fared.came, fared.late), (0, 0), "{fared:?}");
+    assert!(!case.b.ip("-d link show dev wire").contains("xdp"));
+}
+
 #[test]
 #[ignore = "live: needs root"]
 fn without_a_program_the_mask_follows_the_policy() {
@@ -483,8 +659,9 @@ fn without_a_program_the_mask_follows_the_policy() {
     host.wait(1, |place| place.kind == "rps" && place.mode == "rss");
     assert_eq!(mask(), 0b10);
     host.keep(2, &json!({ "mode": "rss", "excluded_cpus": [1], "high": ["vni=77"] }));
-    let text = host.wait(2, |place| place.cpus[1].excluded && !place.cpus[0].excluded);
-    assert!(text.contains("RPS knows no flows") && text.contains("\"high\":0"), "{text}");
+    let text =
+        host.wait(2, |place| place.cpus[1].excluded && !place.cpus[0].excluded && place.high == 0);
+    assert!(text.contains("RPS knows no flows"), "{text}");
     assert_eq!(mask(), 0b01);
     steer.interrupt();
     assert_eq!((mask(), host.status().is_none()), (before, true));

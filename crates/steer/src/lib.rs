@@ -12,6 +12,7 @@
 mod cli;
 mod device;
 mod drill;
+mod due;
 mod follow;
 mod force;
 mod list;

@@ -3,8 +3,6 @@
 use sluice_base::Priority;
 use sluice_placement::{Config, Core, CoreIndex, Mode, Move, Placement};
 
-use crate::force::Force;
-
 /// Of high priority are these buckets: a quarter, where flows may be of high priority.
 pub(crate) const HIGH: Priority = Priority::new(7).unwrap();
 
@@ -12,29 +10,50 @@ pub(crate) const HIGH: Priority = Priority::new(7).unwrap();
 pub(crate) const NONE_FREE: &str =
     "predetermined: every core runs a machine, so that none is reserved for high priority";
 
-/// A placement in which nothing is placed, and what is not as wanted. `node` is that of the
-/// device.
-pub(crate) fn new(
-    force: &Force,
-    (buckets, node): (u32, Option<u16>),
-    cores: &[Core],
-) -> anyhow::Result<(Placement, Option<&'static str>)> {
-    let mut config = Config::new(force.mode, buckets);
-    config.high_from = Some(HIGH);
-    config.node = node;
-    // The kernel's path has no second stage that could be placed apart.
-    config.split_at = None;
-    let mut note = None;
-    if force.mode == Mode::Predetermined && force.has_high() {
-        // The first core without a machine is for the flows of high priority.
-        let all = (0..).map(CoreIndex).zip(cores);
-        match all.filter(|(_, core)| !core.runs_vcpu && !core.excluded).map(|(at, _)| at).next() {
-            Some(first) => config.reserved = vec![(HIGH, first)],
-            None => note = Some(NONE_FREE),
+/// What a placement is built from. Where that changes, it has to be built anew; which cores run
+/// machines and which are excluded it can be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    mode: Mode,
+    /// The core for flows of high priority.
+    reserved: Option<CoreIndex>,
+    /// With `predetermined`, those that get nothing: it assigns the others in advance.
+    excluded: Vec<bool>,
+    /// What is not as wanted.
+    pub(crate) note: Option<&'static str>,
+}
+
+impl Plan {
+    pub(crate) fn new(mode: Mode, has_high: bool, cores: &[Core]) -> Self {
+        let mut new = Self { mode, reserved: None, excluded: Vec::new(), note: None };
+        if mode != Mode::Predetermined {
+            return new;
         }
+        new.excluded = cores.iter().map(|core| core.excluded).collect();
+        if has_high {
+            // The first core without a machine.
+            let mut all = (0..).map(CoreIndex).zip(cores);
+            let free = all.find(|(_, core)| !core.runs_vcpu && !core.excluded);
+            new.reserved = free.map(|(at, _)| at);
+            new.note = new.reserved.is_none().then_some(NONE_FREE);
+        }
+        new
     }
-    let placement = Placement::new(config, cores).map_err(|error| anyhow::anyhow!("{error}"))?;
-    Ok((placement, note))
+
+    /// A placement in which nothing is placed. `node` is that of the device.
+    pub(crate) fn placement(
+        &self,
+        (buckets, node): (u32, Option<u16>),
+        cores: &[Core],
+    ) -> anyhow::Result<Placement> {
+        let mut config = Config::new(self.mode, buckets);
+        config.high_from = Some(HIGH);
+        config.node = node;
+        // The kernel's path has no second stage that could be placed apart.
+        config.split_at = None;
+        config.reserved = self.reserved.map(|core| (HIGH, core)).into_iter().collect();
+        Placement::new(config, cores).map_err(|error| anyhow::anyhow!("{error}"))
+    }
 }
 
 /// Places all that is placed in `old`. Where a rule says each bucket's core at once they go there;

@@ -1,21 +1,19 @@
 //! What `sluice steer` says: a table or a line of JSON each second, and what moved and why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::io::{self, ErrorKind, Write};
 
 use comfy_table::Table;
 use serde::Serialize;
 use sluice_api::placement::{CpuStatus, PlaceStatus};
-use sluice_placement::{CoreIndex, Mode, Move, Placement, Share};
+use sluice_placement::{CoreIndex, Move, Placement, Share};
 
-use crate::cli::Arguments;
 use crate::force::Force;
 use crate::placing::HIGH;
 use crate::stat::Did;
 use crate::xdp::Counts;
 
-const EVERY: Duration = Duration::from_secs(1);
-/// How many moves of a second are told of one by one.
+/// How many moves are told of one by one, each time.
 const MOVES_TOLD: usize = 8;
 
 /// A core in a report; loads in hundredths of a core.
@@ -57,6 +55,7 @@ fn percent(share: Share) -> f64 {
 impl State {
     pub(crate) fn of_cores(
         force: &Force,
+        notes: Vec<String>,
         numbers: &[u16],
         did: &BTreeMap<u16, Did>,
         vcpus: &BTreeSet<u16>,
@@ -78,10 +77,15 @@ impl State {
             mode: force.mode.name(),
             version: force.stamp.version,
             matches: force.rules.matches.len(),
-            notes: force.notes.clone(),
+            notes,
             cores: numbers.iter().map(of_core).collect(),
             ..Self::default()
         }
+    }
+
+    /// What is not as the policy says, and why.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     pub(crate) fn drilled(&mut self, ordered: u64) {
@@ -131,24 +135,28 @@ impl State {
     }
 }
 
-/// Tells once a second.
-#[derive(Debug)]
+/// Says what is wrong. If nobody listens, it goes on all the same.
+pub(crate) fn warn(text: &str) {
+    _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Whether all that is wrong is that whoever read has seen enough.
+pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Tells whenever it is told to.
 pub(crate) struct Report {
+    out: Box<dyn Write>,
     json: bool,
-    next: Instant,
     moves: Vec<String>,
     moved: usize,
-    last: State,
 }
 
 impl Report {
-    pub(crate) fn new(arguments: &Arguments, mode: Mode, by: &str) -> Self {
-        if !arguments.json {
-            let mode = mode.name();
-            println!("{}: {mode} by {by}; Ctrl-C ends it", arguments.device);
-        }
-        let next = Instant::now() + EVERY;
-        Self { json: arguments.json, next, moves: Vec::new(), moved: 0, last: State::default() }
+    /// To standard output.
+    pub(crate) fn new(json: bool) -> Self {
+        Self { out: Box::new(io::stdout()), json, moves: Vec::new(), moved: 0 }
     }
 
     pub(crate) fn moves(&mut self, moves: &[Move], numbers: &[u16]) {
@@ -161,29 +169,15 @@ impl Report {
     }
 
     /// Something that is to be read at once, and by no program.
-    pub(crate) fn say(&self, text: &str) {
-        if !self.json {
-            println!("{text}");
+    pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
+        if self.json {
+            return Ok(());
         }
+        writeln!(self.out, "{text}")
     }
 
-    /// Whether it was told.
-    pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<bool> {
-        self.last = state.clone();
-        if Instant::now() < self.next {
-            return Ok(false);
-        }
-        self.next += EVERY;
-        self.print()?;
-        Ok(true)
-    }
-
-    /// The last words: what there was in the end.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
-        self.print()
-    }
-
-    fn print(&mut self) -> anyhow::Result<()> {
+    /// What there is, and what has moved since the last time.
+    pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<()> {
         let (moves, moved) = (std::mem::take(&mut self.moves), std::mem::take(&mut self.moved));
         if self.json {
             #[derive(Serialize)]
@@ -193,9 +187,8 @@ impl Report {
                 decisions: usize,
                 reasons: &'a [String],
             }
-            let line = Line { state: &self.last, decisions: moved, reasons: &moves };
-            println!("{}", serde_json::to_string(&line)?);
-            return Ok(());
+            let line = Line { state, decisions: moved, reasons: &moves };
+            return Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?);
         }
         let mut table = Table::new();
         table.set_header([
@@ -208,7 +201,7 @@ impl Report {
             "buckets",
             "high",
         ]);
-        for core in &self.last.cores {
+        for core in &state.cores {
             table.add_row([
                 core.core.to_string(),
                 if core.runs_vcpu { "yes" } else { "" }.to_owned(),
@@ -220,19 +213,69 @@ impl Report {
                 core.high_buckets.to_string(),
             ]);
         }
-        println!("{table}");
-        if let (Some(counts), Some(cost)) = (&self.last.counts, self.last.packet_ns) {
-            println!(
-                "steered {}, not placed yet {}, not VXLAN {}; {cost} ns a packet; \
-                 buckets moved {}, without a pause {}",
-                counts.steered, counts.unplaced, counts.other, counts.moved, counts.forced
-            );
+        writeln!(self.out, "{table}")?;
+        if let (Some(counts), Some(cost)) = (&state.counts, state.packet_ns) {
+            writeln!(
+                self.out,
+                "steered {}, not placed yet {}, not VXLAN {}, dropped by full queues {}; \
+                 {cost} ns a packet; buckets moved {}, without a pause {}",
+                counts.steered,
+                counts.unplaced,
+                counts.other,
+                counts.dropped,
+                counts.moved,
+                counts.forced
+            )?;
         }
-        self.last.notes.iter().for_each(|note| println!("  {note}"));
-        moves.iter().for_each(|text| println!("  {text}"));
+        for text in state.notes.iter().chain(&moves) {
+            writeln!(self.out, "  {text}")?;
+        }
         if moved > moves.len() {
-            println!("  and {} more", moved - moves.len());
+            writeln!(self.out, "  and {} more", moved - moves.len())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes so many lines and is closed then.
+    struct Head(usize, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Head {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut lines = self.1.lock().unwrap();
+            let seen = lines.iter().filter(|byte| **byte == b'\n').count();
+            if seen >= self.0 {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            lines.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_panic() {
+        for json in [true, false] {
+            let lines = Arc::default();
+            let out = Box::new(Head(1, Arc::clone(&lines)));
+            let mut report = Report { out, ..Report::new(json) };
+            report.say("begin").unwrap();
+            let state = State { notes: vec!["a note".to_owned()], ..State::default() };
+            let mut told = (0..2).map(|_| report.tell(&state)).filter_map(Result::err);
+            let error = told.next().expect("two lines");
+            assert!(is_closed(&error), "{error:#}");
+            let first = if json { "{" } else { "begin\n" };
+            assert!(lines.lock().unwrap().starts_with(first.as_bytes()));
+        }
+        assert!(!is_closed(&anyhow::anyhow!("something else")));
     }
 }

@@ -13,6 +13,7 @@ use crate::list;
 #[derive(Debug)]
 pub(crate) struct Rps {
     queues: Vec<(PathBuf, String)>,
+    /// Empty if not all queues have it.
     set: Option<String>,
 }
 
@@ -43,6 +44,8 @@ impl Rps {
         if self.set.as_ref() == Some(&mask) {
             return Ok(());
         }
+        // Those that are written are put back, also if another one cannot be.
+        self.set = Some(String::new());
         for (path, _) in &self.queues {
             fs::write(path, &mask).with_context(|| format!("cannot write {}", path.display()))?;
         }
@@ -64,15 +67,21 @@ impl Drop for Rps {
 mod tests {
     use super::*;
 
-    #[test]
-    fn masks_are_put_back() {
-        let name = format!("sluice-rps-{}", std::process::id());
+    /// A device's folder with two receive queues.
+    fn queues(word: &str) -> PathBuf {
+        let name = format!("sluice-{word}-{}", std::process::id());
         let root = std::env::temp_dir().join(name);
-        let file = |queue: &str| root.join(queue).join("rps_cpus");
         for (queue, before) in [("rx-0", "00000000\n"), ("rx-1", "00000004\n"), ("tx-0", "1\n")] {
             fs::create_dir_all(root.join(queue)).unwrap();
-            fs::write(file(queue), before).unwrap();
+            fs::write(root.join(queue).join("rps_cpus"), before).unwrap();
         }
+        root
+    }
+
+    #[test]
+    fn masks_are_put_back() {
+        let root = queues("rps");
+        let file = |queue: &str| root.join(queue).join("rps_cpus");
         let mut rps = Rps::in_folder(&root).unwrap();
         rps.set(&[0, 3]).unwrap();
         assert_eq!(fs::read_to_string(file("rx-1")).unwrap(), "00000009");
@@ -80,5 +89,21 @@ mod tests {
         let after = ["rx-0", "rx-1", "tx-0"].map(|q| fs::read_to_string(file(q)).unwrap());
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(after.each_ref().map(|text| text.trim()), ["00000000", "00000004", "1"]);
+    }
+    #[test]
+    fn masks_are_put_back_if_one_cannot_be_written() {
+        let root = queues("rps-fails");
+        let mut rps = Rps::in_folder(&root).unwrap();
+        // The one that is written last.
+        let last = rps.queues[1].0.clone();
+        fs::remove_file(&last).unwrap();
+        fs::create_dir(&last).unwrap();
+        let (first, before) = rps.queues[0].clone();
+        assert!(rps.set(&[0, 3]).is_err() && rps.set(&[0, 3]).is_err());
+        assert_eq!(fs::read_to_string(&first).unwrap(), "00000009");
+        drop(rps);
+        let after = fs::read_to_string(first).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(after, before);
     }
 }

@@ -17,10 +17,11 @@ use sluice_ports::{machines, topology};
 use crate::cli::Arguments;
 use crate::device::{self, Way};
 use crate::drill::Drill;
+use crate::due::Due;
 use crate::follow::{Follow, Found};
 use crate::force::Force;
-use crate::placing::{self, HIGH};
-use crate::report::{Report, State};
+use crate::placing::{self, HIGH, Plan};
+use crate::report::{self, Report, State, warn};
 use crate::rps::Rps;
 use crate::rules::{MATCHES_MAX, Rules};
 use crate::stat::{self, Did};
@@ -34,7 +35,8 @@ const SETTLE: Duration = Duration::from_millis(2);
 const HURRY: Duration = Duration::from_micros(50);
 /// How long flows that do not pause are waited for at the end.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// How often vCPUs are looked for, and whether there is another policy.
+/// How often vCPUs are looked for, and whether there is another policy, and how often it is told
+/// what there is: whoever asks the control process takes what is older than 5 s for nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A bucket of high priority in which nothing came for so long gives its core up.
 const FORGET_AFTER_MS: u32 = 5_000;
@@ -65,11 +67,17 @@ struct Steering<'a> {
     /// The NUMA node of the device.
     node: Option<u16>,
     placement: Placement,
+    /// What that was built from.
+    plan: Plan,
+    /// Whether the newest rules know flows of high priority, also while they wait.
+    wants_high: bool,
     high_from: u32,
     /// For how many periods nothing came in each bucket of high priority.
     silent: Vec<u32>,
     last: Vec<Work>,
     looked: Instant,
+    /// What each core did in the last period.
+    did: BTreeMap<u16, Did>,
     /// Averaged.
     packet_ns: u64,
     vcpus: BTreeSet<u16>,
@@ -85,30 +93,19 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let mut steering = Steering::new(arguments)?;
-    let (begin, period) = (Instant::now(), Duration::from_millis(arguments.period_ms.into()));
-    let (mut next, mut next_look) = (begin + period, begin + LOOK_EVERY);
-    while !stop.load(Ordering::Relaxed) && time.is_none_or(|time| begin.elapsed() < time) {
-        steering.drill()?;
-        let left = steering.due(next).saturating_duration_since(Instant::now());
-        if !left.is_zero() {
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-            continue;
-        }
-        if Instant::now() < next {
-            continue;
-        }
-        next += period;
-        if Instant::now() >= next_look {
-            next_look += LOOK_EVERY;
-            steering.look_for_machines()?;
-            steering.look_for_policy()?;
-        }
-        steering.period()?;
+    let end = time.map(|time| Instant::now() + time);
+    let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
+    let mut ended = steering.begin().and_then(|()| steering.go_on(is_over));
+    let last = steering.state();
+    // Whatever it was that ended it: what waits for a core must not be overtaken.
+    let released = steering.release();
+    if ended.is_ok() {
+        ended = last.and_then(|last| steering.report.tell(&last)).and(released);
     }
-    if let By::Program(program) = &mut steering.by {
-        program.release(RELEASE_MAX)?;
+    match ended {
+        Err(error) if report::is_closed(&error) => Ok(()),
+        ended => ended,
     }
-    steering.report.finish()
 }
 
 /// The cores that may do the work.
@@ -140,27 +137,26 @@ impl<'a> Steering<'a> {
         let high = if may_be_high { buckets / 4 } else { 0 };
         let vcpus = vcpu_cores(arguments);
         let all = all_cores(&numbers, &usable, &force, &vcpus);
+        let plan = Plan::new(force.mode, force.has_high(), &all);
         let node = topology::node_of_device(device);
-        let (placement, note) = placing::new(&force, (buckets, node), &all)?;
-        if let Some(note) = note {
+        let placement = plan.placement((buckets, node), &all)?;
+        if let Some(note) = plan.note {
             ensure!(follow.is_some(), note);
-            force.notes.push(note.to_owned());
         }
         let by = attach(arguments, &usable, high, &force.rules)?;
         by.note(&mut force);
-        force.notes.iter().for_each(|note| eprintln!("{device}: {note}"));
         let every = arguments.drill_ms.map(|every| Duration::from_millis(every.into()));
         ensure!(
             every.is_none() || matches!(by, By::Program(_)),
             "--drill-ms needs the program: RPS has no buckets"
         );
         let drill = every.map(|every| Drill::new(every, usable.clone(), buckets));
-        let report = Report::new(arguments, force.mode, by.name());
         let status = follow.as_ref().map(|follow| StatusFile::new(follow.folder(), device));
         let mut new = Self {
             arguments,
             follow,
             status,
+            wants_high: force.has_high(),
             force,
             waiting: None,
             by,
@@ -169,18 +165,65 @@ impl<'a> Steering<'a> {
             usable,
             node,
             placement,
+            plan,
             high_from: buckets - high,
             silent: vec![0; high as usize],
             last: vec![Work::default(); buckets as usize],
             looked: Instant::now(),
+            did: BTreeMap::new(),
             packet_ns: 2_000,
             vcpus,
             waits: Waits::new(machines::pinned()),
             drill,
-            report,
+            report: Report::new(arguments.json),
         };
         new.mask()?;
+        new.warn(&[]);
         Ok(new)
+    }
+
+    fn begin(&mut self) -> anyhow::Result<()> {
+        let (mode, by) = (self.force.mode.name(), self.by.name());
+        let text = format!("{}: {mode} by {by}; Ctrl-C ends it", self.arguments.device);
+        Ok(self.report.say(&text)?)
+    }
+
+    fn release(&mut self) -> anyhow::Result<()> {
+        match &mut self.by {
+            By::Program(program) => program.release(RELEASE_MAX),
+            By::Rps(_) => Ok(()),
+        }
+    }
+
+    /// Does what is due when it is, until it is over.
+    fn go_on(&mut self, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
+        let now = Instant::now();
+        let period = Duration::from_millis(self.arguments.period_ms.into());
+        let (mut periods, mut looks) = (Due::new(now, period), Due::new(now, LOOK_EVERY));
+        while !is_over() {
+            self.drill()?;
+            let now = Instant::now();
+            let next = self.due(periods.at().min(looks.at()));
+            let left = next.saturating_duration_since(now);
+            if !left.is_zero() {
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+                continue;
+            }
+            let is_to_look = looks.is_due(now);
+            if is_to_look {
+                self.look_for_machines()?;
+                self.look_for_policy()?;
+            }
+            if periods.is_due(now) {
+                self.period()?;
+                periods.done(Instant::now());
+            }
+            if is_to_look {
+                self.tell()?;
+                looks.done(Instant::now());
+            }
+        }
+        Ok(())
     }
 
     /// Another policy may have been set.
@@ -196,26 +239,9 @@ impl<'a> Steering<'a> {
 
     /// Something else holds from now on.
     fn apply(&mut self, mut wanted: Force) -> anyhow::Result<()> {
-        let before = self.force.clone();
-        let all = all_cores(&self.numbers, &self.usable, &wanted, &self.vcpus);
-        // Which core is reserved follows from the others.
-        let is_other = wanted.mode != before.mode
-            || (wanted.mode == Mode::Predetermined
-                && (&wanted.excluded, wanted.has_high()) != (&before.excluded, before.has_high()));
-        if is_other {
-            let of = (self.arguments.buckets, self.node);
-            let (placement, note) = placing::new(&wanted, of, &all)?;
-            wanted.notes.extend(note.map(str::to_owned));
-            let old = std::mem::replace(&mut self.placement, placement);
-            let moves = placing::carry_over(&old, &mut self.placement, wanted.mode);
-            self.carry_out(&moves)?;
-        } else {
-            self.set_cores(&all);
-        }
-        let is_new = |note: &&String| !before.notes.contains(note);
-        wanted.notes.iter().filter(is_new).for_each(|note| {
-            eprintln!("{}: {note}", self.arguments.device);
-        });
+        let notes = self.notes();
+        let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
+        self.wants_high = wanted.has_high();
         self.report.say(&format!(
             "policy {} of host {}: {}, excluded cores {:?}, {} matches of high priority",
             wanted.stamp.version,
@@ -223,11 +249,12 @@ impl<'a> Steering<'a> {
             wanted.mode.name(),
             wanted.excluded,
             wanted.rules.matches.len()
-        ));
-        let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
+        ))?;
         // Until the program knows the rules, those before hold.
-        (wanted.rules, wanted.stamp) = (before.rules, before.stamp);
-        self.force = wanted;
+        std::mem::swap(&mut self.force, &mut wanted);
+        (self.force.rules, self.force.stamp) = (wanted.rules, wanted.stamp);
+        self.arrange()?;
+        self.warn(&notes);
         self.mask()?;
         self.set_rules(rules, stamp)
     }
@@ -243,6 +270,35 @@ impl<'a> Steering<'a> {
         }
         (self.force.rules, self.force.stamp) = (rules, stamp);
         Ok(())
+    }
+
+    /// Tells the placement which cores there are; builds it anew where that is not enough.
+    fn arrange(&mut self) -> anyhow::Result<()> {
+        let all = all_cores(&self.numbers, &self.usable, &self.force, &self.vcpus);
+        let plan = Plan::new(self.force.mode, self.wants_high, &all);
+        if plan == self.plan {
+            self.set_cores(&all);
+            return Ok(());
+        }
+        let placement = plan.placement((self.arguments.buckets, self.node), &all)?;
+        let old = std::mem::replace(&mut self.placement, placement);
+        self.plan = plan;
+        let moves = placing::carry_over(&old, &mut self.placement, self.force.mode);
+        self.carry_out(&moves)
+    }
+
+    /// What is not as it is wanted, and why.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.force.notes.clone();
+        notes.extend(self.plan.note.map(str::to_owned));
+        notes
+    }
+
+    /// Says what is not as it is wanted, unless that was said before.
+    fn warn(&self, before: &[String]) {
+        for note in self.notes().iter().filter(|note| !before.contains(note)) {
+            warn(&format!("{}: {note}", self.arguments.device));
+        }
     }
 
     /// Pinning and exclusion of each core. No core may be the last one for a moment, so those that
@@ -273,7 +329,9 @@ impl<'a> Steering<'a> {
             return Ok(());
         }
         self.vcpus = now;
-        self.set_cores(&all_cores(&self.numbers, &self.usable, &self.force, &self.vcpus));
+        let notes = self.notes();
+        self.arrange()?;
+        self.warn(&notes);
         self.mask()
     }
 
@@ -288,7 +346,7 @@ impl<'a> Steering<'a> {
         rps.set(if free.is_empty() || !knows_pinning { &usable } else { &free })
     }
 
-    /// When there is something to do, if decisions come at `next`.
+    /// When there is something to do, if all else comes at `next`.
     fn due(&self, next: Instant) -> Instant {
         self.drill.as_ref().map_or(next, |drill| drill.due().min(next))
     }
@@ -301,17 +359,20 @@ impl<'a> Steering<'a> {
     }
 
     fn period(&mut self) -> anyhow::Result<()> {
-        let did = self.cores.look()?;
+        self.did = self.cores.look()?;
         let now = Instant::now();
         let period_ns = u64::try_from((now - self.looked).as_nanos()).unwrap_or(u64::MAX);
         self.looked = now;
-        let mut state = State::of_cores(&self.force, &self.numbers, &did, &self.vcpus);
-        let By::Program(program) = &mut self.by else { return self.tell(&state) };
+        let By::Program(program) = &mut self.by else { return Ok(()) };
+        // The queue of a core that was switched off is worked on elsewhere.
+        if self.usable.iter().any(|core| !self.did.contains_key(core)) {
+            program.trust_no_queue()?;
+        }
         let work = program.work()?;
         let packets: Vec<u64> =
             work.iter().zip(&self.last).map(|(new, old)| new.packets - old.packets).collect();
         self.last = work;
-        self.packet_ns = packet_cost(self.packet_ns, &did, &packets, period_ns);
+        self.packet_ns = packet_cost(self.packet_ns, &self.did, &packets, period_ns);
         let load = |packets: u64| EntryLoad {
             decap: Share::of_period(packets.saturating_mul(self.packet_ns), period_ns),
             deliver: Share::ZERO,
@@ -319,17 +380,11 @@ impl<'a> Steering<'a> {
         let loads: Vec<EntryLoad> = packets.iter().map(|packets| load(*packets)).collect();
         let mut moves = self.place(&packets);
         let waits = self.waits.look(period_ns);
-        let foreign = foreign(&self.placement, &self.numbers, &did, &waits);
+        let foreign = foreign(&self.placement, &self.numbers, &self.did, &waits);
         if self.drill.is_none() {
             self.placement.period(&foreign, &loads, &mut moves);
         }
-        self.carry_out(&moves)?;
-        let By::Program(program) = &self.by else { return Ok(()) };
-        state.placed(&self.placement, program.counts()?, self.packet_ns);
-        if let Some(drill) = &self.drill {
-            state.drilled(drill.ordered());
-        }
-        self.tell(&state)
+        self.carry_out(&moves)
     }
 
     /// Places buckets in which something has come, and forgets those of high priority that have
@@ -356,18 +411,30 @@ impl<'a> Steering<'a> {
         moves
     }
 
+    /// What there is: as it is now, with the loads of the last period.
+    fn state(&self) -> anyhow::Result<State> {
+        let mut notes = self.notes();
+        if self.waiting.is_some() {
+            notes.push("flows that do not pause hold other matches back".to_owned());
+        }
+        let mut state = State::of_cores(&self.force, notes, &self.numbers, &self.did, &self.vcpus);
+        if let By::Program(program) = &self.by {
+            state.placed(&self.placement, program.counts()?, self.packet_ns);
+        }
+        if let Some(drill) = &self.drill {
+            state.drilled(drill.ordered());
+        }
+        Ok(state)
+    }
+
     /// Tells what there is: here, and to who asks the control process.
-    fn tell(&mut self, state: &State) -> anyhow::Result<()> {
-        if self.report.tell(state)?
-            && let Some(status) = &mut self.status
-        {
+    fn tell(&mut self) -> anyhow::Result<()> {
+        let state = self.state()?;
+        self.report.tell(&state)?;
+        if let Some(status) = &mut self.status {
             let may = |core| self.usable.contains(&core);
             let place = state.place(&self.arguments.device, self.by.kind(), &self.force, may);
-            let mut notes = self.force.notes.clone();
-            if self.waiting.is_some() {
-                notes.push("flows that do not pause hold other matches back".to_owned());
-            }
-            status.write(&place, &notes);
+            status.write(&place, state.notes());
         }
         Ok(())
     }
@@ -379,7 +446,7 @@ fn policy(follow: &mut Follow) -> Option<Box<Kept>> {
         Found::New(kept) => Some(kept),
         Found::Same => None,
         Found::Nothing(why) => {
-            eprintln!("{why}");
+            warn(&why);
             None
         }
     }
@@ -459,7 +526,7 @@ fn attach(arguments: &Arguments, cores: &[u16], high: u32, rules: &Rules) -> any
                 return Ok(by);
             }
             program(false).or_else(|error| {
-                eprintln!("no XDP here, RPS instead: {error:#}");
+                warn(&format!("no XDP here, RPS instead: {error:#}"));
                 rps()
             })
         }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_api::placement::{PlaceStatus, Steered};
 
+use crate::report::warn;
+
 /// The file, taken away when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StatusFile {
@@ -27,7 +29,8 @@ impl StatusFile {
         if let Err(error) = &written
             && !self.is_lost
         {
-            eprintln!("{}: {error}: nobody else sees what is done here", self.path.display());
+            let path = self.path.display();
+            warn(&format!("{path}: {error}: nobody else sees what is done here"));
         }
         self.is_lost = written.is_err();
     }

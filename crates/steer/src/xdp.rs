@@ -14,8 +14,11 @@ use crate::rules::{RULES_WORDS, Rules, pair};
 const NOBODY: u32 = u32::MAX;
 /// A bucket that was silent for so long needs no pause to be found.
 const QUIET_NS: u64 = 10_000_000;
-/// Packets that wait for a core.
+/// Packets that wait for a core: the program drops what would be more.
 const QUEUE: u32 = 2048;
+/// Places beyond that in the kernel's queue. It frees up to 64 of them late (two cache lines of
+/// pointers), and each receive core may find the last place at the same time.
+const SPARE: u32 = 256;
 /// What came before so long is in no queue (`EMPTY_NS` there).
 const EMPTY_NS: u64 = 1_000_000_000;
 /// The first version of the rules: slots begin with 0, and one that is two versions behind waits
@@ -57,21 +60,28 @@ pub(crate) struct Counts {
     pub(crate) reread: u64,
     /// Of these, those in which a flow changed its bucket without a pause.
     pub(crate) reread_forced: u64,
+    /// For a core whose queue was full.
+    pub(crate) dropped: u64,
 }
 
 /// The program, on a device as long as this lives.
 pub(crate) struct Program {
     // The link is closed with it, also if the process is killed.
     ebpf: Ebpf,
-    config: Array<MapData, [u64; 5]>,
+    config: Array<MapData, [u64; 6]>,
     all_rules: Array<MapData, [u64; RULES_WORDS]>,
     wanted: Array<MapData, u32>,
     state: Array<MapData, [u64; 3]>,
     slots: Array<MapData, [u64; 4]>,
     taken: Array<MapData, u32>,
     seen: PerCpuArray<MapData, [u64; 2]>,
-    totals: PerCpuArray<MapData, [u64; 7]>,
+    totals: PerCpuArray<MapData, [u64; 8]>,
+    /// What went into the queue of each core, and what came out: tests look at that.
+    #[cfg(test)]
+    queues: [Array<MapData, [u64; 8]>; 2],
     settings: Settings,
+    /// How many packets each queue takes; 0: they are not counted.
+    queue: u32,
     /// The version of the rules.
     version: u32,
 }
@@ -89,6 +99,8 @@ fn load(_: u32) -> anyhow::Result<Ebpf> {
 fn load(cores: u32) -> anyhow::Result<Ebpf> {
     aya::EbpfLoader::new()
         .map_max_entries("cores", cores)
+        .map_max_entries("queues", cores)
+        .map_max_entries("all_left", cores)
         .load(OBJECT)
         .context("the kernel does not take the XDP program (it needs root and Linux 5.15)")
 }
@@ -106,7 +118,7 @@ impl Program {
         let mut of_cores = CpuMap::try_from(take("cores")?)?;
         for &core in cores {
             of_cores
-                .set(core.into(), QUEUE, Some(&counter), 0)
+                .set(core.into(), QUEUE + SPARE, Some(&counter), 0)
                 .with_context(|| format!("core {core} takes no queue: is it online?"))?;
         }
         let mut high: HashMap<_, u32, u32> = HashMap::try_from(take("high_networks")?)?;
@@ -121,6 +133,8 @@ impl Program {
         let taken = Array::try_from(take("taken")?)?;
         let seen = PerCpuArray::try_from(take("seen")?)?;
         let totals = PerCpuArray::try_from(take("totals")?)?;
+        #[cfg(test)]
+        let queues = [Array::try_from(take("queues")?)?, Array::try_from(take("all_left")?)?];
         let program: &mut Xdp =
             ebpf.program_mut("steer").context("the object lacks a program")?.try_into()?;
         program.load().context("the kernel refuses the XDP program")?;
@@ -135,7 +149,10 @@ impl Program {
             taken,
             seen,
             totals,
+            #[cfg(test)]
+            queues,
             settings,
+            queue: QUEUE,
             version,
         };
         new.tell()?;
@@ -158,7 +175,7 @@ impl Program {
     /// Tells the program its settings, with the rules first.
     fn tell(&mut self) -> anyhow::Result<()> {
         self.all_rules.set(self.version & 1, self.settings.rules.words(), 0)?;
-        Ok(self.config.set(0, words(&self.settings, self.version), 0)?)
+        Ok(self.config.set(0, words(&self.settings, self.version, self.queue), 0)?)
     }
 
     /// Other flows are of high priority from now on: in each slot as soon as the flows that change
@@ -191,6 +208,16 @@ impl Program {
     /// A bucket is to go to this core.
     pub(crate) fn want(&mut self, bucket: u32, core: u16) -> anyhow::Result<()> {
         Ok(self.wanted.set(bucket, u32::from(core) + 1, 0)?)
+    }
+
+    /// The kernel runs what belongs to one core on another one, so that nobody knows any more how
+    /// many packets are in whose queue. From now on the kernel drops what finds one full.
+    pub(crate) fn trust_no_queue(&mut self) -> anyhow::Result<()> {
+        if self.queue == 0 {
+            return Ok(());
+        }
+        self.queue = 0;
+        self.tell()
     }
 
     /// Leaves all packets to the stack again, so that none overtakes those that still wait for a
@@ -258,6 +285,7 @@ impl Program {
             forced: sum(4),
             reread: sum(5),
             reread_forced: sum(6),
+            dropped: sum(7),
         })
     }
 }
@@ -276,14 +304,15 @@ fn halves(word: u64) -> [u32; 2] {
 }
 
 /// As the program reads them: numbers of 64 bits, then of 32, and a port in network order.
-fn words(settings: &Settings, version: u32) -> [u64; 5] {
+fn words(settings: &Settings, version: u32, queue: u32) -> [u64; 6] {
     let [high, low] = settings.port.to_be_bytes();
     [
         settings.settle_ns,
         settings.hurry_ns,
         settings.patience_ns,
         pair(settings.buckets, settings.high),
-        pair(version, u32::from_ne_bytes([high, low, 0, 0])),
+        pair(version, queue),
+        pair(u32::from_ne_bytes([high, low, 0, 0]), 0),
     ]
 }
 

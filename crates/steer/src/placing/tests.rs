@@ -1,15 +1,10 @@
-use std::collections::BTreeSet;
-
-use sluice_api::placement::Stamp;
 use sluice_placement::{CoreLoad, EntryId, EntryLoad, Share};
 
 use super::*;
-use crate::rules::Rules;
 
-fn force(mode: Mode, networks: bool) -> Force {
-    let rules = Rules { networks, matches: Vec::new() };
-    let (stamp, excluded, notes) = (Stamp::default(), BTreeSet::new(), Vec::new());
-    Force { stamp, mode, excluded, rules, notes }
+fn placement(mode: Mode, vcpus: [bool; 2]) -> Placement {
+    let cores = cores(vcpus);
+    Plan::new(mode, false, &cores).placement((16, None), &cores).unwrap()
 }
 
 fn cores(vcpus: [bool; 2]) -> Vec<Core> {
@@ -21,24 +16,40 @@ fn cores(vcpus: [bool; 2]) -> Vec<Core> {
 
 #[test]
 fn a_core_is_reserved_where_one_is_free_and_something_is_of_high_priority() {
-    for (mode, networks, vcpus, wanted) in [
+    for (mode, has_high, vcpus, wanted) in [
         (Mode::Predetermined, true, [true, false], None),
         (Mode::Predetermined, true, [true, true], Some(NONE_FREE)),
         (Mode::Predetermined, false, [true, true], None),
         (Mode::Adaptive, true, [true, true], None),
     ] {
-        let (mut placement, note) = new(&force(mode, networks), (16, None), &cores(vcpus)).unwrap();
-        assert_eq!(note, wanted, "{mode:?}");
-        if (mode, wanted) == (Mode::Predetermined, None) && networks {
+        let plan = Plan::new(mode, has_high, &cores(vcpus));
+        assert_eq!(plan.note, wanted, "{mode:?}");
+        if (mode, wanted) == (Mode::Predetermined, None) && has_high {
+            let mut placement = plan.placement((16, None), &cores(vcpus)).unwrap();
             assert_eq!(placement.place(EntryId(3), HIGH).core, CoreIndex(1));
         }
     }
 }
 
+#[test]
+fn another_placement_is_needed_where_another_core_would_be_reserved() {
+    let plan = |mode, has_high, vcpus| Plan::new(mode, has_high, &cores(vcpus));
+    let first = plan(Mode::Predetermined, true, [false, false]);
+    assert_eq!(first, plan(Mode::Predetermined, true, [false, true]), "core 0 either way");
+    // A machine comes to the reserved core; to the last free one; nothing is of high priority.
+    assert_ne!(first, plan(Mode::Predetermined, true, [true, false]));
+    assert_ne!(first, plan(Mode::Predetermined, true, [true, true]));
+    assert_ne!(first, plan(Mode::Predetermined, false, [false, false]));
+    let mut excluded = cores([false, false]);
+    excluded[1].excluded = true;
+    assert_ne!(first, Plan::new(Mode::Predetermined, true, &excluded));
+    let adaptive = plan(Mode::Adaptive, true, [false, false]);
+    assert_eq!(adaptive, plan(Mode::Adaptive, false, [true, true]), "what it can be told");
+}
+
 /// Everything is on core 1, as it is while a vCPU is pinned to core 0.
 fn on_one() -> Placement {
-    let (mut placement, _) =
-        new(&force(Mode::Adaptive, false), (16, None), &cores([true, false])).unwrap();
+    let mut placement = placement(Mode::Adaptive, [true, false]);
     for entry in 0..8 {
         assert_eq!(placement.place(EntryId(entry), Priority::ZERO).core, CoreIndex(1));
     }
@@ -49,14 +60,14 @@ fn on_one() -> Placement {
 fn buckets_go_by_hash_at_once_and_by_load_when_it_was_measured() {
     let old = on_one();
     for mode in [Mode::Rss, Mode::Predetermined] {
-        let (mut placement, _) = new(&force(mode, false), (16, None), &cores([false; 2])).unwrap();
+        let mut placement = placement(mode, [false; 2]);
         let moves = carry_over(&old, &mut placement, mode);
         let moved: Vec<u32> = moves.iter().map(|one| one.entry.0).collect();
         assert_eq!(moved, [0, 2, 4, 6], "{mode:?}");
         assert_eq!(placement.entries().count(), 8);
     }
     for mode in [Mode::RssPlusPlus, Mode::Adaptive] {
-        let (mut placement, _) = new(&force(mode, false), (16, None), &cores([false; 2])).unwrap();
+        let mut placement = placement(mode, [false; 2]);
         assert!(carry_over(&old, &mut placement, mode).is_empty());
         assert!(placement.entries().all(|(_, state)| state.core == CoreIndex(1)));
         let load = EntryLoad { decap: Share::percent(10), deliver: Share::ZERO };

@@ -11,6 +11,7 @@ use crate::rules::MATCHES_MAX;
 
 const BUCKETS: u32 = 16;
 const HIGH: u32 = 4;
+const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
@@ -336,6 +337,140 @@ fn a_high_bucket_waits_for_the_queues_of_all_its_slots() {
         program.taken.set(*slot, put, 0).unwrap();
     }
     assert_eq!(program.take(&flows[0].1), (XDP_PASS, true));
+}
+
+/// What another receive core stores that has looked at the clock later, in every slot and bucket.
+fn others_are_later(program: &mut Program, waits: bool) -> u64 {
+    let later = monotonic_ns() + (1 << 40);
+    let waits_since = if waits { later } else { 0 };
+    for slot in 0..BUCKETS - HIGH {
+        let [numbers, ..] = program.slots.get(&slot, 0).unwrap();
+        program.slots.set(slot, [numbers, later, waits_since, later], 0).unwrap();
+    }
+    for bucket in 0..BUCKETS {
+        let [core, ..] = program.state.get(&bucket, 0).unwrap();
+        program.state.set(bucket, [core, later, waits_since], 0).unwrap();
+    }
+    later
+}
+
+/// Every bucket is to leave its packets to the stack again.
+fn place_none(program: &mut Program) {
+    for bucket in 0..BUCKETS {
+        program.wanted.set(bucket, 0, 0).unwrap();
+    }
+}
+
+#[test]
+fn a_later_time_of_another_core_empties_no_queue() {
+    let Some(mut program) = program("a_later_time_empties_no_queue", |_| ()) else { return };
+    let packet = FLOW.bytes();
+    place_all(&mut program);
+    assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
+    place_none(&mut program);
+    others_are_later(&mut program, false);
+    assert_eq!(program.take(&packet), (XDP_REDIRECT, false), "one is in the queue");
+    assert_eq!(program.counts().unwrap().moved, 1, "to the core, and not back");
+}
+
+#[test]
+fn a_later_time_of_another_core_is_no_pause() {
+    let some = |settings: &mut Settings| settings.settle_ns = 1;
+    let Some(mut program) = program("a_later_time_is_no_pause", some) else { return };
+    let packet = FLOW.bytes();
+    assert_eq!(program.take(&packet), (XDP_PASS, false));
+    place_all(&mut program);
+    assert!(program.set_rules(&of("proto=tcp,port=443")).unwrap());
+    let later = others_are_later(&mut program, false);
+    for _ in 0..3 {
+        assert_eq!(program.take(&packet), (XDP_PASS, false), "neither place nor bucket change");
+    }
+    assert!(slots_last(&program).iter().all(|last| *last == later), "no time goes back");
+}
+
+#[test]
+fn a_later_time_of_another_core_uses_no_patience_up() {
+    let some = |settings: &mut Settings| {
+        (settings.settle_ns, settings.hurry_ns, settings.patience_ns) = (1, 1, 1 << 30);
+    };
+    let Some(mut program) = program("a_later_time_uses_no_patience_up", some) else { return };
+    let packet = FLOW.bytes();
+    assert_eq!(program.take(&packet), (XDP_PASS, false));
+    place_all(&mut program);
+    assert!(program.set_rules(&of("proto=tcp,port=443")).unwrap());
+    others_are_later(&mut program, true);
+    assert_eq!(program.take(&packet), (XDP_PASS, false));
+    let counts = program.counts().unwrap();
+    assert_eq!((counts.moved, counts.reread), (0, 0));
+}
+
+impl Program {
+    /// So many packets have gone into the queue of core 0, and so many have left it.
+    fn pass(&mut self, put: u32, left: u32) {
+        let [_, roomy, ..] = self.queues[0].get(&0, 0).unwrap();
+        self.queues[0].set(0, [put.into(), roomy, 0, 0, 0, 0, 0, 0], 0).unwrap();
+        self.queues[1].set(0, [left.into(), 0, 0, 0, 0, 0, 0, 0], 0).unwrap();
+    }
+
+    /// Packets in the queue of core 0, as they are counted.
+    fn inside(&self) -> u32 {
+        let [put, left] = [0, 1].map(|at| halves(self.queues[at].get(&0, 0).unwrap()[0])[0]);
+        put.wrapping_sub(left)
+    }
+
+    /// Packets of all slots that are under way.
+    fn under_way(&self) -> u32 {
+        let put = |slot| halves(self.slots.get(&slot, 0).unwrap()[0])[1];
+        (0..BUCKETS - HIGH).map(|slot| put(slot) - self.taken.get(&slot, 0).unwrap()).sum()
+    }
+}
+
+#[test]
+fn what_finds_a_queue_full_is_not_under_way() {
+    let Some(mut program) = program("what_finds_a_queue_full", |_| ()) else { return };
+    let packet = FLOW.bytes();
+    place_all(&mut program);
+    // Half empty, and so to be trusted; as full as it may be, across the end of numbers.
+    for (put, left) in [(5, 5), (QUEUE - 9, u32::MAX - 7)] {
+        program.pass(put, left);
+        assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
+    }
+    assert_eq!(program.inside(), QUEUE);
+    for _ in 0..3 {
+        assert_eq!(program.take(&packet), (XDP_DROP, false));
+    }
+    assert_eq!((program.inside(), program.under_way()), (QUEUE, 2));
+    // One has left it.
+    program.pass(QUEUE - 8, u32::MAX - 6);
+    assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
+    let counts = program.counts().unwrap();
+    assert_eq!((counts.steered, counts.dropped), (3, 3));
+    // A bucket whose packets have left is free to go, however many were dropped.
+    for slot in 0..BUCKETS - HIGH {
+        program.taken.set(slot, 3, 0).unwrap();
+    }
+    place_none(&mut program);
+    assert_eq!(program.take(&packet), (XDP_PASS, false));
+}
+
+#[test]
+fn a_count_that_cannot_be_right_begins_anew() {
+    let Some(mut program) = program("a_count_begins_anew", |_| ()) else { return };
+    let packet = FLOW.bytes();
+    place_all(&mut program);
+    // More have left than came, and it was not half empty for as long as the machine runs.
+    for (put, left) in [(7, 9), (QUEUE + 9, 9)] {
+        program.pass(put, left);
+        assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
+        assert_eq!(program.inside(), 1);
+        program.queues[0].set(0, [0; 8], 0).unwrap();
+    }
+    program.pass(1, 0);
+    assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
+    program.trust_no_queue().unwrap();
+    program.pass(QUEUE, 0);
+    assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
+    assert_eq!(program.counts().unwrap().dropped, 0);
 }
 
 fn slots_last(program: &Program) -> Vec<u64> {
