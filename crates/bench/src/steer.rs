@@ -85,10 +85,10 @@ pub(crate) struct Plan {
     #[arg(long, default_value_t = 30)]
     rounds: usize,
     /// Milliseconds before each window.
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 1900)]
     settle_ms: u64,
     /// Milliseconds of each window.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 300)]
     window_ms: u64,
     /// Flows.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=28))]
