@@ -18,10 +18,12 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use super::frames::Datagram;
 use super::{numbers, pin};
 
-/// Datagrams of one flow at a time.
-const BATCH: u32 = 8;
+/// Datagrams of one flow at a time: about what a sender leaves to its card at once, which then makes
+/// packets of it. Each batch is a sleep of the sender, whose work should be small beside the
+/// tunnel's.
+const BATCH: u32 = 32;
 /// A sender that was kept from its core does not make up for more than so many batches.
-const BEHIND_MAX: u32 = 8;
+const BEHIND_MAX: u32 = 4;
 /// A packet on a veth pair is its sender's until the other end takes it up, so that a full socket
 /// would hold the sender back. No other host is held back like that: what is too much is lost on
 /// the way in, so a socket has more room than all queues there together.
