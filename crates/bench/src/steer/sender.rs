@@ -18,8 +18,8 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use super::frames::Datagram;
 use super::{numbers, pin};
 
-/// Datagrams of one flow at a time: about what a sender leaves to its card at once, which then makes
-/// packets of it. Each batch is a sleep of the sender, whose work should be small beside the
+/// Datagrams of one flow at a time: about what a sender leaves to its card at once, which then
+/// makes packets of it. Each batch is a sleep of the sender, whose work should be small beside the
 /// tunnel's.
 const BATCH: u32 = 32;
 /// A sender that was kept from its core does not make up for more than so many batches.
