@@ -20,6 +20,9 @@ const GAP: f64 = 8.0;
 const LABEL: f64 = 16.0;
 const HEADING: f64 = 34.0;
 const LEGEND: f64 = 34.0;
+/// Subjects of a line of the legend, and the height of each line after the first one.
+const LEGEND_LINE: usize = 5;
+const LEGEND_STEP: f64 = 18.0;
 
 /// As many colours as there are subjects in any part; light and dark.
 const STYLE: &str = "
@@ -27,9 +30,10 @@ text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600}.v{fill:#555}
 .w{stroke:#222;stroke-width:1.5}.d{fill:#222}
 .s0{fill:#2b6cb0}.s1{fill:#c05621}.s2{fill:#2f855a}
 .s3{fill:#6b46c1}.s4{fill:#b83280}.s5{fill:#718096}.s6{fill:#b7791f}.s7{fill:#2c7a7b}
+.s8{fill:#97266d}.s9{fill:#4a5568}
 @media(prefers-color-scheme:dark){text{fill:#eee}.v{fill:#aaa}.w{stroke:#eee}.d{fill:#eee}
 .s0{fill:#63b3ed}.s1{fill:#f6ad55}.s2{fill:#68d391}.s3{fill:#b794f4}.s4{fill:#f687b3}}";
-const COLOURS: usize = 8;
+const COLOURS: usize = 10;
 /// What is less than this part of a panel's largest value is drawn in another one.
 const SEEN: f64 = 0.05;
 /// Settings that are counts of what happened: they differ between subjects, whose bars would not
@@ -111,11 +115,15 @@ fn by_unit(rows: &[Row]) -> BTreeMap<&str, Groups<'_>> {
 fn legend(body: &mut String, name: &str, subjects: &[&str]) -> f64 {
     text(body, (LEFT, 20.0), "h", name);
     for (at, subject) in subjects.iter().enumerate() {
-        let x = 200.0 + at as f64 * (690.0 / subjects.len() as f64).min(120.0);
-        rectangle(body, (x, 10.0, 12.0, 12.0), at);
-        text(body, (x + 18.0, 20.0), "", subject);
+        let in_line = subjects.len().min(LEGEND_LINE);
+        let (line, column) = (at / LEGEND_LINE, at % LEGEND_LINE);
+        let x = 200.0 + column as f64 * (690.0 / in_line as f64).min(138.0);
+        let y = line as f64 * LEGEND_STEP;
+        rectangle(body, (x, y + 10.0, 12.0, 12.0), at);
+        text(body, (x + 18.0, y + 20.0), "", subject);
     }
-    LEGEND
+    let lines_more = subjects.len().saturating_sub(1) / LEGEND_LINE;
+    LEGEND + lines_more as f64 * LEGEND_STEP
 }
 
 /// Draws rows of one unit, the largest value of which is given, and returns where they end.
