@@ -115,6 +115,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         default_priority: Priority::ZERO,
         sources: sources(n, kind),
         tags: if n == 2 { Tags::Trunk } else { Tags::Kept },
+        hold: Default::default(),
     };
     let mut ports: Vec<PortConfig> = (0..4).map(port).collect();
     ports[3].role = PortRole::Underlay { local: LOCAL, mac: UNDERLAY_MAC };
@@ -151,6 +152,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         control: ControlConfig { punts: 6, bindings: vec![] },
         spare: None,
         crossing: CrossingConfig::default(),
+        isolation: None,
     }
 }
 

@@ -14,6 +14,10 @@ pub enum DropClass {
     Malformed,
     /// Its port or tunnel went away.
     Stopped,
+    /// Its receiver took nothing for longer than its hold contract says, or more was under way to
+    /// it than is kept for a receiver that holds others. A lossless priority may lose frames so,
+    /// and only those for that receiver; whoever says that nothing was lost counts them.
+    Stuck,
 }
 
 impl DropClass {
@@ -25,6 +29,7 @@ impl DropClass {
             Self::Policy => "policy",
             Self::Malformed => "malformed",
             Self::Stopped => "stopped",
+            Self::Stuck => "stuck",
         }
     }
 }
@@ -136,6 +141,9 @@ drop_reasons! {
     Stopped = "stopped", Stopped;
     /// Its tunnel has had no next hop for longer than the configured time.
     TunnelDown = "tunnel_down", Stopped;
+    /// Its receiver took nothing for longer than its hold contract, or does not take what comes
+    /// and more came than is kept for it.
+    ReceiverStuck = "receiver_stuck", Stuck;
 }
 
 impl fmt::Display for DropReason {

@@ -61,6 +61,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         default_priority: Priority::ZERO,
         sources: Sources::Any,
         tags: Tags::Kept,
+        hold: Default::default(),
     };
     let class = ClassConfig { service: Service::Weighted(1), lossless: !setup.lossy };
     SwitchConfig {
@@ -89,6 +90,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         control: ControlConfig::default(),
         spare: None,
         crossing: CrossingConfig::default(),
+        isolation: None,
     }
 }
 

@@ -43,6 +43,7 @@ pub fn container(frames: u32) -> PortConfig {
         default_priority: Priority::ZERO,
         sources: Sources::Any,
         tags: Tags::Kept,
+        hold: Default::default(),
     }
 }
 
@@ -105,6 +106,7 @@ pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
         control: ControlConfig::default(),
         spare: None,
         crossing: CrossingConfig::default(),
+        isolation: None,
     }
 }
 

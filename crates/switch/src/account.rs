@@ -226,11 +226,7 @@ impl<B> Switch<B> {
             self.bodies -= 1;
             return;
         }
-        let input = &mut self.inputs[usize::from(slot.input)];
-        input.pooled_frames -= 1;
-        let partition = &mut self.pool[usize::from(input.from_underlay)];
-        partition.frames -= 1;
-        partition.bytes -= u64::from(slot.bytes);
+        self.leave_part(index);
     }
 
     #[cold]

@@ -13,7 +13,7 @@ use crate::decap::make_decaps;
 use crate::inspect::{Counter, Marks};
 use crate::numbers::Numbers;
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::{Held, Input, Lane, NO_VNET, Port, Tunnel, Vnet};
+use crate::place::{Held, Input, Lane, NO_VNET, Partition, Port, Tunnel, Vnet};
 use crate::queues::NODES_MAX;
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
@@ -83,6 +83,7 @@ pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port 
         class_turn: 0,
         shaper: Shaper::new(port.rate),
         timed_lanes: 0,
+        hold: port.hold,
         pause_in: PauseReceiver::new(port.obey_pause, link),
         pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
         trust: port.trust,
@@ -114,6 +115,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
         pooled_frames: 0,
         priorities,
         marks: Marks::default(),
+        sweep: false,
     };
     // All at once, so that what the inputs hold does not come before them and between.
     let queues: usize = config.ports.iter().map(|port| usize::from(port.queues)).sum();
@@ -166,7 +168,7 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
         lanes.push(lane);
     }
     let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
-    for _ in 0..unresolved {
+    for _ in 0..unresolved + holds_max(config) {
         lanes.push(Lane::new(LaneKind::Free, NO_PORT, unlimited, Shaper::new(None)));
     }
     lanes.into()
@@ -175,8 +177,32 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
 /// The lanes that are for destinations that are not resolved, the first one on top.
 pub(crate) fn unresolved_lanes(config: &SwitchConfig, lanes: usize) -> Vec<u32> {
     let first = config.ports.len() + config.tunnels.len();
+    let lanes = lanes - holds_max(config);
     let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
     (first..lanes).rev().map(index_of).collect()
+}
+
+/// The lanes of destinations that are held are the last ones.
+pub(crate) fn first_hold_lane(config: &SwitchConfig) -> usize {
+    let unresolved = usize::from(config.unresolved.destinations);
+    config.ports.len() + config.tunnels.len() + unresolved
+}
+
+/// The destinations that may be held at a time.
+pub(crate) fn holds_max(config: &SwitchConfig) -> usize {
+    config.isolation.map_or(0, |isolation| isolation.holds.into())
+}
+
+/// The partitions of the host pool.
+pub(crate) fn partitions(config: &SwitchConfig) -> [Partition; 3] {
+    let apart = config.isolation.is_some();
+    let none = Limit { frames: 0, bytes: ByteCount::ZERO };
+    let reserve = config.isolation.map_or(none, |isolation| isolation.reserve);
+    [
+        Partition::new(config.pool.from_local, apart),
+        Partition::new(config.pool.from_underlay, apart),
+        Partition::new(reserve, false),
+    ]
 }
 
 /// The largest frame of an MTU that needs no further questions. The largest number is no frame's:
@@ -241,6 +267,7 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     for frames in [pool.replicated_frames, pool.from_local.frames, pool.from_underlay.frames] {
         count += u64::from(frames);
     }
+    count += config.isolation.map_or(0, |isolation| u64::from(isolation.reserve.frames));
     // A lossy frame that is lent has left the buffer of its output.
     count += u64::from(config.crossing.loans_max());
     for (at, port) in config.ports.iter().enumerate() {

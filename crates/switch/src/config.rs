@@ -43,6 +43,51 @@ pub struct SwitchConfig {
     pub spare: Option<SpareConfig>,
     /// What it shares with other switches of the same host.
     pub crossing: CrossingConfig,
+    /// When a receiver is isolated, and what it has then; `None`: never, and receivers hold their
+    /// senders for as long as they like.
+    pub isolation: Option<IsolationConfig>,
+}
+
+/// Isolation of receivers that do not take what is sent to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IsolationConfig {
+    /// The time for which a receiver may hold more than its share of what all share.
+    pub patience: Nanos,
+    /// Memory for frames of isolated receivers that came by an input which others share. One
+    /// receiver may hold as much of it as is still free of it.
+    pub reserve: Limit,
+    /// Destinations behind tunnels that may be held here at a time ([`crate::Command::Hold`]).
+    pub holds: u16,
+}
+
+impl IsolationConfig {
+    /// For a switch whose senders can be told within a few milliseconds.
+    #[must_use]
+    pub const fn new(reserve: Limit) -> Self {
+        Self { patience: Nanos::from_millis(10), reserve, holds: 64 }
+    }
+}
+
+/// The hold contract of one priority of a port: the longest time that senders are held for a
+/// receiver of which no frame leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// For ever.
+    #[default]
+    Forever,
+    /// So long; then what waits for it, and what comes, ends under
+    /// [`ReceiverStuck`](sluice_base::DropReason::ReceiverStuck) until a frame leaves.
+    For(Nanos),
+}
+
+impl Hold {
+    /// Whether a receiver of which no frame left for so long is beyond it.
+    pub(crate) fn is_over(self, waited: Nanos) -> bool {
+        match self {
+            Self::Forever => false,
+            Self::For(most) => waited > most,
+        }
+    }
 }
 
 /// What a switch shares with others of the same host, each with a thread of its own: all have the
@@ -146,6 +191,9 @@ pub struct PortConfig {
     pub sources: Sources,
     /// What its driver does about 802.1Q tags.
     pub tags: Tags,
+    /// The hold contract of what leaves by it, by priority. It binds where there is an
+    /// [`IsolationConfig`].
+    pub hold: [Hold; Priority::COUNT],
 }
 
 impl PortConfig {

@@ -64,6 +64,8 @@ pub(crate) struct Lending {
     /// By priority and port.
     by_class: Vec<u16>,
     class_max: u16,
+    /// As `by_class`, in all.
+    total: Vec<u64>,
     /// By input: of those that lie in its own memory.
     own: Vec<u32>,
     /// The ports that may change hands.
@@ -76,9 +78,15 @@ impl Lending {
         Self {
             by_class: vec![0; some * ports * Priority::COUNT],
             class_max: config.lend_max,
+            total: vec![0; some * ports * Priority::COUNT],
             own: vec![0; some * inputs],
             movable: config.movable.clone(),
         }
+    }
+
+    /// The frames of a class that were ever lent.
+    pub(crate) fn lent_in_all(&self, class: usize) -> u64 {
+        self.total.get(class).copied().unwrap_or(0)
     }
 
     /// Whether one more may be lent to a port in a priority.
@@ -116,6 +124,7 @@ impl<B: Buf> Switch<B> {
             let class = self.class_of(at, priority);
             if self.lending.may(class) && self.lend_next(at, priority, taker) {
                 self.lending.by_class[class] += 1;
+                self.lending.total[class] += 1;
                 count += 1;
             } else {
                 self.leave_common_of(at, class);
@@ -240,14 +249,15 @@ impl<B: Buf> Switch<B> {
     /// Copies the frame whose turn it is into the pool. False if that has no room.
     fn copy_first(&mut self, turn: &Turn, taker: &mut impl Taker<B>) -> bool {
         let slot = self.slots.get(turn.slot);
-        let (input, bytes) = (slot.input, slot.bytes);
-        if !self.pool_takes(input.into()) {
+        let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
+        let port = self.lanes[turn.lane as usize].port;
+        if !self.pool_takes_of(input.into(), priority) || self.is_isolated(port, priority) {
             return false;
         }
         let own = slot.buf.as_ref().expect("a frame in a ring has its handle");
         let Some(copy) = taker.copy(own) else { return false };
         let own = self.slots.get_mut(turn.slot).buf.replace(copy);
-        self.pooled(turn.slot);
+        self.pooled(turn.slot, usize::from(self.inputs[usize::from(input)].from_underlay));
         self.queues.get_mut(turn.leaf).ring_sub(1, bytes.into());
         // There is a handle more until the driver has its own back.
         self.slots.enter(1);

@@ -16,6 +16,7 @@ impl<B: Buf> Switch<B> {
     /// again.
     pub fn detach(&mut self, now: Nanos, port: PortId) -> Detached {
         let before = self.dropped_as(DropReason::Stopped);
+        self.end_isolation_of(port.0);
         self.leave(now, port);
         for lane in self.lanes.iter_mut().filter(|lane| lane.port == port.0) {
             lane.plain = false;
@@ -79,12 +80,19 @@ impl<B: Buf> Switch<B> {
         let node = self.queues.get(leaf);
         let to_port = self.lanes[node.lane as usize].port == port;
         if self.slots.walk(node.list).any(|slot| self.goes_with(slot, to_port, port)) {
-            self.drop_from_leaf(leaf, |switch, slot| switch.goes_with(slot, to_port, port));
+            self.drop_from_leaf(leaf, DropReason::Stopped, |switch, slot| {
+                switch.goes_with(slot, to_port, port)
+            });
         }
     }
 
-    /// Ends those frames of a queue that must go, under `stopped`. The others keep their order.
-    pub(crate) fn drop_from_leaf(&mut self, leaf: u32, goes: impl Fn(&Self, u32) -> bool) {
+    /// Ends those frames of a queue that must go. The others keep their order.
+    pub(crate) fn drop_from_leaf(
+        &mut self,
+        leaf: u32,
+        reason: DropReason,
+        goes: impl Fn(&Self, u32) -> bool,
+    ) {
         let node = *self.queues.get(leaf);
         let lane = &self.lanes[node.lane as usize];
         let priority = usize::from(node.priority);
@@ -105,7 +113,7 @@ impl<B: Buf> Switch<B> {
         }
         self.take_frames(leaf, |switch, slot| {
             if goes(switch, slot) {
-                switch.drop_frame(slot, DropReason::Stopped);
+                switch.drop_frame(slot, reason);
             } else {
                 switch.put_frame(slot, node.lane);
             }

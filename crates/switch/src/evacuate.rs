@@ -93,7 +93,7 @@ impl<B: Buf> Switch<B> {
             at = next;
         }
         if some_left {
-            self.drop_from_leaf(leaf, |switch, slot| {
+            self.drop_from_leaf(leaf, DropReason::Stopped, |switch, slot| {
                 let s = switch.slots.get(slot);
                 s.input == input && matches!(s.home, Home::Ring | Home::Output)
             });

@@ -75,6 +75,27 @@ pub struct PauseState {
     pub pausing: bool,
 }
 
+/// A receiver that is isolated: see `isolation.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IsolatedState {
+    /// The port.
+    pub port: PortId,
+    /// The priority.
+    pub priority: Priority,
+    /// When it was isolated.
+    pub since: Nanos,
+    /// When a frame was last seen to leave, or nothing to wait.
+    pub moved_at: Nanos,
+    /// Frames that it has in the reserve.
+    pub reserve_frames: u32,
+    /// Their bytes.
+    pub reserve_bytes: u64,
+    /// Whether its senders are asked to hold it.
+    pub asks: bool,
+    /// Whether its hold contract is over: what comes ends under `receiver_stuck`.
+    pub stuck: bool,
+}
+
 /// What went through a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelCounters {
@@ -184,7 +205,7 @@ impl<B> Switch<B> {
     /// The most that ever lay in the host pool: from local ports, and from the underlay.
     #[must_use]
     pub fn pool_marks(&self) -> [Marks; 2] {
-        self.pool_marks
+        [self.pool_marks[0], self.pool_marks[1]]
     }
 
     /// Flow control of one (port, priority).
@@ -221,7 +242,9 @@ impl<B> Switch<B> {
     ) -> impl Iterator<Item = (sluice_base::VnetId, sluice_base::Mac, Destination)> + '_ {
         self.chip.iter().filter_map(|(vnet, mac, lane)| match self.lanes[lane as usize].kind {
             LaneKind::Port(port) => Some((vnet, mac, Destination::Port(port))),
-            LaneKind::Tunnel(tunnel) => Some((vnet, mac, Destination::Tunnel(tunnel))),
+            LaneKind::Tunnel(tunnel) | LaneKind::Held(tunnel) => {
+                Some((vnet, mac, Destination::Tunnel(tunnel)))
+            }
             LaneKind::Unresolved(..) | LaneKind::Free => None,
         })
     }
@@ -233,7 +256,7 @@ impl<B> Switch<B> {
         let lane = self.chip.peek(crate::mac_table::key(vnet.0, mac))?;
         match self.lanes[lane as usize].kind {
             LaneKind::Port(port) => Some(Destination::Port(port)),
-            LaneKind::Tunnel(tunnel) => Some(Destination::Tunnel(tunnel)),
+            LaneKind::Tunnel(tunnel) | LaneKind::Held(tunnel) => Some(Destination::Tunnel(tunnel)),
             LaneKind::Unresolved(..) | LaneKind::Free => None,
         }
     }

@@ -41,8 +41,10 @@ mod cross;
 mod decap;
 mod detach;
 mod evacuate;
+mod hold;
 mod home;
 mod inspect;
+mod isolation;
 mod mac_table;
 mod numbers;
 mod pause;
@@ -68,20 +70,22 @@ mod validate;
 pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};
 pub use config::{
-    Binding, ChipConfig, ClassConfig, ConfigError, ControlConfig, CrossingConfig, InputFull, Limit,
-    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
-    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Binding, ChipConfig, ClassConfig, ConfigError, ControlConfig, CrossingConfig, Hold, InputFull,
+    IsolationConfig, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service,
+    Sources, SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 pub use cross::{Crossing, Loan, Taker};
 pub use decap::DecapFlow;
+pub use hold::HOLD_LEASE;
 pub use home::Belongings;
-pub use inspect::{ChipState, Counter, Marks, PauseState, TunnelCounters};
+pub use inspect::{ChipState, Counter, IsolatedState, Marks, PauseState, TunnelCounters};
 pub use mac_table::Used;
 pub use pause::{PauseReceiver, PauseSender};
 pub use punt::PuntCounters;
 pub use surface::{
     BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, Command, CommandError, Destination, Detached, Egress,
-    Head, LaneKind, Notice, PuntCause, PuntFrom, QueueState, Sink, Taken, Target, Window,
+    Head, LaneKind, Notice, PuntCause, PuntFrom, QueueState, ReceiverState, Sink, Taken, Target,
+    Window,
 };
 pub use switch::Switch;
 pub use tunnel::resize_outer;

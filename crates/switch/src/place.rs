@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 
 use sluice_base::{Batch, Mac, Nanos, Priority, PriorityMask, Vni};
 
-use crate::config::{InputFull, Limit, PortRole, Tags, Trust};
+use crate::config::{Hold, InputFull, Limit, PortRole, Tags, Trust};
 use crate::decap::Decap;
 use crate::inspect::{Counter, Marks};
 use crate::pause::{PauseReceiver, PauseSender};
@@ -55,6 +55,8 @@ pub(crate) struct Input<B> {
     pub(crate) pooled_frames: u32,
     /// The priorities that its frames may have. Only careful ports have inputs that want some.
     pub(crate) priorities: PriorityMask,
+    /// It may hold frames for isolated receivers, which belong into the reserve.
+    pub(crate) sweep: bool,
 }
 
 impl<B> Input<B> {
@@ -147,6 +149,7 @@ pub(crate) struct Port {
     pub(crate) frame_size_max: u32,
     /// How many of its lanes wait for their rate.
     pub(crate) timed_lanes: u32,
+    pub(crate) hold: [Hold; Priority::COUNT],
     pub(crate) shaper: Shaper,
     pub(crate) pause_out: Option<PauseSender>,
     /// What is in front of every frame of its tunnels.
@@ -291,10 +294,48 @@ pub(crate) struct Partition {
     pub(crate) limit: Limit,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
+    /// Its frames, by priority.
+    by_priority: [u32; Priority::COUNT],
+    /// Frames of each priority for which there is room whatever others hold.
+    guarantee: u32,
 }
 
 impl Partition {
-    pub(crate) const fn new(limit: Limit) -> Self {
-        Self { limit, frames: 0, bytes: 0 }
+    /// With room of their own for each priority: a part of a sixteenth, or none.
+    pub(crate) const fn new(limit: Limit, apart: bool) -> Self {
+        let guarantee = if apart { limit.frames / 16 } else { 0 };
+        Self { limit, frames: 0, bytes: 0, by_priority: [0; Priority::COUNT], guarantee }
+    }
+
+    /// Whether it has room at all.
+    #[inline]
+    pub(crate) const fn has_room(&self) -> bool {
+        self.frames < self.limit.frames && self.bytes < self.limit.bytes.0
+    }
+
+    /// Whether it has room for a frame of this priority beside what others may still ask for.
+    pub(crate) fn takes(&self, priority: u8) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let own = usize::from(priority);
+        if self.guarantee == 0 || self.by_priority[own] < self.guarantee {
+            return true;
+        }
+        let others = self.by_priority.iter().enumerate().filter(|(other, _)| *other != own);
+        let promised: u32 = others.map(|(_, held)| self.guarantee.saturating_sub(*held)).sum();
+        self.limit.frames - self.frames > promised
+    }
+
+    pub(crate) fn add(&mut self, priority: u8, sum: Held) {
+        self.frames += sum.frames;
+        self.bytes += sum.bytes;
+        self.by_priority[usize::from(priority)] += sum.frames;
+    }
+
+    pub(crate) fn sub(&mut self, priority: u8, sum: Held) {
+        self.frames -= sum.frames;
+        self.bytes -= sum.bytes;
+        self.by_priority[usize::from(priority)] -= sum.frames;
     }
 }

@@ -265,6 +265,9 @@ impl<B: Buf> Switch<B> {
         self.control.clear();
         self.sources_changed();
         self.foreign_changed();
+        if attached {
+            self.tell_receivers_again();
+        }
     }
 
     /// The next punt, or news of a decap flow.

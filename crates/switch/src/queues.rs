@@ -287,6 +287,13 @@ impl Queues {
         })
     }
 
+    /// The leaves of a node of a port's ring: those of a bundle, or itself.
+    pub(crate) fn children_of(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        let children = self.nodes[node as usize].children;
+        let itself = (children == NIL).then_some(node);
+        itself.into_iter().chain(self.ring(children))
+    }
+
     /// Takes the head out of a ring.
     #[inline]
     pub(crate) fn ring_pop(&mut self, tail: &mut u32) -> u32 {

@@ -338,11 +338,41 @@ impl<B: Buf> Switch<B> {
     /// lossy output is full.
     #[inline]
     pub(crate) fn admit(&mut self, slot: u32, lane: u32) {
+        if self.lanes[lane as usize].plain {
+            match self.refusal(slot, lane) {
+                Some(reason) => self.drop_frame(slot, reason),
+                None => self.enqueue(slot, lane),
+            }
+        } else {
+            self.admit_slowly(slot, lane);
+        }
+    }
+
+    /// As [`Self::admit`], for a lane that is asked about: its receiver may be isolated, here or at
+    /// its own host.
+    fn admit_slowly(&mut self, slot: u32, lane: u32) {
+        let lane = match self.lanes[lane as usize].kind {
+            LaneKind::Held(_) => self.lane_beyond_hold(slot, lane),
+            _ => Ok(lane),
+        };
+        let lane = match lane {
+            Ok(lane) => lane,
+            Err(reason) => return self.drop_frame(slot, reason),
+        };
         if let Some(reason) = self.refusal(slot, lane) {
-            self.drop_frame(slot, reason);
-            return;
+            return self.drop_frame(slot, reason);
+        }
+        let s = self.slots.get(slot);
+        let (port, priority) = (self.lanes[lane as usize].port, s.priority);
+        let (input, source) = (s.input, s.source);
+        if !self.is_isolated(port, priority) {
+            return self.enqueue(slot, lane);
+        }
+        if let Some(reason) = self.refused_by_isolation(slot, lane) {
+            return self.drop_frame(slot, reason);
         }
         self.enqueue(slot, lane);
+        self.joined_isolated(port, priority, input, source);
     }
 
     #[inline]
@@ -352,11 +382,11 @@ impl<B: Buf> Switch<B> {
         let input = &self.inputs[usize::from(s.input)];
         if l.port == input.port {
             return Some(match l.kind {
-                LaneKind::Tunnel(_) => DropReason::SplitHorizon,
+                LaneKind::Tunnel(_) | LaneKind::Held(_) => DropReason::SplitHorizon,
                 _ => DropReason::SamePort,
             });
         }
-        if matches!(l.kind, LaneKind::Tunnel(_)) && input.from_underlay {
+        if matches!(l.kind, LaneKind::Tunnel(_) | LaneKind::Held(_)) && input.from_underlay {
             return Some(DropReason::SplitHorizon);
         }
         if self.ports[usize::from(l.port)].detached {

@@ -107,7 +107,8 @@ impl<B: Buf> Switch<B> {
             self.count_lost_copy(body, DropReason::Stopped);
             return;
         }
-        if l.copies >= self.copies_per_lane || self.slots.free_count() == 0 {
+        let is_isolated = self.is_isolated(l.port, self.slots.get(body).priority);
+        if l.copies >= self.copies_per_lane || self.slots.free_count() == 0 || is_isolated {
             self.count_lost_copy(body, DropReason::ReplicationLimit);
             return;
         }

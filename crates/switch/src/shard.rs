@@ -76,5 +76,6 @@ fn crossing(frames: u32) -> PortConfig {
         default_priority: Priority::ZERO,
         sources: Sources::Any,
         tags: Tags::Kept,
+        hold: Default::default(),
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Slot<B> {
     /// How many of them a driver took already, and their bytes.
     pub(crate) sent: u16,
     pub(crate) sent_bytes: u32,
+    /// [`Home::Pool`]: the partition that it is counted in.
+    pub(crate) part: u8,
     /// The port of another switch that it is lent to; [`NOT_LENT`].
     pub(crate) lent_to: u16,
 }
@@ -121,6 +123,7 @@ impl<B> Slots<B> {
                 segments: 1,
                 sent: 0,
                 sent_bytes: 0,
+                part: 0,
                 lent_to: NOT_LENT,
             })
             .collect();

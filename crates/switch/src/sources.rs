@@ -435,7 +435,8 @@ impl<B: Buf> Switch<B> {
 
     /// Puts an entry into the chip; what it was, and what had to go for it, is forgotten.
     pub(crate) fn install(&mut self, key: u64, lane: u32) {
-        let is_flow = matches!(self.lanes[lane as usize].kind, LaneKind::Tunnel(_));
+        let kind = self.lanes[lane as usize].kind;
+        let is_flow = matches!(kind, LaneKind::Tunnel(_) | LaneKind::Held(_));
         let inserted = self.chip.insert(key, lane, is_flow);
         if let Some(before) = inserted.before.filter(|before| *before != lane) {
             forget(&self.lanes, &mut self.watch, key, before);

@@ -20,6 +20,7 @@ use crate::pause::PauseSender;
 use crate::place::{Full, Input};
 use crate::queues::{Key, Node};
 use crate::slots::{Home, NIL};
+use crate::surface::LaneKind;
 use crate::switch::Switch;
 
 /// How many queues beyond their share an input remembers. One that is not remembered is found
@@ -78,8 +79,12 @@ impl<B: Buf> Switch<B> {
         if !self.inputs[input].awaiting.is_empty() {
             self.replicate(input, &mut copy);
         }
+        if self.inputs[input].sweep {
+            self.sweep(input, &mut copy);
+        }
         while let Some(&key) = self.inputs[input].over.first() {
             if let Some(leaf) = self.queues.find(key)
+                && self.may_claim_pool(leaf)
                 && !self.spill_leaf(input, leaf, &mut copy)
             {
                 return;
@@ -127,45 +132,55 @@ impl<B: Buf> Switch<B> {
         copy: &mut impl FnMut(B, u32) -> Result<B, B>,
     ) -> bool {
         let slot = self.slots.get(at);
-        let (input, bytes) = (usize::from(slot.input), slot.bytes);
-        if !self.pool_takes(input) {
+        let input = usize::from(slot.input);
+        let part = usize::from(self.inputs[input].from_underlay);
+        if !self.pool_takes_of(input, slot.priority) {
             return false;
         }
+        self.copy_into(at, leaf, part, copy)
+    }
+
+    /// As [`Self::move_to_pool`], into a partition that has room.
+    pub(crate) fn copy_into(
+        &mut self,
+        at: u32,
+        leaf: u32,
+        part: usize,
+        copy: &mut impl FnMut(B, u32) -> Result<B, B>,
+    ) -> bool {
         let slot = self.slots.get_mut(at);
-        let shared = slot.shared;
+        let (shared, bytes) = (slot.shared, slot.bytes);
         let copied = copy(slot.buf.take().expect("a waiting frame has its handle"), shared);
         let moved = copied.is_ok();
         slot.buf = Some(copied.unwrap_or_else(|same| same));
         if moved {
-            self.pooled(at);
+            self.pooled(at, part);
             self.queues.get_mut(leaf).ring_sub(1, bytes.into());
         }
         moved
     }
 
-    /// The frame of a slot now lies in the pool.
-    pub(crate) fn pooled(&mut self, index: u32) {
+    /// The frame of a slot now lies in the pool, in this partition.
+    pub(crate) fn pooled(&mut self, index: u32, part: usize) {
         let slot = self.slots.get_mut(index);
         slot.home = Home::Pool;
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
         self.uncharge_input(input, bytes, priority);
         self.note_excess(input);
-        let input = &mut self.inputs[usize::from(input)];
-        input.pooled_frames += 1;
-        let at = usize::from(input.from_underlay);
-        let partition = &mut self.pool[at];
-        partition.frames += 1;
-        partition.bytes += u64::from(bytes);
-        self.pool_marks[at].rise(partition.frames, partition.bytes);
+        self.enter_part(index, part);
     }
 
-    /// Whether the pool takes one more frame of this input.
+    /// Whether the pool takes one more frame of this input, of some priority.
     pub(crate) fn pool_takes(&self, input: usize) -> bool {
         let i = &self.inputs[input];
         let partition = &self.pool[usize::from(i.from_underlay)];
-        partition.frames < partition.limit.frames
-            && partition.bytes < partition.limit.bytes.0
-            && i.pooled_frames < partition.limit.frames - partition.frames
+        partition.has_room() && i.pooled_frames < partition.limit.frames - partition.frames
+    }
+
+    /// Whether the pool takes one more frame of this input and priority.
+    pub(crate) fn pool_takes_of(&self, input: usize, priority: u8) -> bool {
+        let partition = &self.pool[usize::from(self.inputs[input].from_underlay)];
+        self.pool_takes(input) && partition.takes(priority)
     }
 
     /// Whether a queue holds more than its share of its input.
@@ -201,7 +216,7 @@ impl<B: Buf> Switch<B> {
     #[cold]
     pub(crate) fn note_share(&mut self, slot: u32, leaf: u32) {
         let input = usize::from(self.slots.get(slot).input);
-        if !self.is_over(input, leaf) {
+        if !self.is_over(input, leaf) || !self.may_claim_pool(leaf) {
             return;
         }
         let key = self.queues.get(leaf).key();
@@ -209,6 +224,14 @@ impl<B: Buf> Switch<B> {
         if over.len() < OVER_MAX && !over.contains(&key) {
             over.push(key);
         }
+    }
+
+    /// Whether frames of a queue may go to the pool: not those for a receiver that is isolated, here
+    /// or at its own host.
+    fn may_claim_pool(&self, leaf: u32) -> bool {
+        let node = self.queues.get(leaf);
+        let lane = &self.lanes[node.lane as usize];
+        !matches!(lane.kind, LaneKind::Held(_)) && !self.is_isolated(lane.port, node.priority)
     }
 
     /// The frames that wait for a pair, for inspection: in the input's memory, and in all.

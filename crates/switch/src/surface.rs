@@ -159,6 +159,23 @@ pub enum Command {
         /// The machine.
         mac: Mac,
     },
+    /// Holds a destination behind a tunnel here, as its host asked: frames for it of some
+    /// priorities wait in the inputs of their senders. No priority at all lets go of it: what waits
+    /// is sent, in order.
+    Hold {
+        /// The network.
+        vnet: VnetId,
+        /// The destination.
+        mac: Mac,
+        /// The tunnel to its host.
+        tunnel: TunnelId,
+        /// Priorities that are held.
+        held: PriorityMask,
+        /// Those among them whose frames end under
+        /// [`ReceiverStuck`](sluice_base::DropReason::ReceiverStuck), as the hold contract of the
+        /// receiver is over.
+        stuck: PriorityMask,
+    },
     /// Ends a decap flow. The next frame makes it again.
     ForgetDecap {
         /// The network.
@@ -188,6 +205,8 @@ pub enum CommandError {
     NotBound(PortId),
     /// [`BOUND_MACS_MAX`] machines are bound to the port.
     TooManyBound(PortId),
+    /// As many destinations are held as may be ([`crate::IsolationConfig::holds`]).
+    TooManyHeld,
 }
 
 /// Why a frame is punted.
@@ -262,6 +281,21 @@ pub enum Notice {
         /// The peer.
         tunnel: TunnelId,
     },
+    /// The senders of a port have to hold other priorities than before, or others of them have to:
+    /// [`crate::Switch::receiver`] says which and who.
+    Receiver {
+        /// The port.
+        port: PortId,
+    },
+}
+
+/// A local port as those that send to it through tunnels should treat it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverState {
+    /// Priorities that senders are to hold.
+    pub held: PriorityMask,
+    /// Those among them whose hold contract is over.
+    pub stuck: PriorityMask,
 }
 
 /// A copy of the first bytes of a frame.
@@ -327,6 +361,8 @@ pub enum LaneKind {
     Tunnel(TunnelId),
     /// A destination that is not resolved.
     Unresolved(VnetId, Mac),
+    /// A destination behind a tunnel that is held here.
+    Held(TunnelId),
     /// Not in use.
     Free,
 }

@@ -12,13 +12,16 @@ use sluice_base::{
 
 use crate::attach::{Bay, make_bays};
 use crate::build::{
-    buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
-    make_vteps, mask_of, node_count, slot_count, unresolved_lanes,
+    buffer_count, first_hold_lane, holds_max, make_inputs, make_lanes, make_ports, make_tunnels,
+    make_vnets, make_vnis, make_vteps, mask_of, node_count, partitions, slot_count,
+    unresolved_lanes,
 };
 use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
 use crate::cross::Lending;
+use crate::hold::Holds;
 use crate::inspect::{Counter, Marks};
+use crate::isolation::Isolation;
 use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
 use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
@@ -88,8 +91,9 @@ pub struct Switch<B> {
     /// Destinations that are not resolved, with their lanes.
     pub(crate) pending: MacTable,
     pub(crate) free_lanes: Vec<u32>,
-    pub(crate) pool: [Partition; 2],
-    pub(crate) pool_marks: [Marks; 2],
+    /// From local ports, from the underlay, and the reserve of isolated receivers.
+    pub(crate) pool: [Partition; 3],
+    pub(crate) pool_marks: [Marks; 3],
     pub(crate) bodies: u32,
     pub(crate) unresolved_buffered: u32,
     pub(crate) unresolved: UnresolvedConfig,
@@ -103,6 +107,8 @@ pub struct Switch<B> {
     /// By port: what may be attached in its place.
     pub(crate) bays: Vec<Bay>,
     pub(crate) lending: Lending,
+    pub(crate) isolation: Isolation,
+    pub(crate) holds: Holds,
 }
 
 impl<B: Buf> Switch<B> {
@@ -152,8 +158,8 @@ impl<B: Buf> Switch<B> {
             timed: Vec::with_capacity(lanes.len()),
             closed: Vec::with_capacity(config.tunnels.len()),
             notices: VecDeque::with_capacity(usize::from(config.unresolved.destinations)),
-            pool: [config.pool.from_local, config.pool.from_underlay].map(Partition::new),
-            pool_marks: [Marks::default(); 2],
+            pool: partitions(config),
+            pool_marks: [Marks::default(); 3],
             pool_ended: NIL,
             bodies: 0,
             unresolved_buffered: 0,
@@ -172,6 +178,8 @@ impl<B: Buf> Switch<B> {
             share_min: Share::LEAST,
             bays: make_bays(config, now),
             lending: Lending::new(&config.crossing, ports.len(), inputs.len()),
+            isolation: Isolation::new(config, inputs.len()),
+            holds: Holds::new(first_hold_lane(config), holds_max(config)),
             inputs,
             ports,
             lanes,
@@ -231,7 +239,7 @@ impl<B: Buf> Switch<B> {
         let i = &self.inputs[at];
         // What is beyond its share, or waits to be replicated, is held.
         let spill = i.held.frames > 0
-            && (!i.awaiting.is_empty() || (!i.over.is_empty() && self.pool_takes(at)));
+            && (!i.awaiting.is_empty() || i.sweep || (!i.over.is_empty() && self.pool_takes(at)));
         let closed =
             !i.deferred.is_empty() || i.port == NO_PORT || self.ports[usize::from(i.port)].detached;
         if closed {
@@ -347,8 +355,13 @@ impl<B: Buf> Switch<B> {
                 if mac.is_group() {
                     return Err(CommandError::GroupAddress(mac));
                 }
-                let lane = self.lane_of(vnet, to)?;
-                self.install(mac_table::key(vnet.0, mac), lane);
+                let mut lane = self.lane_of(vnet, to)?;
+                let key = mac_table::key(vnet.0, mac);
+                self.end_holds_elsewhere(key, to);
+                if let Destination::Tunnel(tunnel) = to {
+                    lane = self.holds.lane_of(key, tunnel).unwrap_or(lane);
+                }
+                self.install(key, lane);
                 self.resolve(now, vnet, mac, lane);
             }
             Command::Remove { vnet, mac } => {
@@ -368,6 +381,10 @@ impl<B: Buf> Switch<B> {
             Command::Control { attached } => self.attach_control(attached),
             Command::Bind { port, mac, ips } => self.bind(port, mac, ips)?,
             Command::Unbind { port, mac } => self.unbind(port, mac)?,
+            Command::Hold { vnet, mac, tunnel, held, stuck } => {
+                self.check_vnet(vnet)?;
+                self.hold(now, (vnet, mac, tunnel), held, stuck)?;
+            }
             Command::ForgetDecap { vnet, tunnel } => {
                 self.check_vnet(vnet)?;
                 self.forget_decap(vnet, tunnel)?;
@@ -380,7 +397,7 @@ impl<B: Buf> Switch<B> {
         if vnet.index() < self.vnets.len() { Ok(()) } else { Err(CommandError::NoSuchVnet(vnet)) }
     }
 
-    fn lane_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
+    pub(crate) fn lane_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
         match to {
             Destination::Port(port) => {
                 let p = self.ports.get(port.index()).filter(|p| !p.detached);
@@ -411,6 +428,9 @@ impl<B: Buf> Switch<B> {
         let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
         let l = &mut self.lanes[lane as usize];
         l.plain = open && !l.shaper.is_limited();
+        if self.isolation.is_any() {
+            self.refresh_plain(u16::try_from(port).expect("a port's number"));
+        }
         if mac.is_some() {
             self.lanes[lane as usize].deadline = Nanos::MAX;
             if self.lanes[lane as usize].gate == Gate::Closed {
@@ -477,6 +497,8 @@ impl<B: Buf> Switch<B> {
         if !self.waiting_lanes.is_empty() || !self.closed.is_empty() {
             self.advance_unresolved(now);
         }
+        self.advance_holds(now);
+        self.watch_receivers(now);
     }
 
     /// When the switch has to be looked at next, if nothing comes in before: a rate that allows
@@ -499,10 +521,13 @@ impl<B: Buf> Switch<B> {
     pub fn deadline(&self) -> Option<Nanos> {
         let timed = self.ports.iter().position(|port| !port.is_timeless());
         let waits = !self.timed.is_empty() || !self.waiting_lanes.is_empty();
+        let watched = [self.isolation.deadline(), self.holds.deadline()];
+        let watched = watched.into_iter().flatten().min();
         if timed.is_none() && !waits && self.closed.is_empty() {
-            return None;
+            return watched;
         }
-        self.deadline_from(timed.unwrap_or(self.ports.len()))
+        let deadline = self.deadline_from(timed.unwrap_or(self.ports.len()));
+        deadline.into_iter().chain(watched).min()
     }
 
     /// As [`Self::deadline`]; no port before `from` has one.
@@ -548,6 +573,11 @@ impl<B: Buf> Switch<B> {
         // Asked in every turn, and mostly in vain.
         if !self.notices.is_empty() {
             return self.notices.pop_front();
+        }
+        if self.has_receiver_news()
+            && let Some(notice) = self.next_receiver()
+        {
+            return Some(notice);
         }
         if self.control.is_silent() { None } else { self.next_punt() }
     }

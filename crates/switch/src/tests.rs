@@ -30,6 +30,7 @@ fn access() -> PortConfig {
         default_priority: Priority::ZERO,
         sources: Sources::Any,
         tags: Tags::Kept,
+        hold: Default::default(),
     }
 }
 
@@ -74,6 +75,7 @@ fn config() -> SwitchConfig {
         },
         control: ControlConfig::default(),
         crossing: CrossingConfig::default(),
+        isolation: None,
         spare: None,
     }
 }

@@ -97,7 +97,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Moves the frames of a leaf that stands in no ring to another lane, behind what is there.
-    fn move_leaf(&mut self, leaf: u32, to: u32) {
+    pub(crate) fn move_leaf(&mut self, leaf: u32, to: u32) {
         let node = *self.queues.get(leaf);
         let first = node.list.head;
         let refused = self.refused_by_lane(first, to);
@@ -143,8 +143,10 @@ impl<B: Buf> Switch<B> {
         let lane = &self.lanes[to as usize];
         let input = &self.inputs[usize::from(s.input)];
         lane.port == input.port
-            || (input.from_underlay && matches!(lane.kind, LaneKind::Tunnel(_)))
+            || (input.from_underlay && matches!(lane.kind, LaneKind::Tunnel(_) | LaneKind::Held(_)))
             || self.ports[usize::from(lane.port)].detached
+            || matches!(lane.kind, LaneKind::Held(_))
+            || self.is_isolated(lane.port, s.priority)
     }
 
     /// Puts a frame at the end of a queue of a lane, which may lead nowhere yet: the opposite of

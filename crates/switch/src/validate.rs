@@ -38,8 +38,7 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
 
 fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     let inputs: usize = config.ports.iter().map(|p| usize::from(p.queues)).sum();
-    let lanes =
-        config.ports.len() + config.tunnels.len() + usize::from(config.unresolved.destinations);
+    let lanes = build::first_hold_lane(config) + build::holds_max(config);
     let frames = build::slot_count(config);
     // One number is left for "no port"; sources are inputs, control and tunnels together.
     let limits = [

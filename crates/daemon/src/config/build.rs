@@ -206,6 +206,7 @@ impl Builder<'_> {
             control: self.control(),
             spare: self.spare(),
             crossing: CrossingConfig::default(),
+            isolation: None,
         }
     }
 
@@ -276,6 +277,7 @@ impl Builder<'_> {
             default_priority: Priority::from_low_bits(port.priority),
             sources: self.sources(port),
             tags: self.tags(port),
+            hold: Default::default(),
         };
         match port.kind {
             // The service rate is what the machine behind the card takes: frames, no wire.

@@ -204,6 +204,7 @@ impl Names {
             lane: match row.to {
                 LaneKind::Port(port) => self.port(port),
                 LaneKind::Tunnel(tunnel) => self.peer(tunnel),
+                LaneKind::Held(tunnel) => format!("held for {}", self.peer(tunnel)),
                 LaneKind::Unresolved(_, mac) => format!("unresolved {mac}"),
                 LaneKind::Free => "nowhere".to_owned(),
             },

@@ -161,6 +161,7 @@ fn switch_config(
         control: ControlConfig { punts: 0, bindings: Vec::new() },
         spare: None,
         crossing: CrossingConfig::default(),
+        isolation: None,
     }
 }
 
@@ -187,6 +188,7 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
         default_priority: Priority::ZERO,
         sources: Sources::Any,
         tags: Tags::Kept,
+        hold: Default::default(),
     }
 }
 

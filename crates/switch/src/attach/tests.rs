@@ -36,6 +36,7 @@ fn access(vnet: VnetId) -> PortConfig {
         default_priority: Priority::ZERO,
         sources: Sources::Any,
         tags: Tags::Kept,
+        hold: Default::default(),
     }
 }
 
@@ -65,6 +66,7 @@ fn config(spare: u16) -> SwitchConfig {
         },
         control: ControlConfig::default(),
         crossing: CrossingConfig::default(),
+        isolation: None,
         spare: Some(SpareConfig { ports: spare, like: access(RED) }),
     }
 }

@@ -51,6 +51,7 @@ pub fn access(vnet: u16) -> PortConfig {
         default_priority: Priority::ZERO,
         sources: Sources::Any,
         tags: Tags::Kept,
+        hold: Default::default(),
     }
 }
 
@@ -102,6 +103,7 @@ pub fn config(ports: Vec<PortConfig>) -> SwitchConfig {
         control: ControlConfig::default(),
         spare: None,
         crossing: CrossingConfig::default(),
+        isolation: None,
     }
 }
 

@@ -1,0 +1,200 @@
+//! Destinations behind tunnels that are held at this end, since the host that has them asked for
+//! it: their receiver does not take what comes.
+//!
+//! ```text
+//!            Hold(some priorities)        Hold(none), or nobody repeated it for a lease
+//!   (none) ───────────────────────> HELD ─────────────────────────> (none): queues move to the
+//!                                    │ stuck: `receiver_stuck`       tunnel's lane, order kept
+//! ```
+//!
+//! Frames of a held priority wait in a lane of their own, in the inputs of their senders: they are
+//! never spilled, since a receiver that holds others has no claim on the pool. Frames of other
+//! priorities, and of lossy ones, take the tunnel's lane as ever. What stood there before stays
+//! before what is held, so that the order of a pair is kept.
+//!
+//! A hold is a lease: a control plane that dies cannot hold anybody for ever.
+
+use alloc::vec::Vec;
+
+use sluice_base::{Buf, DropReason, Mac, Nanos, Priority, PriorityMask, TunnelId, VnetId};
+
+use crate::mac_table;
+use crate::place::Gate;
+use crate::receive::NO_PORT;
+use crate::slots::NIL;
+use crate::surface::{CommandError, Destination, LaneKind};
+use crate::switch::Switch;
+
+/// The time after which a hold that nobody repeats ends.
+pub const HOLD_LEASE: Nanos = Nanos::from_millis(2_000);
+
+/// One destination.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    key: u64,
+    tunnel: u16,
+    lane: u32,
+    held: PriorityMask,
+    stuck: PriorityMask,
+    until: Nanos,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    entries: Vec<Held>,
+    free_lanes: Vec<u32>,
+}
+
+impl Holds {
+    /// With the lanes from `first` on, so many.
+    pub(crate) fn new(first: usize, count: usize) -> Self {
+        let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
+        Self {
+            entries: Vec::with_capacity(count),
+            free_lanes: (first..first + count).rev().map(index_of).collect(),
+        }
+    }
+
+    fn of_lane(&self, lane: u32) -> Option<&Held> {
+        self.entries.iter().find(|entry| entry.lane == lane)
+    }
+
+    /// The lane of a destination that is held behind this tunnel.
+    pub(crate) fn lane_of(&self, key: u64, tunnel: TunnelId) -> Option<u32> {
+        let of = |entry: &&Held| entry.key == key && entry.tunnel == tunnel.0;
+        self.entries.iter().find(of).map(|entry| entry.lane)
+    }
+
+    /// When the first lease ends.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        self.entries.iter().map(|entry| entry.until).min()
+    }
+}
+
+impl<B: Buf> Switch<B> {
+    /// Carries out [`Command::Hold`](crate::Command::Hold).
+    pub(crate) fn hold(
+        &mut self,
+        now: Nanos,
+        (vnet, mac, tunnel): (VnetId, Mac, TunnelId),
+        held: PriorityMask,
+        stuck: PriorityMask,
+    ) -> Result<(), CommandError> {
+        let to = self.lane_of(vnet, Destination::Tunnel(tunnel))?;
+        let key = mac_table::key(vnet.0, mac);
+        let (held, stuck) = (held.and(self.lossless), stuck.and(held).and(self.lossless));
+        let mut at = self.holds.entries.iter().position(|entry| entry.key == key);
+        if let Some(other) = at.filter(|&at| self.holds.entries[at].tunnel != tunnel.0) {
+            if held.is_empty() {
+                return Ok(());
+            }
+            self.let_go(other);
+            at = None;
+        }
+        let at = match at {
+            Some(at) => at,
+            None if held.is_empty() => return Ok(()),
+            None => self.begin_hold(key, tunnel, to)?,
+        };
+        let entry = &mut self.holds.entries[at];
+        (entry.held, entry.stuck, entry.until) = (held, stuck, now.after(HOLD_LEASE));
+        if held.is_empty() {
+            self.let_go(at);
+        } else {
+            self.sort_held(at);
+        }
+        Ok(())
+    }
+
+    fn begin_hold(&mut self, key: u64, tunnel: TunnelId, to: u32) -> Result<usize, CommandError> {
+        let lane = self.holds.free_lanes.pop().ok_or(CommandError::TooManyHeld)?;
+        let l = &mut self.lanes[lane as usize];
+        l.kind = LaneKind::Held(tunnel);
+        l.gate = Gate::Closed;
+        l.port = self.tunnels[tunnel.index()].port;
+        if self.chip.peek(key) == Some(to) {
+            self.install(key, lane);
+        }
+        let (held, stuck) = (PriorityMask::NONE, PriorityMask::NONE);
+        let until = Nanos::MAX;
+        self.holds.entries.push(Held { key, tunnel: tunnel.0, lane, held, stuck, until });
+        Ok(self.holds.entries.len() - 1)
+    }
+
+    /// Sends what is not held any more on its way, and ends what is not to wait.
+    fn sort_held(&mut self, at: usize) {
+        let Held { lane, held, stuck, tunnel, .. } = self.holds.entries[at];
+        let to = self.tunnels[usize::from(tunnel)].lane;
+        let mut parked = core::mem::replace(&mut self.lanes[lane as usize].parked, NIL);
+        let mut stays = NIL;
+        while parked != NIL {
+            let leaf = self.queues.ring_pop(&mut parked);
+            let priority = Priority::from_low_bits(self.queues.get(leaf).priority);
+            if stuck.contains(priority) {
+                let reason = DropReason::ReceiverStuck;
+                self.take_frames(leaf, |switch, slot| switch.drop_frame(slot, reason));
+            } else if held.contains(priority) {
+                self.queues.ring_push(&mut stays, leaf);
+            } else {
+                self.move_leaf(leaf, to);
+            }
+        }
+        self.lanes[lane as usize].parked = stays;
+    }
+
+    /// Ends a hold: what waits is sent.
+    fn let_go(&mut self, at: usize) {
+        let entry = &mut self.holds.entries[at];
+        (entry.held, entry.stuck) = (PriorityMask::NONE, PriorityMask::NONE);
+        self.sort_held(at);
+        let Held { key, lane, tunnel, .. } = self.holds.entries.swap_remove(at);
+        if self.chip.peek(key) == Some(lane) {
+            self.install(key, self.tunnels[usize::from(tunnel)].lane);
+        }
+        let l = &mut self.lanes[lane as usize];
+        debug_assert!(l.frames == 0 && l.parked == NIL, "a lane is freed when it is empty");
+        l.kind = LaneKind::Free;
+        l.port = NO_PORT;
+        self.holds.free_lanes.push(lane);
+    }
+
+    /// Ends the holds of a destination that is not where it was, and those whose lease is over.
+    pub(crate) fn end_holds_elsewhere(&mut self, key: u64, to: Destination) {
+        let is_elsewhere =
+            |entry: &Held| entry.key == key && to != Destination::Tunnel(TunnelId(entry.tunnel));
+        if let Some(at) = self.holds.entries.iter().position(is_elsewhere) {
+            self.let_go(at);
+        }
+    }
+
+    /// Ends the holds that nobody repeated.
+    pub(crate) fn advance_holds(&mut self, now: Nanos) {
+        let is_over = |entry: &Held| entry.until <= now;
+        while let Some(at) = self.holds.entries.iter().position(is_over) {
+            self.let_go(at);
+        }
+    }
+
+    /// The lane that a frame for a held destination takes.
+    pub(crate) fn lane_beyond_hold(&self, slot: u32, lane: u32) -> Result<u32, DropReason> {
+        let priority = Priority::from_low_bits(self.slots.get(slot).priority);
+        match self.holds.of_lane(lane) {
+            Some(entry) if entry.stuck.contains(priority) => Err(DropReason::ReceiverStuck),
+            Some(entry) if entry.held.contains(priority) => Ok(lane),
+            Some(entry) => Ok(self.tunnels[usize::from(entry.tunnel)].lane),
+            None => Ok(lane),
+        }
+    }
+
+    /// The destinations that are held here, with the priorities that are.
+    pub fn holds(
+        &self,
+    ) -> impl Iterator<Item = (VnetId, Mac, TunnelId, crate::surface::ReceiverState)> + '_ {
+        self.holds.entries.iter().map(|entry| {
+            let (vnet, mac) = mac_table::unkey(entry.key);
+            let state = crate::surface::ReceiverState { held: entry.held, stuck: entry.stuck };
+            (vnet, mac, TunnelId(entry.tunnel), state)
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! One isolated receiver: from when it is isolated until it is free again.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, TunnelId};
+
+use super::NONE;
+use crate::inspect::IsolatedState;
+use crate::place::Held;
+use crate::slots::{Home, NIL};
+use crate::surface::LaneKind;
+use crate::switch::Switch;
+
+/// For how many times `patience` a receiver has to be below its marks before it is free again: one
+/// that is slow fills what all share only once in so long.
+const PROBATION: u64 = 100;
+/// The fewest frames above which senders are asked to hold, and below which to let go.
+const HIGH_MIN: u64 = 64;
+const LOW_MIN: u64 = 16;
+
+/// An isolated (port, priority).
+#[derive(Debug)]
+pub(crate) struct Record {
+    used: bool,
+    pub(crate) port: u16,
+    pub(crate) priority: u8,
+    since: Nanos,
+    /// What it has in the reserve, memory that is not reclaimed yet included.
+    pub(crate) held: Held,
+    /// The frames that had left at the last look.
+    pub(crate) sent: u64,
+    /// When one was seen to have left.
+    moved_at: Nanos,
+    /// Frames that left in the last whole `patience`, and the one that runs.
+    drained: u64,
+    window_at: Nanos,
+    window_sent: u64,
+    /// Senders are asked to hold it.
+    asked: bool,
+    /// Its hold contract is over.
+    pub(crate) stuck: bool,
+    /// Since when the reserve has no room for it; [`Nanos::MAX`]: it has.
+    pub(crate) full_since: Nanos,
+    /// What does not fit into the reserve does not wait any more.
+    pub(crate) overflows: bool,
+    /// When it was last seen above its marks.
+    pressed_at: Nanos,
+    pub(crate) has_news: bool,
+    /// Its port is gone; what it has in the reserve is on its way back.
+    leaves: bool,
+    /// Who sends to it, a bit a tunnel.
+    senders: Box<[u64]>,
+}
+
+impl Record {
+    pub(crate) fn free(words: usize) -> Self {
+        Self {
+            used: false,
+            port: 0,
+            priority: 0,
+            since: Nanos::ZERO,
+            held: Held::default(),
+            sent: 0,
+            moved_at: Nanos::ZERO,
+            drained: 0,
+            window_at: Nanos::ZERO,
+            window_sent: 0,
+            asked: false,
+            stuck: false,
+            full_since: Nanos::MAX,
+            overflows: false,
+            pressed_at: Nanos::ZERO,
+            has_news: false,
+            leaves: false,
+            senders: vec![0; words].into(),
+        }
+    }
+
+    pub(crate) const fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// Whether senders are asked to hold it.
+    pub(crate) const fn asks(&self) -> bool {
+        self.used && self.asked && !self.leaves
+    }
+
+    pub(crate) fn has_sender(&self, tunnel: TunnelId) -> bool {
+        let bits = self.senders.get(tunnel.index() / 64).copied().unwrap_or(0);
+        bits >> (tunnel.index() % 64) & 1 == 1
+    }
+
+    /// Notes who sends to it. Returns whether it was not known.
+    fn note_sender(&mut self, tunnel: usize) -> bool {
+        let bit = 1 << (tunnel % 64);
+        let word = &mut self.senders[tunnel / 64];
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    pub(crate) fn state(&self) -> IsolatedState {
+        IsolatedState {
+            port: PortId(self.port),
+            priority: Priority::from_low_bits(self.priority),
+            since: self.since,
+            moved_at: self.moved_at,
+            reserve_frames: self.held.frames,
+            reserve_bytes: self.held.bytes,
+            asks: self.asks(),
+            stuck: self.stuck,
+        }
+    }
+}
+
+impl<B: Buf> Switch<B> {
+    /// A receiver loses its claim on what all share.
+    #[cold]
+    pub(super) fn isolate(&mut self, now: Nanos, at: usize, priority: Priority, moved_at: Nanos) {
+        let class = self.class_of(at, priority.index());
+        let sent = self.progress(class);
+        let Some(index) = self.isolation.records.iter().position(|record| !record.used) else {
+            return;
+        };
+        let record = &mut self.isolation.records[index];
+        record.used = true;
+        record.port = PortId::from_index(at).0;
+        record.priority = priority.get();
+        (record.since, record.moved_at, record.pressed_at) = (now, moved_at, now);
+        (record.sent, record.window_sent, record.window_at) = (sent, sent, now);
+        (record.drained, record.held) = (0, Held::default());
+        (record.asked, record.stuck, record.overflows) = (false, false, false);
+        (record.full_since, record.leaves, record.has_news) = (Nanos::MAX, false, false);
+        record.senders.fill(0);
+        self.isolation.used += 1;
+        self.isolation.record_of[class] = u8::try_from(index).expect("fewer than 255 records");
+        self.refresh_plain(PortId::from_index(at).0);
+        for lane in 0..self.lanes.len() {
+            let l = &self.lanes[lane];
+            let has_common = matches!(l.kind, LaneKind::Port(_) | LaneKind::Tunnel(_));
+            if usize::from(l.port) == at && has_common {
+                self.leave_common(u32::try_from(lane).expect("fewer than 2^20 lanes"));
+            }
+        }
+        self.move_to_reserve(now, class, index);
+        self.sweep_later();
+    }
+
+    /// Whether those who send to a record's port can be asked to hold it: they come by tunnels.
+    fn has_remote_senders(&self, index: usize) -> bool {
+        let port = &self.ports[usize::from(self.isolation.records[index].port)];
+        !port.has_bundles && !self.tunnels.is_empty()
+    }
+
+    /// Looks at an isolated receiver again.
+    pub(super) fn look_at_record(&mut self, now: Nanos, patience: Nanos, index: usize) {
+        let record = &self.isolation.records[index];
+        if record.leaves {
+            if record.held.frames == 0 {
+                self.isolation.records[index].used = false;
+                self.isolation.used -= 1;
+            }
+            return;
+        }
+        let (at, priority) = (usize::from(record.port), Priority::from_low_bits(record.priority));
+        let class = self.class_of(at, priority.index());
+        let (sent, waits) = (self.progress(class), !self.is_empty_class(class));
+        let claim = self.claim(at, priority);
+        let has_remote_senders = self.has_remote_senders(index);
+        let room = self.reserve_has_room_again(index);
+        let hold = self.ports[at].hold[priority.index()];
+        let record = &mut self.isolation.records[index];
+        let before = (record.asked, record.stuck);
+        if sent != record.sent || !waits {
+            record.moved_at = now;
+            record.sent = sent;
+            record.stuck = false;
+        }
+        if now.since(record.window_at) >= patience {
+            record.drained = sent - record.window_sent;
+            (record.window_at, record.window_sent) = (now, sent);
+        }
+        record.stuck |= waits && hold.is_over(now.since(record.moved_at));
+        let backlog = u64::from(claim.frames);
+        let high = (2 * record.drained).max(HIGH_MIN);
+        let low = (record.drained / 2).max(LOW_MIN);
+        record.asked =
+            has_remote_senders && (record.stuck || backlog > if record.asked { low } else { high });
+        if (record.asked, record.stuck) != before {
+            record.has_news = has_remote_senders;
+            self.isolation.news |= has_remote_senders;
+        }
+        if room && record.full_since < Nanos::MAX {
+            (record.full_since, record.overflows) = (Nanos::MAX, false);
+        } else if record.full_since < Nanos::MAX {
+            record.overflows |= now.since(record.full_since) >= patience;
+        }
+        let is_pressed = claim.over || record.asked || record.stuck || backlog > high;
+        if is_pressed {
+            record.pressed_at = now;
+        }
+        let is_over = now.since(record.pressed_at) >= Nanos(patience.0 * PROBATION);
+        let (stuck, overflows, is_clear) =
+            (record.stuck, record.overflows, record.held.frames == 0);
+        if stuck {
+            self.discard(class);
+        } else if overflows {
+            self.discard_overflow(class);
+        } else if is_over && is_clear {
+            self.free_record(index);
+            return;
+        }
+        self.sweep_later();
+    }
+
+    fn free_record(&mut self, index: usize) {
+        let record = &mut self.isolation.records[index];
+        record.used = false;
+        let (port, priority) = (record.port, record.priority);
+        self.isolation.used -= 1;
+        let class = self.class_of(port.into(), priority.into());
+        self.isolation.record_of[class] = NONE;
+        self.refresh_plain(port);
+    }
+
+    /// A port goes: so does its isolation. What it has in the reserve is still counted there.
+    pub(crate) fn end_isolation_of(&mut self, port: u16) {
+        if !self.isolation.is_any() {
+            return;
+        }
+        for index in 0..self.isolation.records.len() {
+            let record = &mut self.isolation.records[index];
+            if record.used && record.port == port && !record.leaves {
+                (record.leaves, record.has_news) = (true, false);
+                let class =
+                    self.class_of(port.into(), self.isolation.records[index].priority.into());
+                self.isolation.record_of[class] = NONE;
+            }
+        }
+    }
+
+    /// The frames of a receiver that is beyond its hold end, but for the oldest one.
+    fn discard(&mut self, class: usize) {
+        let Some(first) = self.leaves_of(class).next() else { return };
+        let keep = self.queues.get(first).list.head;
+        let has_others = |switch: &Self, leaf: u32| {
+            let list = switch.queues.get(leaf).list;
+            list.head != keep || list.tail != keep
+        };
+        loop {
+            let found = self.leaves_of(class).find(|&leaf| has_others(self, leaf));
+            let Some(leaf) = found else { return };
+            self.drop_from_leaf(leaf, DropReason::ReceiverStuck, |_, slot| slot != keep);
+        }
+    }
+
+    /// Frames that wait in inputs which others share, and for which the reserve has no room, end.
+    fn discard_overflow(&mut self, class: usize) {
+        let waits = |switch: &Self, slot: u32| {
+            let s = switch.slots.get(slot);
+            s.home == Home::Ring && switch.is_shared(s.input) && s.sent == 0
+        };
+        let some = |switch: &Self, leaf: u32| {
+            let node = switch.queues.get(leaf);
+            node.ring_frames > 0 && switch.slots.walk(node.list).any(|slot| waits(switch, slot))
+        };
+        loop {
+            let found = self.leaves_of(class).find(|&leaf| some(self, leaf));
+            let Some(leaf) = found else { return };
+            self.drop_from_leaf(leaf, DropReason::ReceiverStuck, waits);
+        }
+    }
+
+    /// Why a frame may not join the queue of an isolated receiver.
+    pub(crate) fn refused_by_isolation(&self, slot: u32, lane: u32) -> Option<DropReason> {
+        let s = self.slots.get(slot);
+        if s.home != Home::Ring {
+            return None;
+        }
+        let port = usize::from(self.lanes[lane as usize].port);
+        let class = self.class_of(port, s.priority.into());
+        let index = self.isolation.record(class)?;
+        let record = &self.isolation.records[index];
+        if record.stuck && record.sent == self.progress(class) && !self.is_empty_class(class) {
+            return Some(DropReason::ReceiverStuck);
+        }
+        let is_beyond = record.overflows && self.is_shared(s.input) && !self.reserve_takes(index);
+        is_beyond.then_some(DropReason::ReceiverStuck)
+    }
+
+    /// A frame joined the queue of an isolated receiver.
+    pub(crate) fn joined_isolated(&mut self, port: u16, priority: u8, input: u16, source: u16) {
+        let class = self.class_of(port.into(), priority.into());
+        let Some(index) = self.isolation.record(class) else { return };
+        if self.is_shared(input) {
+            self.inputs[usize::from(input)].sweep = true;
+        }
+        self.note_sender_of(index, source);
+    }
+
+    pub(super) fn note_sender_of(&mut self, index: usize, source: u16) {
+        let Some(tunnel) = usize::from(source).checked_sub(self.inputs.len()) else { return };
+        let record = &mut self.isolation.records[index];
+        if record.note_sender(tunnel) && record.asked {
+            record.has_news = true;
+            self.isolation.news = true;
+        }
+    }
+
+    /// The queues of a class, to be walked while they change. Give the list back.
+    pub(super) fn take_leaves(&mut self, class: usize) -> Vec<u32> {
+        let mut leaves = core::mem::take(&mut self.isolation.leaves);
+        leaves.clear();
+        // No more than there are sources, for which the list has room, unless the class is an
+        // underlay's: there the rest is left as it is.
+        let room = leaves.capacity();
+        leaves.extend(self.leaves_of(class).take(room).filter(|leaf| *leaf != NIL));
+        leaves
+    }
+}

@@ -1,0 +1,163 @@
+//! The reserve: memory for frames of isolated receivers that came by an input which others share.
+//!
+//! It is a third partition of the host pool, which only isolated receivers use: nobody else is
+//! kept from memory by them. One receiver may hold as much of it as is still free of it, so that
+//! none takes it all from the others.
+
+use sluice_base::{Buf, Nanos};
+
+use crate::place::Held;
+use crate::slots::{Home, NIL};
+use crate::switch::Switch;
+
+/// The reserve's place among the partitions of the pool. A slot names it, and the record of its
+/// receiver, by `PART + record`.
+pub(crate) const PART: usize = 2;
+
+impl<B: Buf> Switch<B> {
+    /// Whether the reserve takes one more frame of a record.
+    pub(crate) fn reserve_takes(&self, index: usize) -> bool {
+        let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
+        part.frames < part.limit.frames
+            && part.bytes < part.limit.bytes.0
+            && held.frames < part.limit.frames - part.frames
+            && held.bytes < part.limit.bytes.0 - part.bytes
+    }
+
+    /// Whether it takes a good part again.
+    pub(super) fn reserve_has_room_again(&self, index: usize) -> bool {
+        let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
+        let is_small = |held: u64, free: u64| held * 4 <= free * 3;
+        let (frames, bytes) = (part.limit.frames - part.frames, part.limit.bytes.0 - part.bytes);
+        is_small(held.frames.into(), frames.into()) && is_small(held.bytes, bytes)
+    }
+
+    /// What a class has in the pool moves into the reserve: a number changes, and no byte.
+    pub(super) fn move_to_reserve(&mut self, now: Nanos, class: usize, index: usize) {
+        let leaves = self.take_leaves(class);
+        for &leaf in &leaves {
+            let node = self.queues.get(leaf);
+            let (mut at, source) = (node.list.head, node.source);
+            self.note_sender_of(index, source);
+            while at != NIL {
+                let slot = self.slots.get(at);
+                let next = slot.next;
+                if slot.home == Home::Pool && usize::from(slot.part) < PART {
+                    if !self.reserve_takes(index) {
+                        self.isolation.records[index].full_since = now;
+                        break;
+                    }
+                    self.leave_part(at);
+                    self.enter_part(at, PART + index);
+                }
+                at = next;
+            }
+        }
+        self.isolation.leaves = leaves;
+    }
+
+    /// All inputs that several senders share see to what they have for isolated receivers.
+    pub(super) fn sweep_later(&mut self) {
+        for at in 0..self.isolation.shared.len() {
+            let input = self.isolation.shared[at];
+            self.inputs[usize::from(input)].sweep = true;
+        }
+    }
+
+    /// Moves what an input has for isolated receivers into the reserve, as far as that has room.
+    pub(crate) fn sweep(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
+        let now = self.isolation.now;
+        self.inputs[input].sweep = false;
+        for index in 0..self.isolation.records.len() {
+            let record = &self.isolation.records[index];
+            if !record.is_used() || self.ports[usize::from(record.port)].has_bundles {
+                continue;
+            }
+            let class = self.class_of(record.port.into(), record.priority.into());
+            if self.isolation.record(class) != Some(index) {
+                continue;
+            }
+            let leaves = self.take_leaves(class);
+            for &leaf in &leaves {
+                if self.queues.get(leaf).ring_frames > 0
+                    && !self.sweep_leaf(input, leaf, index, copy)
+                {
+                    let record = &mut self.isolation.records[index];
+                    record.full_since = record.full_since.min(now);
+                    break;
+                }
+            }
+            self.isolation.leaves = leaves;
+        }
+    }
+
+    /// False if the reserve has no room.
+    fn sweep_leaf(
+        &mut self,
+        input: usize,
+        leaf: u32,
+        index: usize,
+        copy: &mut impl FnMut(B) -> Result<B, B>,
+    ) -> bool {
+        let node = self.queues.get(leaf);
+        let mut at = match node.pooled_to {
+            NIL => node.list.head,
+            last => self.slots.get(last).next,
+        };
+        let mut all_pooled = true;
+        while at != NIL && self.queues.get(leaf).ring_frames > 0 {
+            let slot = self.slots.get(at);
+            let next = slot.next;
+            if slot.home == Home::Ring && usize::from(slot.input) == input && slot.sent == 0 {
+                if !self.reserve_takes(index) {
+                    return false;
+                }
+                let moved = self.copy_into(at, leaf, PART + index, &mut |buf, _| copy(buf));
+                if !moved {
+                    return false;
+                }
+            }
+            // A frame of another input may stay in between; that one's walk must find it.
+            all_pooled &= self.slots.get(at).home == Home::Pool;
+            if all_pooled {
+                self.queues.get_mut(leaf).pooled_to = at;
+            }
+            at = next;
+        }
+        true
+    }
+}
+
+impl<B> Switch<B> {
+    /// A frame of the pool leaves the partition that it is counted in.
+    pub(crate) fn leave_part(&mut self, index: u32) {
+        let slot = self.slots.get(index);
+        let (input, bytes, priority) = (slot.input, u64::from(slot.bytes), slot.priority);
+        let part = usize::from(slot.part);
+        if let Some(record) = part.checked_sub(PART) {
+            let held = &mut self.isolation.records[record].held;
+            held.frames -= 1;
+            held.bytes -= bytes;
+        } else {
+            self.inputs[usize::from(input)].pooled_frames -= 1;
+        }
+        self.pool[part.min(PART)].sub(priority, Held { frames: 1, bytes });
+    }
+
+    /// A frame of the pool is counted in a partition from now on.
+    pub(crate) fn enter_part(&mut self, index: u32, part: usize) {
+        let slot = self.slots.get_mut(index);
+        slot.part = u8::try_from(part).expect("fewer partitions than 256");
+        let (input, bytes, priority) = (slot.input, u64::from(slot.bytes), slot.priority);
+        if let Some(record) = part.checked_sub(PART) {
+            let held = &mut self.isolation.records[record].held;
+            held.frames += 1;
+            held.bytes += bytes;
+        } else {
+            self.inputs[usize::from(input)].pooled_frames += 1;
+        }
+        let at = part.min(PART);
+        self.pool[at].add(priority, Held { frames: 1, bytes });
+        self.pool_marks[at].rise(self.pool[at].frames, self.pool[at].bytes);
+    }
+}
