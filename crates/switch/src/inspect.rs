@@ -202,7 +202,14 @@ impl<B> Switch<B> {
         sum
     }
 
-    /// The most that ever lay in the host pool: from local ports, and from the underlay.
+    /// Frames in the host pool: from local ports, and from the underlay.
+    #[must_use]
+    pub fn pool_used(&self) -> [u32; 2] {
+        [self.pool[0].frames, self.pool[1].frames]
+    }
+
+    /// The most that the two partitions of the host pool ever held: of frames from local ports, and
+    /// from the underlay.
     #[must_use]
     pub fn pool_marks(&self) -> [Marks; 2] {
         [self.pool_marks[0], self.pool_marks[1]]

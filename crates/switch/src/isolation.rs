@@ -32,9 +32,9 @@
 //! under `receiver_stuck`, and so does what comes, until a frame leaves. The oldest one is what is
 //! offered to the driver meanwhile.
 //!
-//! **Not its aim.** It does not look at single frames, and costs nothing while no queue waits: once
-//! in [`FINE`] while something is pressed, once in [`COARSE`] while any frame waits, it looks at the
-//! queues.
+//! **Not its aim.** It does not look at single frames, and costs nothing while no queue waits: ten
+//! times in `patience` while something is pressed, once in five of them while any frame waits, it
+//! looks at the queues.
 
 mod record;
 mod reserve;
@@ -53,10 +53,10 @@ use crate::switch::Switch;
 
 pub(crate) use self::record::Record;
 
-/// How often a switch looks at its queues while something is pressed.
-const FINE: Nanos = Nanos::from_millis(1);
-/// How often while anything waits at all.
-const COARSE: Nanos = Nanos::from_millis(50);
+/// How many times in `patience` a switch looks at its queues while something is pressed.
+const FINE: u64 = 10;
+/// For how many times `patience` it does not look while something waits and nothing is pressed.
+const COARSE: u64 = 5;
 /// The receivers that may be isolated at a time. One more is left as it is, until one is free.
 const RECORDS: usize = 64;
 /// What stands for no record.
@@ -169,7 +169,7 @@ impl<B: Buf> Switch<B> {
     /// Looks at the queues, if it is time.
     pub(crate) fn watch_receivers(&mut self, now: Nanos) {
         let Some(patience) = self.isolation.patience else { return };
-        let Some(pace) = self.watch_pace() else {
+        let Some(pace) = self.watch_pace(patience) else {
             self.isolation.look_at = Nanos::MAX;
             return;
         };
@@ -202,11 +202,11 @@ impl<B: Buf> Switch<B> {
     }
 
     /// How often to look; `None`: nothing waits.
-    fn watch_pace(&self) -> Option<Nanos> {
+    fn watch_pace(&self, patience: Nanos) -> Option<Nanos> {
         if self.isolation.is_any() || self.is_pressed() {
-            return Some(FINE);
+            return Some(Nanos((patience.0 / FINE).max(1)));
         }
-        self.busy.iter().any(|word| *word != 0).then_some(COARSE)
+        self.busy.iter().any(|word| *word != 0).then_some(Nanos(patience.0 * COARSE))
     }
 
     /// Whether something that all share is used in good part.

@@ -82,14 +82,15 @@ impl<B: Buf> Switch<B> {
         if self.inputs[input].sweep {
             self.sweep(input, &mut copy);
         }
-        while let Some(&key) = self.inputs[input].over.first() {
-            if let Some(leaf) = self.queues.find(key)
-                && self.may_claim_pool(leaf)
-                && !self.spill_leaf(input, leaf, &mut copy)
-            {
-                return;
+        let mut at = 0;
+        while let Some(&key) = self.inputs[input].over.get(at) {
+            // What finds no room waits, and nobody of another priority behind it.
+            let leaf = self.queues.find(key).filter(|&leaf| self.may_claim_pool(leaf));
+            if leaf.is_some_and(|leaf| !self.spill_leaf(input, leaf, &mut copy)) {
+                at += 1;
+            } else {
+                self.inputs[input].over.swap_remove(at);
             }
-            self.inputs[input].over.swap_remove(0);
         }
     }
 

@@ -28,7 +28,8 @@ impl<B: Buf> Switch<B> {
     pub(super) fn reserve_has_room_again(&self, index: usize) -> bool {
         let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
         let is_small = |held: u64, free: u64| held * 4 <= free * 3;
-        let (frames, bytes) = (part.limit.frames - part.frames, part.limit.bytes.0 - part.bytes);
+        let frames = part.limit.frames - part.frames;
+        let bytes = part.limit.bytes.0.saturating_sub(part.bytes);
         is_small(held.frames.into(), frames.into()) && is_small(held.bytes, bytes)
     }
 

@@ -6,9 +6,9 @@ use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, Prng, TunnelId, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, ControlConfig, CrossingConfig, InputFull, Limit, PauseConfig,
-    PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig, SwitchConfig, Tags,
-    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Hold, InputFull, IsolationConfig,
+    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
+    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 /// The address of the VTEP of switch `n`.
@@ -170,7 +170,7 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
         let ports = 1 + pick::<u16>(rng, 3);
         SpareConfig { ports, like: random_access(rng, vnets_count) }
     });
-    SwitchConfig {
+    let config = SwitchConfig {
         spare,
         vnets,
         tunnels,
@@ -198,7 +198,27 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
         },
         control: ControlConfig { punts: pick(rng, 12), bindings: vec![] },
         ..config(ports)
+    };
+    isolating(config)
+}
+
+/// The same, of which one in three isolates receivers. From numbers of its own, so that seeds mean
+/// what they meant.
+fn isolating(mut config: SwitchConfig) -> SwitchConfig {
+    let mut rng = Prng::new(u64::from(config.chip.macs) << 20 | config.pool.from_local.bytes.0);
+    if !rng.chance(1, 3) {
+        return config;
     }
+    config.isolation = Some(IsolationConfig {
+        patience: Nanos::from_micros(50 + rng.below(100)),
+        reserve: limit(pick(&mut rng, 12), rng.below(20_000)),
+        holds: pick(&mut rng, 3),
+    });
+    for port in config.ports.iter_mut().chain(config.spare.as_mut().map(|spare| &mut spare.like)) {
+        let most = Nanos::from_micros(1 + rng.below(1_000));
+        port.hold = [if rng.chance(1, 2) { Hold::For(most) } else { Hold::Forever }; 8];
+    }
+    config
 }
 
 pub fn pick<T: TryFrom<u64>>(rng: &mut Prng, bound: u64) -> T {

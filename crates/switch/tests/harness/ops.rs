@@ -1,8 +1,11 @@
 //! Steps for a world, drawn from numbers, so that a shorter list of numbers is a smaller case.
 
-use sluice_base::{Buf, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId};
+use sluice_base::{
+    Buf, InputId, Mac, Nanos, PortId, Priority, PriorityMask, Prng, TunnelId, VnetId,
+};
 use sluice_switch::{
-    AttachError, Command, Destination, InputFull, PortRole, PortState, Sources, Target, Trust,
+    AttachError, Command, CommandError, Destination, InputFull, PortRole, PortState, Sources,
+    Target, Trust,
 };
 
 use super::config::{
@@ -397,8 +400,26 @@ fn binding(world: &mut World, rng: &mut Prng) {
     }
 }
 
+/// A destination is held, or let go of, as its host says.
+fn hold(world: &mut World, rng: &mut Prng) {
+    let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
+    let Some(&tunnel) = world.config.vnets[vnet.index()].tunnels.first() else { return };
+    let mac = address(vnet.0, pick(rng, ADDRESSES));
+    let held = PriorityMask(if rng.chance(1, 3) { 0 } else { pick(rng, 256) });
+    let stuck = PriorityMask(if rng.chance(2, 3) { 0 } else { pick(rng, 256) });
+    let hold = Command::Hold { vnet, mac, tunnel, held, stuck };
+    match world.switch.command(world.now, hold) {
+        Ok(()) | Err(CommandError::TooManyHeld) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
 /// A decap flow is forgotten; what is told of it later is new.
 fn forget(world: &mut World, rng: &mut Prng) {
+    if world.config.isolation.is_some() && rng.chance(3, 4) {
+        hold(world, rng);
+        return;
+    }
     let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
     let Some(&tunnel) = world.config.vnets[vnet.index()].tunnels.first() else { return };
     world.notices();

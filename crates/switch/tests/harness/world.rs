@@ -735,6 +735,7 @@ impl World {
                     let may = match reason {
                         DropReason::ReplicationLimit | DropReason::NotEcnCapable => true,
                         DropReason::InputFull => self.input_drops(input, priority),
+                        DropReason::ReceiverStuck => self.config.isolation.is_some(),
                         _ => reason.class() != DropClass::Congestion,
                     };
                     let dropped = self.switch.dropped(InputId::from_index(input), priority, reason);
