@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::hold::HoldTime;
 pub use crate::placement::PlacementMode;
 
 /// The whole file.
@@ -162,6 +163,13 @@ pub struct Host {
     /// How long a frame waits for an unknown destination, in milliseconds.
     #[serde(default = "default_unresolved_timeout_ms")]
     pub unresolved_timeout_ms: u32,
+    /// The time for which a receiver may hold more than its share of what others need too, in
+    /// milliseconds; then it is isolated. 0: never.
+    #[serde(default = "default_isolate_after_ms")]
+    pub isolate_after_ms: u32,
+    /// The hold contract of every port and priority of which nothing else is said.
+    #[serde(default)]
+    pub hold: HoldTime,
 }
 
 /// How frames leave and reach the host.
@@ -319,6 +327,9 @@ pub struct Buffers {
     pub replicated_frames: u32,
     /// Copies one output may hold.
     pub copies_per_output: u32,
+    /// Frames of isolated receivers that came by the underlay or a cable. One receiver may have
+    /// half of it.
+    pub reserve: Size,
 }
 
 impl Default for Buffers {
@@ -334,6 +345,7 @@ impl Default for Buffers {
             pair_share_percent: 50,
             replicated_frames: 64,
             copies_per_output: 64,
+            reserve: Size::frames(4096),
         }
     }
 }
@@ -353,6 +365,9 @@ pub struct Class {
     /// Whether the lossless policies apply to it; default true.
     #[serde(default = "yes")]
     pub lossless: bool,
+    /// Its hold contract; absent: the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldTime>,
     /// The DSCPs that mean this priority, instead of the one that is the DSCP / 8 (RFC 2474 section
     /// 4.2.2).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -445,6 +460,9 @@ pub struct Port {
     /// Whether PCP and DSCP of received frames are believed; default true.
     #[serde(default = "yes")]
     pub trust: bool,
+    /// The hold contract of what is sent to it, in all priorities; absent: those of the priorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldTime>,
     /// The cable (l2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
@@ -473,6 +491,7 @@ impl Port {
             trust: yes(),
             vlan: None,
             native: false,
+            hold: None,
             link: None,
         }
     }
@@ -568,6 +587,10 @@ const fn default_chip_macs() -> u32 {
 
 const fn default_chip_flows() -> u32 {
     56 * 1024
+}
+
+const fn default_isolate_after_ms() -> u32 {
+    10
 }
 
 const fn default_unresolved_timeout_ms() -> u32 {

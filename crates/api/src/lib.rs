@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod fabric;
+mod hold;
 pub mod placement;
 pub mod port;
 pub mod results;

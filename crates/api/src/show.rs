@@ -253,6 +253,30 @@ pub struct PauseRow {
     pub paused: bool,
     /// Whether this input pauses its sender now.
     pub pausing: bool,
+    /// Its receiver, if that is isolated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<Isolation>,
+}
+
+/// A receiver that held more than its share of what others need too, and has no claim on it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// Since when, from the start of the data process on.
+    pub since_ns: u64,
+    /// When a frame last left it, or nothing waited for it, as far as was seen.
+    pub moved_ns: u64,
+    /// The endpoints behind its port, the first few.
+    pub endpoints: Vec<String>,
+    /// Those whose frames wait for it, and the hosts that were asked to hold it.
+    pub waiting: Vec<String>,
+    /// Frames that it has in the reserve.
+    pub reserve_frames: u32,
+    /// Their bytes.
+    pub reserve_bytes: u64,
+    /// Whether hosts that send to it are asked to hold it.
+    pub held_at_senders: bool,
+    /// Whether its hold contract is over: what comes ends under `receiver_stuck`.
+    pub stuck: bool,
 }
 
 /// A tunnel.

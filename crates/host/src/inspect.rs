@@ -7,7 +7,8 @@ use sluice_base::{
     Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, SourceId, TunnelId, VnetId,
 };
 use sluice_switch::{
-    AuditRow, Counter, Destination, LaneKind, Marks, PauseState, Switch, TunnelCounters,
+    AuditRow, Counter, Destination, IsolatedState, LaneKind, Marks, PauseState, QueueState, Switch,
+    TunnelCounters,
 };
 
 /// What a port has done and holds.
@@ -63,6 +64,33 @@ pub struct Dropped {
     /// How many.
     pub count: Counter,
 }
+
+/// Flow control of one (port, priority).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// The port.
+    pub port: PortId,
+    /// The priority.
+    pub priority: Priority,
+    /// Its pauses.
+    pub state: PauseState,
+    /// Its receiver, if that is isolated.
+    pub isolated: Option<Isolation>,
+}
+
+/// A receiver that is isolated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// What the switch knows of it.
+    pub state: IsolatedState,
+    /// The endpoints behind its port, the first few.
+    pub endpoints: Vec<Mac>,
+    /// Those whose frames wait for it, and the hosts that were asked to hold it.
+    pub waiting: Vec<Source>,
+}
+
+/// The endpoints of a port that are named.
+const ENDPOINTS_MAX: usize = 4;
 
 /// The audit, with ports instead of inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,23 +169,49 @@ pub fn drops<B: Buf>(switch: &Switch<B>) -> Vec<Dropped> {
     rows
 }
 
-/// Flow control of the first `ports` ports, where there was any.
+/// Flow control of some ports, where there was any, and the receivers among them that are isolated.
 #[must_use]
 pub fn pauses<B: Buf>(
     switch: &Switch<B>,
     now: Nanos,
     ports: impl IntoIterator<Item = PortId>,
-) -> Vec<(PortId, Priority, PauseState)> {
+) -> Vec<Pause> {
     let mut rows = Vec::new();
     for port in ports {
         for priority in Priority::all() {
             let state = switch.pause_state(now, port, priority);
-            if state != PauseState::default() {
-                rows.push((port, priority, state));
+            let mut isolated = switch.isolated();
+            let isolated = isolated.find(|one| (one.port, one.priority) == (port, priority));
+            if state != PauseState::default() || isolated.is_some() {
+                let isolated = isolated.map(|state| isolation(switch, state));
+                rows.push(Pause { port, priority, state, isolated });
             }
         }
     }
     rows
+}
+
+/// A receiver that is isolated, with those it concerns.
+#[must_use]
+pub fn isolation<B: Buf>(switch: &Switch<B>, state: IsolatedState) -> Isolation {
+    let is_here = |to: &Destination| *to == Destination::Port(state.port);
+    let endpoints = switch.macs().filter(|(_, _, to)| is_here(to)).map(|(_, mac, _)| mac);
+    let waits = |queue: &QueueState| {
+        (queue.to, queue.priority) == (LaneKind::Port(state.port), state.priority)
+    };
+    let mut waiting: Vec<Source> = Vec::new();
+    for queue in switch.queues().filter(waits) {
+        let source = source(switch, queue.source);
+        if !waiting.contains(&source) {
+            waiting.push(source);
+        }
+    }
+    for tunnel in switch.senders(state.port).map(Source::Tunnel) {
+        if !waiting.contains(&tunnel) {
+            waiting.push(tunnel);
+        }
+    }
+    Isolation { state, endpoints: endpoints.take(ENDPOINTS_MAX).collect(), waiting }
 }
 
 /// The first `tunnels` tunnels.

@@ -288,6 +288,8 @@ impl Plan {
             chip_flows: 4096,
             spare_ports: None,
             unresolved_timeout_ms: 1000,
+            isolate_after_ms: 10,
+            hold: api::HoldTime::default(),
         }
     }
 

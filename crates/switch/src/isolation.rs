@@ -103,6 +103,8 @@ pub(crate) struct Isolation {
     used: usize,
     /// Somebody has to be told of a record.
     news: bool,
+    /// How often a receiver was isolated, free again, stuck, or stuck no more.
+    changes: u64,
     /// The inputs that several senders share.
     shared: Box<[u16]>,
     looks: u64,
@@ -139,6 +141,7 @@ impl Isolation {
             records: (0..RECORDS * on).map(|_| Record::free(words)).collect(),
             used: 0,
             news: false,
+            changes: 0,
             shared: shared.into(),
             looks: 0,
             look_at: Nanos::MAX,
@@ -419,6 +422,14 @@ impl<B: Buf> Switch<B> {
     /// What is isolated, for inspection.
     pub fn isolated(&self) -> impl Iterator<Item = crate::inspect::IsolatedState> + '_ {
         self.isolation.records.iter().filter(|record| record.is_used()).map(Record::state)
+    }
+
+    /// How often a receiver was isolated, was free again, was beyond its hold or no more: whoever
+    /// tells people looks at this first.
+    #[inline]
+    #[must_use]
+    pub const fn isolation_changes(&self) -> u64 {
+        self.isolation.changes
     }
 
     /// The reserve, for inspection: frames that are in it, and the most there were.

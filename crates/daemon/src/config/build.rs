@@ -6,15 +6,18 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role, UnderlayKind};
+use sluice_api::config::{
+    self as api, HoldTime, HostConfig, Link, Policy, PortKind, Role, UnderlayKind,
+};
 use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
 use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
-    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Destination,
-    InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
-    SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Destination, Hold,
+    InputFull, IsolationConfig, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit,
+    Service, Sources, SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig,
+    VnetConfig,
 };
 
 use super::Devices;
@@ -206,7 +209,7 @@ impl Builder<'_> {
             control: self.control(),
             spare: self.spare(),
             crossing: CrossingConfig::default(),
-            isolation: None,
+            isolation: self.isolation(),
         }
     }
 
@@ -244,6 +247,32 @@ impl Builder<'_> {
         classes
     }
 
+    /// A physical switch can tell no sender to hold. It waits for hosts that isolate theirs: their
+    /// time, and that of a wire that is paused once more while they do.
+    fn isolation(&self) -> Option<IsolationConfig> {
+        let ms = u64::from(self.config.host.isolate_after_ms);
+        let times = match self.config.host.role {
+            Role::Host => 1,
+            Role::Switch => 3,
+        };
+        (ms > 0).then(|| IsolationConfig {
+            patience: Nanos::from_millis(ms * times),
+            ..IsolationConfig::new(limit(self.config.buffers.reserve))
+        })
+    }
+
+    /// The hold contract by priority: the port's, that of the priority, or the host's.
+    fn hold(&self, of_port: Option<HoldTime>) -> [Hold; Priority::COUNT] {
+        let mut holds = [self.config.host.hold; Priority::COUNT];
+        for class in &self.config.classes {
+            holds[usize::from(class.priority)] = class.hold.unwrap_or(self.config.host.hold);
+        }
+        holds.map(|hold| match of_port.unwrap_or(hold) {
+            HoldTime::Forever => Hold::Forever,
+            HoldTime::Ms(ms) => Hold::For(Nanos::from_millis(ms.into())),
+        })
+    }
+
     fn dscp_to_priority(&self) -> [Priority; 64] {
         // The upper three bits, as of a class selector (RFC 2474 section 4.2.2): a code point that
         // nobody configured is served like its neighbours and not as best effort.
@@ -277,7 +306,7 @@ impl Builder<'_> {
             default_priority: Priority::from_low_bits(port.priority),
             sources: self.sources(port),
             tags: self.tags(port),
-            hold: Default::default(),
+            hold: self.hold(port.hold),
         };
         match port.kind {
             // The service rate is what the machine behind the card takes: frames, no wire.

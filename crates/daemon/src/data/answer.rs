@@ -8,13 +8,13 @@ use std::sync::{Mutex, MutexGuard};
 use sluice_api::config::Policy;
 use sluice_api::placement::{Followed, Stamped};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Balance, Body, DropRow, MacRow, PauseRow, PlacementRow, PortRow,
-    QueueRow, TunnelRow, VERSION, WorkerTimes,
+    Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, MacRow, PauseRow, PlacementRow,
+    PortRow, QueueRow, TunnelRow, VERSION, WorkerTimes,
 };
 use sluice_api::trace::{Looked, PortLook, TunnelLook, Way};
-use sluice_base::{Nanos, PortId, Priority, TunnelId, VnetId};
+use sluice_base::{Nanos, PortId, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
-use sluice_switch::{Destination, LaneKind, PauseState, TunnelCounters};
+use sluice_switch::{Destination, LaneKind, TunnelCounters};
 
 use super::homes;
 use super::look;
@@ -196,11 +196,7 @@ impl Names {
 
     fn queue_row(&self, row: &inspect::Queue) -> QueueRow {
         QueueRow {
-            source: match row.source {
-                Source::Port(port) => self.port(port),
-                Source::Tunnel(tunnel) => self.peer(tunnel),
-                Source::Control => "control".to_owned(),
-            },
+            source: self.source(row.source),
             lane: match row.to {
                 LaneKind::Port(port) => self.port(port),
                 LaneKind::Tunnel(tunnel) => self.peer(tunnel),
@@ -247,16 +243,40 @@ impl Names {
         }
     }
 
-    fn pause_row(&self, (port, priority, state): &(PortId, Priority, PauseState)) -> PauseRow {
+    fn pause_row(&self, row: &inspect::Pause) -> PauseRow {
+        let state = &row.state;
         PauseRow {
-            port: self.port(*port),
-            priority: priority.get(),
+            port: self.port(row.port),
+            priority: row.priority.get(),
             xoff_sent: state.xoff_sent,
             xon_sent: state.xon_sent,
             received: state.received,
             paused_ns: state.paused_time.0,
             paused: state.paused,
             pausing: state.pausing,
+            isolated: row.isolated.as_ref().map(|isolation| self.isolation(isolation)),
+        }
+    }
+
+    fn isolation(&self, isolation: &inspect::Isolation) -> Isolation {
+        let state = &isolation.state;
+        Isolation {
+            since_ns: state.since.since(self.started).0,
+            moved_ns: state.moved_at.since(self.started).0,
+            endpoints: isolation.endpoints.iter().map(ToString::to_string).collect(),
+            waiting: isolation.waiting.iter().map(|source| self.source(*source)).collect(),
+            reserve_frames: state.reserve_frames,
+            reserve_bytes: state.reserve_bytes,
+            held_at_senders: state.asks,
+            stuck: state.stuck,
+        }
+    }
+
+    fn source(&self, source: Source) -> String {
+        match source {
+            Source::Port(port) => self.port(port),
+            Source::Tunnel(tunnel) => self.peer(tunnel),
+            Source::Control => "control".to_owned(),
         }
     }
 

@@ -5,9 +5,9 @@
 use sluice_api::trace::Look;
 use sluice_base::{DropReason, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_host::Host;
-use sluice_host::inspect::Dropped;
+use sluice_host::inspect::{self, Dropped};
 use sluice_ports::FrameBuf;
-use sluice_switch::{Counter, Destination, PauseState, Switch, TunnelCounters};
+use sluice_switch::{Counter, Destination, Switch, TunnelCounters};
 
 use super::snapshot::{self, PortShot};
 use super::worker::Attached;
@@ -59,7 +59,7 @@ pub(super) struct PortSeen {
     pub(super) up: Option<bool>,
     pub(super) window_frames: u32,
     pub(super) blocked: bool,
-    pub(super) pauses: Vec<(PortId, Priority, PauseState)>,
+    pub(super) pauses: Vec<inspect::Pause>,
     pub(super) drops: Vec<Dropped>,
 }
 
@@ -99,17 +99,13 @@ pub(super) fn take(
 
 fn port_seen(host: &Host<FrameBuf>, attached: &Attached, now: Nanos) -> PortSeen {
     let switch = host.switch();
-    let pauses = Priority::all().map(|priority| {
-        let state = switch.pause_state(now, attached.id, priority);
-        (attached.id, priority, state)
-    });
     PortSeen {
         id: attached.id,
         shot: snapshot::port_shot(host, attached),
         up: attached.port.is_up(),
         window_frames: attached.inputs().map(|input| switch.window(input).frames).sum(),
         blocked: attached.blocked.is_some(),
-        pauses: pauses.filter(|(_, _, state)| *state != PauseState::default()).collect(),
+        pauses: inspect::pauses(switch, now, [attached.id]),
         drops: drops(switch, attached),
     }
 }

@@ -4,10 +4,10 @@
 use std::io;
 
 use sluice_api::show::Question;
-use sluice_base::{Mac, Nanos, PortId, Priority, VnetId};
+use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_host::{Host, inspect};
 use sluice_ports::{Amount, Counters, FrameBuf, Lossless, Ring};
-use sluice_switch::{Destination, PauseState, TunnelCounters};
+use sluice_switch::{Destination, TunnelCounters};
 
 use super::worker::{Attached, Times};
 
@@ -24,7 +24,7 @@ pub(super) enum Body {
     Queues(Vec<inspect::Queue>),
     Drops(Vec<inspect::Dropped>),
     Audit(inspect::AuditOfPorts),
-    Pauses(Vec<(PortId, Priority, PauseState)>),
+    Pauses(Vec<inspect::Pause>),
     Tunnels(Vec<TunnelCounters>),
     Macs(Vec<(VnetId, Mac, Destination)>),
     /// Of the workers that were asked.

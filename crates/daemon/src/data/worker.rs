@@ -33,6 +33,7 @@ use sluice_switch::{Command, Switch};
 
 use self::homes::Homes;
 pub(super) use self::homes::{HomeStep, Load};
+use self::isolated::Isolated;
 use self::spin::Spin;
 use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
@@ -203,6 +204,8 @@ pub(super) struct Worker {
     spread: Option<Spread>,
     /// Of ports that move.
     homes: Homes,
+    /// Of receivers that are isolated.
+    isolated: Isolated,
 }
 
 /// What a turn did.
@@ -249,6 +252,7 @@ impl Worker {
             spent: Spent::Looking,
             spread: None,
             homes: Homes::default(),
+            isolated: Isolated::default(),
         };
         for (id, name, port) in ports {
             worker.take_up(name, port, id)?;
@@ -287,6 +291,7 @@ impl Worker {
             }
             self.tell_of(turn.frames);
             self.tell_of_homes();
+            self.isolated.tell(&self.host, &self.ports);
             if let Some(until) = self.drain_until
                 && !turn.worked
             {
@@ -590,6 +595,7 @@ fn hand_back(
 mod attach;
 mod cross;
 mod homes;
+mod isolated;
 mod spin;
 mod spread;
 mod times;

@@ -194,7 +194,41 @@ fn pauses(rows: &[PauseRow]) -> String {
         ]
     });
     let header = ["port", "now", "priority", "XOFF sent", "XON sent", "received", "paused ms"];
-    table(&header, 2, cells.collect(), "no pause was sent or received")
+    let text = table(&header, 2, cells.collect(), "no pause was sent or received");
+    text + &isolated(rows)
+}
+
+/// The receivers that are isolated; nothing if none is.
+fn isolated(rows: &[PauseRow]) -> String {
+    let mut cells = Vec::new();
+    for (row, isolation) in rows.iter().filter_map(|row| Some((row, row.isolated.as_ref()?))) {
+        let state = match (isolation.stuck, isolation.held_at_senders) {
+            (true, _) => "stuck: what comes ends as receiver_stuck",
+            (false, true) => "held at its senders",
+            (false, false) => "on probation",
+        };
+        cells.push(vec![
+            row.port.clone(),
+            isolation.endpoints.join(" "),
+            row.priority.to_string(),
+            state.to_owned(),
+            seconds(isolation.since_ns),
+            seconds(isolation.moved_ns),
+            isolation.reserve_frames.to_string(),
+            isolation.waiting.join(" "),
+        ]);
+    }
+    if cells.is_empty() {
+        return String::new();
+    }
+    let header =
+        ["isolated", "endpoints", "priority", "state", "since s", "moved s", "reserve", "waiting"];
+    table(&header, 4, cells, "")
+}
+
+/// A time from the start of the data process on.
+fn seconds(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1_000_000_000, ns / 1_000_000 % 1_000)
 }
 
 fn tunnels(rows: &[TunnelRow]) -> String {

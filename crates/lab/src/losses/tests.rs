@@ -37,6 +37,7 @@ fn node(name: &str, frames: u64) -> Snapshot {
             paused_ns: frames * 10,
             paused: false,
             pausing: false,
+            isolated: None,
         }],
     }
 }

@@ -135,6 +135,7 @@ impl<B: Buf> Switch<B> {
         (record.full_since, record.leaves, record.has_news) = (Nanos::MAX, false, false);
         record.senders.fill(0);
         self.isolation.used += 1;
+        self.isolation.changes += 1;
         self.isolation.record_of[class] = u8::try_from(index).expect("fewer than 255 records");
         self.refresh_plain(PortId::from_index(at).0);
         for lane in 0..self.lanes.len() {
@@ -188,6 +189,7 @@ impl<B: Buf> Switch<B> {
         let low = (record.drained / 2).max(LOW_MIN);
         record.asked =
             has_remote_senders && (record.stuck || backlog > if record.asked { low } else { high });
+        self.isolation.changes += u64::from(record.stuck != before.1);
         if (record.asked, record.stuck) != before {
             record.has_news = has_remote_senders;
             self.isolation.news |= has_remote_senders;
@@ -220,6 +222,7 @@ impl<B: Buf> Switch<B> {
         record.used = false;
         let (port, priority) = (record.port, record.priority);
         self.isolation.used -= 1;
+        self.isolation.changes += 1;
         let class = self.class_of(port.into(), priority.into());
         self.isolation.record_of[class] = NONE;
         self.refresh_plain(port);

@@ -48,7 +48,7 @@ impl Builder<'_> {
             default_priority: Priority::ZERO,
             sources: Sources::Any,
             tags: Tags::Kept,
-            hold: Default::default(),
+            hold: self.hold(None),
         };
         let link = &underlay.link;
         if underlay.kind != UnderlayKind::VhostUser {

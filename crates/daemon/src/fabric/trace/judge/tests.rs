@@ -40,6 +40,7 @@ fn pause(paused: bool) -> PauseRow {
         paused_ns: 77,
         paused,
         pausing: false,
+        isolated: None,
     }
 }
 

@@ -1,0 +1,92 @@
+//! The hold contract as it is written in a configuration: a time with its unit, or `forever`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest time that senders are held for a receiver of which no frame leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum HoldTime {
+    /// Milliseconds.
+    Ms(u32),
+    /// For ever, as the paper on zOVN has it.
+    Forever,
+}
+
+impl Default for HoldTime {
+    /// One second.
+    fn default() -> Self {
+        Self::Ms(1_000)
+    }
+}
+
+/// A text that is no hold time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no hold time: write a time such as \"500ms\" or \"2s\", or \"forever\"")]
+pub struct NoHoldTime(String);
+
+impl FromStr for HoldTime {
+    type Err = NoHoldTime;
+
+    fn from_str(text: &str) -> Result<Self, NoHoldTime> {
+        if text == "forever" {
+            return Ok(Self::Forever);
+        }
+        let (number, factor) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+            (Some(number), _) => (number, 1),
+            (None, Some(number)) => (number, 1_000),
+            (None, None) => return Err(NoHoldTime(text.to_owned())),
+        };
+        let ms = number.trim().parse::<u32>().ok().and_then(|number| number.checked_mul(factor));
+        // Nothing at all would be held.
+        ms.filter(|ms| *ms > 0).map(Self::Ms).ok_or_else(|| NoHoldTime(text.to_owned()))
+    }
+}
+
+impl fmt::Display for HoldTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forever => f.write_str("forever"),
+            Self::Ms(ms) if ms.is_multiple_of(1_000) => write!(f, "{}s", ms / 1_000),
+            Self::Ms(ms) => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+impl TryFrom<String> for HoldTime {
+    type Error = NoHoldTime;
+
+    fn try_from(text: String) -> Result<Self, NoHoldTime> {
+        text.parse()
+    }
+}
+
+impl From<HoldTime> for String {
+    fn from(time: HoldTime) -> Self {
+        time.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit_and_are_written_as_they_are_read() {
+        for (text, time) in [
+            ("1s", HoldTime::Ms(1_000)),
+            ("250ms", HoldTime::Ms(250)),
+            ("90s", HoldTime::Ms(90_000)),
+            ("forever", HoldTime::Forever),
+        ] {
+            assert_eq!(text.parse(), Ok(time));
+            assert_eq!(time.to_string(), text);
+        }
+        for text in ["", "1", "0s", "-1s", "1 h", "ever", "99999999s", "1.5s"] {
+            let error = text.parse::<HoldTime>().unwrap_err();
+            assert!(error.to_string().contains("forever"), "{error}");
+        }
+    }
+}
