@@ -167,6 +167,9 @@ pub struct Host {
     /// milliseconds; then it is isolated. 0: never.
     #[serde(default = "default_isolate_after_ms")]
     pub isolate_after_ms: u32,
+    /// Broadcasts that a port, and a network through tunnels, may send in a second; 0: any number.
+    #[serde(default = "default_broadcasts_per_second")]
+    pub broadcasts_per_second: u32,
     /// The hold contract of every port and priority of which nothing else is said.
     #[serde(default)]
     pub hold: HoldTime,
@@ -587,6 +590,10 @@ const fn default_chip_macs() -> u32 {
 
 const fn default_chip_flows() -> u32 {
     56 * 1024
+}
+
+const fn default_broadcasts_per_second() -> u32 {
+    10_000
 }
 
 const fn default_isolate_after_ms() -> u32 {

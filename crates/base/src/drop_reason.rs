@@ -112,6 +112,8 @@ drop_reasons! {
     /// ARP or Neighbor Discovery for a group, while a control plane takes such frames, and its port
     /// had its share of the notices.
     PuntLimit = "punt_limit", Policy;
+    /// A broadcast beyond what its port, or its network through tunnels, may send.
+    StormLimit = "storm_limit", Policy;
     /// A source that is not bound to the port, or ARP that says another than its frame.
     SpoofedMac = "spoofed_mac", Policy;
     /// An IP address that its sender, which is bound to the port, does not have.

@@ -36,6 +36,5 @@ mod recent;
 pub mod resolve;
 pub mod rpc;
 pub mod session;
-pub mod storm;
 pub mod table;
 pub mod vport;

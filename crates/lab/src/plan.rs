@@ -289,6 +289,7 @@ impl Plan {
             spare_ports: None,
             unresolved_timeout_ms: 1000,
             isolate_after_ms: 10,
+            broadcasts_per_second: 10_000,
             hold: api::HoldTime::default(),
         }
     }

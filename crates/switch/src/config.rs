@@ -58,13 +58,15 @@ pub struct IsolationConfig {
     pub reserve: Limit,
     /// Destinations behind tunnels that may be held here at a time ([`crate::Command::Hold`]).
     pub holds: u16,
+    /// Broadcasts that a port, and through tunnels a network, may send in a second; 0: any number.
+    pub broadcasts_per_second: u32,
 }
 
 impl IsolationConfig {
     /// For a switch whose senders can be told within a few milliseconds.
     #[must_use]
     pub const fn new(reserve: Limit) -> Self {
-        Self { patience: Nanos::from_millis(10), reserve, holds: 64 }
+        Self { patience: Nanos::from_millis(10), reserve, holds: 64, broadcasts_per_second: 0 }
     }
 }
 

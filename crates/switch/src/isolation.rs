@@ -219,7 +219,11 @@ impl<B: Buf> Switch<B> {
             part.frames > part.limit.frames / (2 * POOL_SHARE)
                 || part.bytes > part.limit.bytes.0 / u64::from(2 * POOL_SHARE)
         };
-        used(0) || used(1) || self.isolation.shared.iter().any(|&i| self.is_input_pressed(i))
+        let copies = self.bodies > self.replicated_frames / (2 * POOL_SHARE);
+        copies
+            || used(0)
+            || used(1)
+            || self.isolation.shared.iter().any(|&i| self.is_input_pressed(i))
     }
 
     fn is_input_pressed(&self, input: u16) -> bool {
@@ -297,6 +301,9 @@ impl<B: Buf> Switch<B> {
             claim.over |= self.presses(tag.input, priority, 1, tag.bytes.into());
         }
         claim.frames += pooled;
+        // Each copy keeps the body that it shares.
+        let copies = self.lanes[self.ports[at].lane as usize].copies;
+        claim.over |= copies > 0 && copies > self.replicated_frames / POOL_SHARE;
         for part in &self.pool[..2] {
             let is_full = part.frames >= part.limit.frames || part.bytes >= part.limit.bytes.0;
             claim.over |= pooled > part.limit.frames / POOL_SHARE

@@ -60,6 +60,7 @@ mod shard;
 mod slots;
 mod sources;
 mod spill;
+mod storm;
 mod surface;
 mod switch;
 mod transmit;

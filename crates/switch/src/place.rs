@@ -222,6 +222,8 @@ pub(crate) struct Lane {
     pub(crate) deadline: Nanos,
     /// Unresolved lanes: when the next punt may go.
     pub(crate) punt_at: Nanos,
+    /// Unresolved lanes: the input whose frame was the first.
+    pub(crate) asker: u16,
 }
 
 impl Lane {
@@ -241,6 +243,7 @@ impl Lane {
             shaper,
             deadline: Nanos::MAX,
             punt_at: Nanos::MAX,
+            asker: 0,
         }
     }
 }

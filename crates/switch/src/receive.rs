@@ -264,6 +264,10 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn forward(&mut self, now: Nanos, slot: u32, dst: Mac) {
         if dst.is_group() {
+            if dst == Mac::BROADCAST && self.is_storm(now, slot) {
+                self.drop_frame(slot, DropReason::StormLimit);
+                return;
+            }
             self.hold_for_replication(slot);
             return;
         }

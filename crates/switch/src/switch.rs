@@ -31,8 +31,10 @@ use crate::receive::NO_PORT;
 use crate::slots::{Home, NIL, Slots};
 use crate::sources::{Watch, make_watches};
 use crate::spill::Share;
+use crate::storm::Storms;
 use crate::surface::{Command, CommandError, Destination, Notice, Target, Window};
 use crate::transmit::weight_of;
+use crate::unresolved::Waits;
 use crate::validate;
 
 /// Frames that a driver may have received beyond what the input may hold, because they end at
@@ -109,6 +111,9 @@ pub struct Switch<B> {
     pub(crate) lending: Lending,
     pub(crate) isolation: Isolation,
     pub(crate) holds: Holds,
+    pub(crate) storms: Storms,
+    /// By network, and by input: destinations that wait to be resolved.
+    pub(crate) waits: Waits,
 }
 
 impl<B: Buf> Switch<B> {
@@ -180,6 +185,8 @@ impl<B: Buf> Switch<B> {
             lending: Lending::new(&config.crossing, ports.len(), inputs.len()),
             isolation: Isolation::new(config, inputs.len()),
             holds: Holds::new(first_hold_lane(config), holds_max(config)),
+            storms: Storms::new(config),
+            waits: Waits::new(config, inputs.len()),
             inputs,
             ports,
             lanes,

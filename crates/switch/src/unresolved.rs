@@ -11,14 +11,38 @@
 //! When every such lane is taken, a lossless frame is *deferred*: its input gives no window until
 //! a lane is free, and what was promised before waits in order behind it.
 
+use alloc::boxed::Box;
+use alloc::vec;
+
 use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, SourceId, VnetId};
 
+use crate::config::SwitchConfig;
 use crate::mac_table;
 use crate::place::Gate;
 use crate::queues::Key;
 use crate::slots::{Home, List, NIL};
 use crate::surface::{Head, LaneKind, Notice, PuntFrom};
 use crate::switch::Switch;
+
+/// The destinations that wait, by who asked for them: each has a share of the places.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    is_shared_out: bool,
+    by_vnet: Box<[u16]>,
+    by_input: Box<[u16]>,
+}
+
+impl Waits {
+    pub(crate) fn new(config: &SwitchConfig, inputs: usize) -> Self {
+        let is_shared_out = config.isolation.is_some();
+        let some = usize::from(is_shared_out);
+        Self {
+            is_shared_out,
+            by_vnet: vec![0; config.vnets.len() * some].into(),
+            by_input: vec![0; inputs * some].into(),
+        }
+    }
+}
 
 impl<B: Buf> Switch<B> {
     /// Queues a frame whose destination is not in the chip.
@@ -34,7 +58,7 @@ impl<B: Buf> Switch<B> {
         let key = mac_table::key(vnet, dst);
         let lane = match self.pending.lookup(key) {
             Some(lane) => lane,
-            None => match self.free_lanes.pop() {
+            None => match self.take_lane(vnet, slot) {
                 Some(lane) => {
                     self.pending.insert(key, lane, false);
                     self.start_waiting(now, lane, VnetId(vnet), dst, slot);
@@ -44,6 +68,11 @@ impl<B: Buf> Switch<B> {
                     self.drop_frame(slot, DropReason::UnresolvedFull);
                     return;
                 }
+                // Whoever waits at a shared input keeps all others there from theirs.
+                None if self.waits.is_shared_out && self.is_shared(self.slots.get(slot).input) => {
+                    self.drop_frame(slot, DropReason::Unresolved);
+                    return;
+                }
                 None => {
                     self.defer(slot);
                     return;
@@ -51,6 +80,27 @@ impl<B: Buf> Switch<B> {
             },
         };
         self.put_frame(slot, lane);
+    }
+
+    /// A lane for a destination that is not known. An input may have as many of them as are still
+    /// free, and one network of several three times as many, so that none takes them all.
+    fn take_lane(&mut self, vnet: u16, slot: u32) -> Option<u32> {
+        let input = usize::from(self.slots.get(slot).input);
+        let free = self.free_lanes.len();
+        if self.waits.is_shared_out {
+            let (by_input, by_vnet) =
+                (self.waits.by_input[input], self.waits.by_vnet[usize::from(vnet)]);
+            let is_full = usize::from(by_input) >= free
+                || (self.vnets.len() > 1 && usize::from(by_vnet) >= 3 * free);
+            if is_full {
+                return None;
+            }
+            self.waits.by_input[input] += 1;
+            self.waits.by_vnet[usize::from(vnet)] += 1;
+        }
+        let lane = self.free_lanes.pop()?;
+        self.lanes[lane as usize].asker = InputId::from_index(input).0;
+        Some(lane)
     }
 
     fn start_waiting(&mut self, now: Nanos, lane: u32, vnet: VnetId, mac: Mac, slot: u32) {
@@ -212,6 +262,12 @@ impl<B: Buf> Switch<B> {
     fn free_lane(&mut self, lane: u32) {
         let l = &mut self.lanes[lane as usize];
         debug_assert!(l.frames == 0 && l.parked == NIL, "a lane is freed when it is empty");
+        if self.waits.is_shared_out
+            && let LaneKind::Unresolved(vnet, _) = l.kind
+        {
+            self.waits.by_vnet[vnet.index()] -= 1;
+            self.waits.by_input[usize::from(l.asker)] -= 1;
+        }
         l.kind = LaneKind::Free;
         l.deadline = Nanos::MAX;
         l.punt_at = Nanos::MAX;

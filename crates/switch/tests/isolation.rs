@@ -321,6 +321,92 @@ fn one_priority_leaves_room_in_the_pool_for_the_others() {
     world.drain(|_| {});
 }
 
+/// Sends broadcasts from a port; returns how many came out at the innocent one.
+fn shout(world: &mut World, frames: &[Tenant], input: usize, tunnel: Option<u16>) -> usize {
+    let bufs = frames.iter().map(|frame| match tunnel {
+        Some(tunnel) => world.tunnel_frame(input, tunnel, frame),
+        None => world.tenant(input, frame),
+    });
+    let bufs: Vec<_> = bufs.collect();
+    world.receive(InputId::from_index(input), bufs);
+    world.spill(InputId::from_index(input), usize::MAX);
+    for port in 0..=WIRE {
+        if port != usize::from(CULPRIT) {
+            world.transmit(port_of(port), || true);
+        }
+    }
+    world.reclaim_all();
+    world.log().iter().filter(|sent| sent.port == usize::from(INNOCENT)).count()
+}
+
+#[test]
+fn broadcasts_beyond_a_budget_end_and_cost_the_other_port_and_tunnel_nothing() {
+    let mut config = host(64, Hold::Forever, &[2]);
+    config.isolation.as_mut().unwrap().broadcasts_per_second = 100;
+    config.pool.replicated_frames = 1_000;
+    let mut world = World::new(&config, 1);
+    world.now = Nanos::from_millis(1_000);
+    world.log();
+    let frame = Tenant::new(Mac::BROADCAST, SRC, PAUSED << 3, 100);
+    let mut sum = 0;
+    for _ in 0..20 {
+        sum += shout(&mut world, std::slice::from_ref(&frame), SENDER.into(), None);
+    }
+    // A tenth of a second's worth at once.
+    assert_eq!(sum, 11);
+    assert_eq!(dropped(&world, DropReason::StormLimit), 9);
+    assert_eq!(shout(&mut world, std::slice::from_ref(&frame), WIRE, Some(0)), 1);
+    let multicast = Tenant::new(Mac([1, 0, 0x5e, 0, 0, 1]), SRC, PAUSED << 3, 100);
+    assert_eq!(shout(&mut world, &[multicast], SENDER.into(), None), 1);
+    world.now = world.now.after(Nanos::from_millis(10));
+    assert_eq!(shout(&mut world, std::slice::from_ref(&frame), SENDER.into(), None), 1);
+    world.drain(|_| {});
+}
+
+#[test]
+fn receiver_that_takes_no_copies_leaves_them_to_the_others() {
+    let mut config = host(64, Hold::Forever, &[]);
+    config.pool.replicated_frames = 16;
+    config.pool.copies_per_lane = 16;
+    let mut world = World::new(&config, 1);
+    world.log();
+    let frame = Tenant::new(Mac::BROADCAST, SRC, PAUSED << 3, 100);
+    let mut came = 0;
+    for _ in 0..40 {
+        world.now = world.now.after(Nanos::from_millis(1));
+        came += shout(&mut world, std::slice::from_ref(&frame), SENDER.into(), None);
+        world.advance();
+    }
+    assert!(came >= 30, "{came} of 40 reach the innocent");
+    assert_eq!(world.switch.isolated().count(), 1);
+    world.drain(|_| {});
+}
+
+#[test]
+fn flood_to_unknown_addresses_leaves_places_to_other_ports_and_networks() {
+    let config = host(64, Hold::Forever, &[2]);
+    let mut world = World::new(&config, 1);
+    world.log();
+    let places = usize::from(config.unresolved.destinations);
+    for n in 0..60 {
+        if world.switch.window(InputId(SENDER.into())).frames > 0 {
+            send(&mut world, SENDER, 100 + n, 1);
+        }
+        let buf = world.tunnel_frame(WIRE, 0, &to(180 + n % 40));
+        assert!(world.switch.window(InputId::from_index(WIRE)).frames > 0, "the wire stays open");
+        world.receive(InputId::from_index(WIRE), vec![buf]);
+    }
+    world.notices();
+    let waiting = world.misses.len();
+    assert!(waiting < places, "{waiting} of {places}");
+    // Another port still finds a place, and asks at once.
+    let before = world.misses.len();
+    send(&mut world, INNOCENT, 90, 1);
+    world.notices();
+    assert_eq!(world.misses.len(), before + 1);
+    world.drain(|_| {});
+}
+
 /// A sender's host, whose port [`SENDER`] has frames for two destinations behind a tunnel.
 fn sending_host() -> World {
     let mut world = World::new(&host(64, Hold::Forever, &[2, 3]), 1);

@@ -257,6 +257,7 @@ impl Builder<'_> {
         };
         (ms > 0).then(|| IsolationConfig {
             patience: Nanos::from_millis(ms * times),
+            broadcasts_per_second: self.config.host.broadcasts_per_second,
             ..IsolationConfig::new(limit(self.config.buffers.reserve))
         })
     }

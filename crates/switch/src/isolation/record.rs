@@ -145,6 +145,9 @@ impl<B: Buf> Switch<B> {
                 self.leave_common(u32::try_from(lane).expect("fewer than 2^20 lanes"));
             }
         }
+        self.discard_where(class, DropReason::ReplicationLimit, |switch, slot| {
+            switch.slots.get(slot).home == Home::Copy
+        });
         self.move_to_reserve(now, class, index);
         self.sweep_later();
     }
@@ -261,18 +264,26 @@ impl<B: Buf> Switch<B> {
 
     /// Frames that wait in inputs which others share, and for which the reserve has no room, end.
     fn discard_overflow(&mut self, class: usize) {
-        let waits = |switch: &Self, slot: u32| {
+        self.discard_where(class, DropReason::ReceiverStuck, |switch, slot| {
             let s = switch.slots.get(slot);
             s.home == Home::Ring && switch.is_shared(s.input) && s.sent == 0
-        };
+        });
+    }
+
+    fn discard_where(
+        &mut self,
+        class: usize,
+        reason: DropReason,
+        goes: impl Fn(&Self, u32) -> bool,
+    ) {
         let some = |switch: &Self, leaf: u32| {
-            let node = switch.queues.get(leaf);
-            node.ring_frames > 0 && switch.slots.walk(node.list).any(|slot| waits(switch, slot))
+            let list = switch.queues.get(leaf).list;
+            switch.slots.walk(list).any(|slot| goes(switch, slot))
         };
         loop {
             let found = self.leaves_of(class).find(|&leaf| some(self, leaf));
             let Some(leaf) = found else { return };
-            self.drop_from_leaf(leaf, DropReason::ReceiverStuck, waits);
+            self.drop_from_leaf(leaf, reason, &goes);
         }
     }
 

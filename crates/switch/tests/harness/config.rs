@@ -213,6 +213,7 @@ fn isolating(mut config: SwitchConfig) -> SwitchConfig {
         patience: Nanos::from_micros(50 + rng.below(100)),
         reserve: limit(pick(&mut rng, 12), rng.below(20_000)),
         holds: pick(&mut rng, 3),
+        broadcasts_per_second: pick::<u32>(&mut rng, 3) * 10_000,
     });
     for port in config.ports.iter_mut().chain(config.spare.as_mut().map(|spare| &mut spare.like)) {
         let most = Nanos::from_micros(1 + rng.below(1_000));

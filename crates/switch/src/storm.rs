@@ -1,0 +1,63 @@
+//! Storm control: how many broadcasts a port and a network may send.
+//!
+//! A broadcast costs as many frames as it has receivers, and copies share one bounded pool. So what
+//! comes by an access port is limited per port, and what comes through tunnels per network: a
+//! tenant whose machines shout takes neither time nor copies from others. What is beyond the limit
+//! ends under `storm_limit`. Multicast is not limited here: its copies are bounded as all are.
+//!
+//! Each budget is one moment, as in `shaper.rs`: `next = max(next, now - burst) + interval`.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use sluice_base::{Buf, Nanos};
+
+use crate::config::SwitchConfig;
+use crate::switch::Switch;
+
+/// Unused time that counts: the burst is what the rate allows in it.
+const BURST: Nanos = Nanos::from_millis(100);
+
+/// The budgets.
+#[derive(Debug)]
+pub(crate) struct Storms {
+    /// The time that a frame costs; zero: there is no limit.
+    interval: Nanos,
+    by_port: Box<[Nanos]>,
+    by_vnet: Box<[Nanos]>,
+}
+
+impl Storms {
+    pub(crate) fn new(config: &SwitchConfig) -> Self {
+        let rate = config.isolation.map_or(0, |isolation| isolation.broadcasts_per_second);
+        let interval = 1_000_000_000_u64.checked_div(rate.into()).map_or(Nanos::ZERO, Nanos);
+        let some = usize::from(rate > 0);
+        Self {
+            interval,
+            by_port: vec![Nanos::ZERO; config.ports.len() * some].into(),
+            by_vnet: vec![Nanos::ZERO; config.vnets.len() * some].into(),
+        }
+    }
+}
+
+impl<B: Buf> Switch<B> {
+    /// Whether a broadcast is beyond the budget of its port, or of its network if it came through a
+    /// tunnel; if not, it is charged.
+    pub(crate) fn is_storm(&mut self, now: Nanos, slot: u32) -> bool {
+        let s = self.slots.get(slot);
+        let input = &self.inputs[usize::from(s.input)];
+        let storms = &mut self.storms;
+        let next = if input.from_underlay {
+            storms.by_vnet.get_mut(usize::from(s.vnet))
+        } else {
+            storms.by_port.get_mut(usize::from(input.port))
+        };
+        // Control's own frames have no budget, and need none.
+        let Some(next) = next else { return false };
+        if *next > now {
+            return true;
+        }
+        *next = Nanos(next.0.max(now.0.saturating_sub(BURST.0)) + storms.interval.0);
+        false
+    }
+}
