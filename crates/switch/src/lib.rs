@@ -41,6 +41,7 @@ mod cross;
 mod decap;
 mod detach;
 mod evacuate;
+mod hear;
 mod home;
 mod inspect;
 mod mac_table;
@@ -74,6 +75,7 @@ pub use config::{
 };
 pub use cross::{Crossing, Loan, Taker};
 pub use decap::DecapFlow;
+pub use hear::Classifier;
 pub use home::Belongings;
 pub use inspect::{ChipState, Counter, Marks, PauseState, TunnelCounters};
 pub use mac_table::Used;
