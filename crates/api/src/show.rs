@@ -153,6 +153,19 @@ pub struct PortRow {
     pub ring_frames_max: u64,
     /// How many frames the kernel's receive ring can hold.
     pub ring_frames: u64,
+    /// Frames of priorities that the switch takes nothing of, set aside so that they do not stand
+    /// before the others.
+    #[serde(default)]
+    pub aside_frames: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub aside_bytes: u64,
+    /// The most frames that were ever set aside.
+    #[serde(default)]
+    pub aside_frames_max: u64,
+    /// The most bytes that were ever set aside.
+    #[serde(default)]
+    pub aside_bytes_max: u64,
     /// Kernel counters that can hide a loss on this path, by name (`tap.tx_dropped`,
     /// `packet.tp_drops`, `qdisc.dropped`, …), since the port was opened.
     pub kernel: std::collections::BTreeMap<String, u64>,

@@ -101,7 +101,7 @@ impl Pair {
         let to = PortId::from_index(1 - from);
         let input = inputs[from];
         let here = from.min(switches.len() - 1);
-        let room = switches[here].window(input).frames as usize;
+        let room = switches[here].window(input).of_any().frames as usize;
         batch.refill(&mut idle[from], room.min(BATCH));
         switches[here].receive(*now, input, batch);
         let mut sink = |frame: &Egress<'_, FrameBuf>| {

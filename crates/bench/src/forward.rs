@@ -193,7 +193,7 @@ impl Forward {
 
     fn read(&mut self, port: usize) {
         let input = self.inputs[port];
-        let room = self.switch.window(input).frames as usize;
+        let room = self.switch.window(input).of_any().frames as usize;
         self.batch.refill(&mut self.idle[port], room);
         self.switch.receive(self.now, input, &mut self.batch);
     }

@@ -126,7 +126,7 @@ fn turn(
     now: Nanos,
 ) -> anyhow::Result<usize> {
     let input = InputId(0);
-    ports[0].read(switch.window(input), BATCH, pool, batch)?;
+    ports[0].read(switch.window(input).of_any(), BATCH, pool, batch)?;
     switch.receive(now, input, batch);
     let sent = switch.transmit(now, PortId(1), &mut ports[1]);
     ports[1].flush()?;

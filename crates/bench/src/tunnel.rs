@@ -176,7 +176,7 @@ impl Tunnel {
     #[inline(never)]
     fn send(&mut self, machine: usize) {
         let input = self.from.input(PortId::from_index(machine), 0);
-        let room = self.from.window(input).frames as usize;
+        let room = self.from.window(input).of_any().frames as usize;
         self.batch.refill(&mut self.idle[machine], room.min(self.batch_max));
         self.from.receive(self.now, input, &mut self.batch);
         assert!(self.from.notice().is_none(), "every address is in the table");
@@ -207,7 +207,7 @@ impl Tunnel {
     #[inline(never)]
     fn arrive(&mut self) {
         let input = self.to.input(UNDERLAY, 0);
-        let room = self.to.window(input).frames as usize;
+        let room = self.to.window(input).of_any().frames as usize;
         assert!(room >= self.batch.len(), "B takes them as fast as A sends");
         self.to.receive(self.now, input, &mut self.batch);
         assert!(self.to.notice().is_none(), "every address is in the table");

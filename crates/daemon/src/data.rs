@@ -43,7 +43,6 @@ use anyhow::Context as _;
 use rustix::thread::CpuSet;
 use sluice_base::{Nanos, PortId};
 use sluice_host::Host;
-use sluice_ports::l2::PARKED_FRAMES_MAX;
 use sluice_ports::udp::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
@@ -314,12 +313,10 @@ fn make_worker(
         + may_come.count()
         + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
     let own = ports.iter().map(|(id, ..)| &plan.ports[id.index()]);
-    let shares = |port: &&PortPlan| matches!(port.attachment, Attachment::BareMetal { .. });
-    let parked = own.clone().filter(shares).count() * PARKED_FRAMES_MAX;
     let is_spread =
         |port: &&PortPlan| matches!(port.attachment, Attachment::Udp { sharers: 2.., .. });
     let kept = own.filter(is_spread).count() * HELD_MAX;
-    let slots = host.switch().capacity() + bays * BATCH + parked + kept;
+    let slots = host.switch().capacity() + bays * BATCH + kept;
     let slots = u32::try_from(slots).context("more buffers than can be counted")?;
     let mut pool = PoolConfig::for_mtu(slots, plan.mtu_max);
     pool.populate = slots as usize * usize::from(pool.slot_size) <= POPULATED_BYTES_MAX;

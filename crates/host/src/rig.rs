@@ -118,7 +118,7 @@ pub fn give(
     frames: impl IntoIterator<Item = Vec<u8>>,
 ) -> usize {
     let input = host.switch().input(port, 0);
-    let window = host.switch().window(input).frames as usize;
+    let window = host.switch().window(input).of_any().frames as usize;
     let mut batch = Batch::with_limit(BATCH);
     for frame in frames.into_iter().take(window.min(BATCH)) {
         batch.push(frame).expect("not more than its limit");

@@ -43,4 +43,4 @@ pub mod vhost_user;
 pub use error::OpenError;
 pub use frame::FrameBuf;
 pub use pool::{Pool, PoolConfig, SlotMut};
-pub use port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Ring, Wanted};
+pub use port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Ring, Wanted};

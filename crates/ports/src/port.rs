@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use sluice_base::{Batch, Nanos, PriorityMask};
-use sluice_switch::{Sink, Window};
+use sluice_switch::{Classifier, Sink, Window};
 
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
@@ -44,8 +44,25 @@ pub struct PollFd<'a> {
 pub struct Read {
     /// How many frames it put into the batch.
     pub frames: usize,
-    /// Whether there may be more. Only false after the kernel said that there is nothing.
+    /// Whether there may be more. Only false after the kernel said that there is nothing, and
+    /// nothing is set aside.
     pub more: bool,
+    /// How many frames of closed priorities it set aside.
+    pub aside: usize,
+}
+
+/// Frames of priorities that the switch takes nothing of, which a port has set aside so that they
+/// do not stand in the way of the others. For the switch they have not come yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Aside {
+    /// Frames, now.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The most frames that there ever were.
+    pub frames_max: u64,
+    /// The most bytes that there ever were.
+    pub bytes_max: u64,
 }
 
 /// Frames and their bytes.
@@ -168,6 +185,10 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// frame that it could not hand over: without a free slot in `pool` or room in `batch` it
     /// reads nothing and says `more`.
     ///
+    /// One that [tells priorities apart](Self::tells_apart) hands over none of `window.closed`, and
+    /// sets aside what stands in the way. Order is kept within each priority. Any other is given
+    /// [`Window::of_any`].
+    ///
     /// # Errors
     /// What the kernel said, when the device or its namespace is gone. Frames that were read
     /// before are in `batch`.
@@ -199,6 +220,32 @@ pub trait Port: Sink<FrameBuf> + Send {
         debug_assert_eq!(queue, 0, "it has one queue");
         self.read(window, limit, pool, batch)
     }
+
+    /// Tells what the neighbour said of flow control, if the port keeps that apart from data:
+    /// whole frames, each once. It needs no window, and what waits to be read is not before it.
+    /// Returns how many there were; there may be more if there were any.
+    fn hear(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
+        let _ = tell;
+        0
+    }
+
+    /// Takes the rule by which priorities are told apart.
+    fn classify_by(&mut self, classifier: &Classifier) {
+        let _ = classifier;
+    }
+
+    /// Whether it reads priorities apart, and keeps `window.closed`.
+    fn tells_apart(&self) -> bool {
+        false
+    }
+
+    /// What it has set aside.
+    fn aside(&self) -> Aside {
+        Aside::default()
+    }
+
+    /// From now on `read` takes nothing from the kernel, and hands over what was set aside.
+    fn stop_reading(&mut self) {}
 
     /// Sees to what a descriptor of [`Self::poll_fds`] told of, beside frames and room.
     fn attend(&mut self) -> Wanted {

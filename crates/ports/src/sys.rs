@@ -138,6 +138,11 @@ pub(crate) fn receive_nothing(fd: impl AsFd) -> io::Result<()> {
     attach_program(fd, libc::SO_ATTACH_FILTER, &mut [Instruction::new(bpf::RET_K, 0)])
 }
 
+/// Lets a socket receive what a program of classic BPF keeps.
+pub(crate) fn filter(fd: impl AsFd, program: &mut [Instruction]) -> io::Result<()> {
+    attach_program(fd, libc::SO_ATTACH_FILTER, program)
+}
+
 /// An instruction of classic BPF.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use sluice_base::{Batch, Priority};
+use sluice_base::{Batch, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
@@ -85,7 +85,12 @@ impl Rig {
     /// Takes what the guest sent, and gives it back. Returns how many frames that were.
     fn take(&mut self) -> usize {
         let mut batch: Batch<FrameBuf> = Batch::with_limit(64);
-        let window = Window { frames: 64, bytes: sluice_base::ByteCount(1 << 20), spill: false };
+        let window = Window {
+            frames: 64,
+            bytes: sluice_base::ByteCount(1 << 20),
+            closed: PriorityMask::NONE,
+            spill: false,
+        };
         self.port.read(window, 64, &mut self.pool, &mut batch).unwrap();
         let count = batch.len();
         self.port.give_back(&mut batch, &mut self.pool);

@@ -7,16 +7,16 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sluice_base::{Batch, Mac, Nanos};
+use sluice_base::{Batch, Mac, Nanos, Priority, PriorityMask};
 use sluice_ports::l2::{KernelShare, L2Config, L2Port};
 use sluice_ports::neigh::{Neighbours, NextHop};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::{Lossless, OpenError, Port};
-use sluice_switch::{Sink as _, Taken};
+use sluice_switch::{Classifier, Sink as _, Taken, Trust, Window};
 use support::{
     Cable, LEFT, OPEN, Peer as _, RIGHT, RawPeer, VXLAN, VtepPeer, Waiter, can_have_namespaces,
-    egress, frame, inside, path, pool, read_all, receive_all, run, test_frame,
+    egress, eventually, frame, inside, path, pool, read_all, receive_all, run, test_frame,
 };
 
 fn l2(device: &str, kernel: KernelShare) -> L2Port {
@@ -34,6 +34,115 @@ fn pfc() -> Vec<u8> {
     frame.extend([0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     frame.resize(60, 0);
     frame
+}
+
+/// What a port hears of flow control, at least so many frames.
+fn heard(port: &mut L2Port, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    eventually(|| {
+        port.hear(&mut |frame| frames.push(frame.to_vec()));
+        frames.len() >= count
+    });
+    frames
+}
+
+/// Priorities by class selector.
+fn by_dscp() -> Classifier {
+    let table = std::array::from_fn(|dscp| Priority::all().nth(dscp / 8).unwrap());
+    Classifier::access(Trust::PcpThenDscp, Priority::ZERO, table)
+}
+
+/// An IPv4 frame of a priority.
+fn marked(nth: usize, priority: u8) -> Vec<u8> {
+    let mut frame = test_frame(nth, 200);
+    frame.resize(200, 0);
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, priority << 5]);
+    // What comes next is not what made the last one different.
+    frame[20..24].copy_from_slice(&u32::try_from(nth).unwrap().to_be_bytes());
+    frame
+}
+
+/// One priority is closed. The others pass it, flow control passes all, and nothing of any is lost
+/// or overtaken, until it does not fit.
+#[test]
+fn a_closed_priority_stands_in_nobodys_way() {
+    if !can_have_namespaces("a_closed_priority_stands_in_nobodys_way") {
+        return;
+    }
+    let cable = Cable::new();
+    let mut peer = inside(&cable.right, || RawPeer::new("r0"));
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::Nothing));
+    port.classify_by(&by_dscp());
+    let mut pool = pool(64);
+    let closed = Window { closed: PriorityMask(1 << 3), ..OPEN };
+    let mut read = |port: &mut L2Port, window| {
+        let (mut batch, mut frames) = (Batch::with_limit(64), Vec::new());
+        let read = port.read(window, 64, &mut pool, &mut batch).unwrap();
+        for buf in batch.drain() {
+            frames.push(buf.bytes().to_vec());
+            pool.give_back(buf);
+        }
+        (read.more, frames)
+    };
+    // Together more than a ring of 100,000 bytes in the smallest frames.
+    let mut passed = Vec::new();
+    let (mut held, mut sent) = (0, 0);
+    for nth in 0..450 {
+        for priority in [3, 5] {
+            if priority == 5 || held < 400 {
+                peer.send(&marked(nth, priority));
+                held += usize::from(priority == 3);
+                sent += usize::from(priority == 5);
+            }
+        }
+        peer.send(&pfc());
+        assert!(eventually(|| {
+            passed.extend(read(&mut port, closed).1);
+            passed.len() == sent && port.aside().frames == held as u64
+        }));
+        assert_eq!(heard(&mut port, 1), [pfc()]);
+    }
+    let all = |priority, count| (0..count).map(|nth| marked(nth, priority)).collect::<Vec<_>>();
+    assert!(held == 400 && sent > 400, "{held}, {sent}");
+    assert_eq!(passed, all(5, sent), "priority 5 passes, in order");
+    assert_eq!(port.aside().bytes, 400 * 200);
+    assert!(read(&mut port, closed).0, "there is more, for who has room");
+    // Open again: what came first leaves first, also before what comes now.
+    peer.send(&marked(400, 3));
+    let mut came = Vec::new();
+    assert!(eventually(|| {
+        came.extend(read(&mut port, OPEN).1);
+        came.len() == 401
+    }));
+    assert_eq!(came, all(3, 401));
+    assert_eq!(port.kernel_counters().unwrap()["aside.full"], 0);
+    // A neighbour that does not obey: this priority ends, counted, and no other.
+    for nth in 0..600 {
+        peer.send(&marked(nth, 3));
+        peer.send(&marked(nth, 5));
+        if nth % 16 == 0 {
+            read(&mut port, closed);
+        }
+    }
+    passed.clear();
+    assert!(eventually(|| {
+        passed.extend(read(&mut port, closed).1);
+        passed.last() == Some(&marked(599, 5))
+    }));
+    let aside = port.aside();
+    let rows = port.kernel_counters().unwrap();
+    assert_eq!((rows["aside.full"], rows["ring.drops"]), (600 - aside.frames, 0));
+    assert!(aside.bytes <= 100_000 && aside.frames > 100_000 / 208 - 2, "{aside:?}");
+    // At the end what was set aside is handed over, and nothing else is read.
+    port.stop_reading();
+    peer.send(&marked(600, 5));
+    let mut left = Vec::new();
+    assert!(eventually(|| {
+        let (more, frames) = read(&mut port, OPEN);
+        left.extend(frames);
+        !more
+    }));
+    assert_eq!(left, all(3, usize::try_from(aside.frames).unwrap()));
 }
 
 #[test]
@@ -55,26 +164,27 @@ fn pfc_frames_and_tags_pass_l2_both_ways() {
     let mut largest = test_frame(0, 1514);
     largest.resize(1514, 7);
     largest.splice(12..12, [0x81, 0x00, 0x00, 0x01]);
-    let frames = [pfc(), tagged, service_tagged, priority_tagged, largest];
+    // With a tag it is a frame like any other.
+    let frames = [tagged, service_tagged, priority_tagged, largest];
     let mut pool = pool(32);
     (0..5).for_each(|_| peer.send(&pfc()));
-    assert_eq!(read_all(&mut port, &mut pool, 5, 0), vec![pfc(); 5]);
+    assert_eq!(heard(&mut port, 5), vec![pfc(); 5]);
     let rx_dropped = port.kernel_counters().unwrap()["device.rx_dropped"];
     assert_eq!(rx_dropped, 0, "PFC frames must not look like losses");
     frames.iter().for_each(|frame| peer.send(frame));
-    assert_eq!(read_all(&mut port, &mut pool, frames.len(), 0), frames);
-    for bytes in &frames {
+    assert_eq!(read_all(&mut port, &mut pool, frames.len(), 0), frames, "and no flow control");
+    for bytes in frames.iter().chain([&pfc()]) {
         let buf = frame(&mut pool, bytes);
         assert_eq!(port.offer(&egress(&[], Some(&buf))), Taken::All);
         pool.give_back(buf);
     }
     // A frame that the switch made itself is all header.
     assert_eq!(port.offer(&egress(&pfc(), None)), Taken::All);
-    assert_eq!(port.pending().frames, 6);
+    assert_eq!(port.pending().frames, 6, "flow control leaves among the others");
     port.flush().unwrap();
     assert_eq!(port.pending().frames, 0);
-    let sent = [&frames[..], &[pfc()]].concat();
-    assert_eq!(read_all(&mut far, &mut pool, sent.len(), 0), sent);
+    assert_eq!(read_all(&mut far, &mut pool, frames.len(), 0), frames);
+    assert_eq!(heard(&mut far, 2), vec![pfc(); 2]);
     for port in [&port, &far] {
         let rows = port.kernel_counters().unwrap();
         assert_eq!(rows["ring.drops"] + rows["ring.truncated"], 0);

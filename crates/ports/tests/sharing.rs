@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use sluice_base::{Batch, Buf as _, ByteCount, Mac};
+use sluice_base::{Batch, Buf as _, ByteCount, Mac, PriorityMask};
 use sluice_ports::udp::{
     BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, Selector, UdpConfig, UdpPort,
     group_of, is_high,
@@ -45,7 +45,12 @@ impl Sharers {
 
     /// What came to a port: (destination, source, number) of each.
     fn read(&mut self, at: usize) -> Vec<(u8, u8, u32)> {
-        let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+        let window = Window {
+            frames: 64,
+            bytes: ByteCount(1 << 20),
+            closed: PriorityMask::NONE,
+            spill: false,
+        };
         self.ports[at].read(window, 64, &mut self.pool, &mut self.batch).unwrap();
         let mut seen = Vec::new();
         let mut back = Batch::with_limit(64);
@@ -218,7 +223,8 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
     // One call takes 64; a frame that was read is under way until its handle is back.
     assert_eq!(sharers.read(0).len(), 64);
     assert!(!sharers.has_left(0), "there are more in its socket");
-    let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+    let window =
+        Window { frames: 64, bytes: ByteCount(1 << 20), closed: PriorityMask::NONE, spill: false };
     sharers.ports[0].read(window, 64, &mut sharers.pool, &mut sharers.batch).unwrap();
     let mut handles: Vec<_> = sharers.batch.drain().collect();
     let came = sharers.read_all(0, 100 + 100 - 2 * 64);
@@ -252,7 +258,8 @@ fn a_frame_that_goes_on_as_a_copy_is_under_way_until_the_copy_has_ended() {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let pair = (1..).find(|dst| bucket(*dst, 0).is_multiple_of(2)).unwrap();
     sender.send_to(&datagram(pair, 0, 1), sharers.to).unwrap();
-    let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+    let window =
+        Window { frames: 64, bytes: ByteCount(1 << 20), closed: PriorityMask::NONE, spill: false };
     let until = Instant::now() + PATIENCE;
     while sharers.batch.is_empty() {
         sharers.ports[0].read(window, 64, &mut sharers.pool, &mut sharers.batch).unwrap();
@@ -383,7 +390,8 @@ fn what_was_read_by_another_rule_holds_all_buckets_of_its_group() {
     let low = bucket(dst, 0);
     let high = LOW_BUCKETS + group_of(low);
     let other = (0..BUCKETS).find(|b| group_of(*b) != group_of(low)).unwrap();
-    let window = Window { frames: 64, bytes: ByteCount(1 << 20), spill: false };
+    let window =
+        Window { frames: 64, bytes: ByteCount(1 << 20), closed: PriorityMask::NONE, spill: false };
     let read = |sharers: &mut Sharers| {
         sender.send_to(&segment(dst, 0, 443, 1), sharers.to).unwrap();
         let until = Instant::now() + PATIENCE;

@@ -169,7 +169,7 @@ impl VirtualHost {
 
     /// What the switch promises to take, after it has moved what it wants out of the way.
     fn window(&mut self, input: InputId) -> usize {
-        let window = self.host.switch().window(input);
+        let window = self.host.switch().window(input).of_any();
         if window.spill { self.window_of_spilled(input) } else { window.frames as usize }
     }
 
@@ -177,7 +177,7 @@ impl VirtualHost {
     fn window_of_spilled(&mut self, input: InputId) -> usize {
         // The pool's handle is the same one: it holds no memory of the VM.
         self.host.switch_mut().spill(input, Ok);
-        self.host.switch().window(input).frames as usize
+        self.host.switch().window(input).of_any().frames as usize
     }
 
     /// A frame has come in at the network card. False if the switch had not promised to take it.

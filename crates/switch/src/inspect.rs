@@ -175,6 +175,13 @@ impl<B> Switch<B> {
         Counter { frames: u64::from(input.held.frames), bytes: input.held.bytes }
     }
 
+    /// Those of one priority, at an input that pauses its sender by priority; nothing at others.
+    #[must_use]
+    pub fn held_of(&self, input: InputId, priority: Priority) -> Counter {
+        let held = self.rows[row(input.0, priority.get())].held;
+        Counter { frames: u64::from(held.frames), bytes: held.bytes }
+    }
+
     /// Frames that wait for a port now, over all its lanes, with their bytes.
     #[must_use]
     pub fn queued(&self, port: PortId) -> Counter {

@@ -41,6 +41,7 @@ mod cross;
 mod decap;
 mod detach;
 mod evacuate;
+mod hear;
 mod hold;
 mod home;
 mod inspect;
@@ -77,6 +78,7 @@ pub use config::{
 };
 pub use cross::{Crossing, Loan, Taker};
 pub use decap::DecapFlow;
+pub use hear::Classifier;
 pub use hold::HOLD_LEASE;
 pub use home::Belongings;
 pub use inspect::{ChipState, Counter, IsolatedState, Marks, PauseState, TunnelCounters};

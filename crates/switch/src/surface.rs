@@ -8,16 +8,37 @@ use sluice_base::{
 };
 
 /// What the switch promises to take from an input now.
+///
+/// The promise is of each priority: one that is full closes itself and no other. A driver that
+/// cannot tell the priority of a frame before it hands it over reads by [`Self::of_any`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Frames.
+    /// Frames, of whatever priority that is open.
     pub frames: u32,
     /// Bytes of those frames; the last one may exceed it.
     pub bytes: ByteCount,
+    /// The priorities of which nothing is taken, at an input that pauses its sender by priority.
+    /// Flow control needs no window ([`crate::Switch::hear`]).
+    pub closed: PriorityMask,
     /// Whether handles of this input should be moved into the host pool first
     /// ([`crate::Switch::spill`]): a broadcast waits for its copy, or one destination has filled
     /// its share of the input.
     pub spill: bool,
+}
+
+impl Window {
+    /// The promise for frames of any priority: none while one is closed.
+    #[must_use]
+    pub fn of_any(self) -> Self {
+        let frames = if self.closed.is_empty() { self.frames } else { 0 };
+        Self { frames, ..self }
+    }
+
+    /// Whether it has nothing to say to a driver that tells priorities apart either.
+    #[must_use]
+    pub fn is_shut(self) -> bool {
+        self.frames == 0 && self.closed.is_empty()
+    }
 }
 
 /// A frame as an output driver sees it: `header`, then `buf` from byte `strip` on.

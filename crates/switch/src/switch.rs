@@ -247,11 +247,19 @@ impl<B: Buf> Switch<B> {
         // What is beyond its share, or waits to be replicated, is held.
         let spill = i.held.frames > 0
             && (!i.awaiting.is_empty() || i.sweep || (!i.over.is_empty() && self.pool_takes(at)));
-        let closed =
-            !i.deferred.is_empty() || i.port == NO_PORT || self.ports[usize::from(i.port)].detached;
-        if closed {
-            return Window { frames: 0, bytes: ByteCount::ZERO, spill };
+        let none = Window { frames: 0, bytes: ByteCount::ZERO, closed: PriorityMask::NONE, spill };
+        if i.port == NO_PORT || self.ports[usize::from(i.port)].detached {
+            return none;
         }
+        if !i.deferred.is_empty() {
+            // Any frame might be of the pair of one that could not be queued.
+            let closed = match i.full {
+                Full::Pause(_) => PriorityMask::ALL,
+                Full::Wait | Full::Drop => PriorityMask::NONE,
+            };
+            return Window { closed, ..none };
+        }
+        let mut closed = PriorityMask::NONE;
         let (frames, bytes) = match i.full {
             Full::Drop => ((i.limit.frames + BATCH_MAX).saturating_sub(i.held.frames), u64::MAX),
             Full::Wait => {
@@ -261,10 +269,10 @@ impl<B: Buf> Switch<B> {
             Full::Pause(priorities) if i.holding.and(priorities).is_empty() => {
                 (i.limit.frames, i.limit.bytes.0)
             }
-            Full::Pause(priorities) => self.pause_window(at, priorities),
+            Full::Pause(priorities) => self.pause_window(at, priorities, &mut closed),
         };
         let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed) };
-        Window { frames, bytes: ByteCount(bytes), spill }
+        Window { frames, bytes: ByteCount(bytes), closed, spill }
     }
 
     /// Whether a frame of an input waits to be copied, so that it may go to several outputs.
@@ -274,23 +282,32 @@ impl<B: Buf> Switch<B> {
         !self.inputs[input.index()].awaiting.is_empty()
     }
 
-    /// What an input that pauses takes while it holds something. Each paused priority has the whole
-    /// buffer to itself, so that one that is held back does not
-    /// close the window for the others; a promise must hold whatever comes next.
+    /// What an input that pauses takes while it holds something, of each priority that is not
+    /// `closed`. Each paused priority has the whole buffer to itself, so that one that is held back
+    /// does not close the window for the others; a promise must hold whatever comes next.
     #[inline(never)]
-    fn pause_window(&self, input: usize, priorities: PriorityMask) -> (u32, u64) {
+    fn pause_window(
+        &self,
+        input: usize,
+        priorities: PriorityMask,
+        closed: &mut PriorityMask,
+    ) -> (u32, u64) {
         let i = &self.inputs[input];
         let mut held = Held::default();
         let mut holding = i.holding.and(priorities).0;
         while holding != 0 {
             let row = input * Priority::COUNT + holding.trailing_zeros() as usize;
             let one = self.rows[row].held;
-            held.frames = held.frames.max(one.frames);
-            held.bytes = held.bytes.max(one.bytes);
+            if one.frames >= i.limit.frames || one.bytes >= i.limit.bytes.0 {
+                closed.0 |= holding & holding.wrapping_neg();
+            } else {
+                held.frames = held.frames.max(one.frames);
+                held.bytes = held.bytes.max(one.bytes);
+            }
             holding &= holding - 1;
         }
-        let frames = i.limit.frames.saturating_sub(held.frames);
-        let bytes = i.limit.bytes.0.saturating_sub(held.bytes);
+        let frames = i.limit.frames - held.frames;
+        let bytes = i.limit.bytes.0 - held.bytes;
         let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
         let below = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
         if below == 0 || !self.pool_takes(input) {

@@ -100,7 +100,7 @@ fn drive(
         let input = InputId(u16::try_from(rng.below(inputs)).unwrap());
         match rng.below(16) {
             0..=5 => {
-                let window = switch.window(input);
+                let window = switch.window(input).of_any();
                 let mut bytes = 0;
                 let most = u64::from(window.frames.min(64));
                 while (batch.len() as u64) < most && bytes < window.bytes.0 {

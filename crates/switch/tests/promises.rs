@@ -6,12 +6,13 @@ mod harness;
 use std::collections::BTreeMap;
 
 use harness::config::{access, config, limit, pause_config, underlay, with_tunnels};
-use harness::frames::Tenant;
+use harness::frames::{Tenant, pfc};
 use harness::ops::address;
 use harness::world::{Sent, World};
 use harness::{Info, Owner, TestBuf};
 use sluice_base::{
-    BitRate, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
+    BitRate, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, Prng,
+    TunnelId, VnetId,
 };
 use sluice_switch::{
     ClassConfig, Command, ConfigError, InputFull, PauseConfig, RateLimit, Service, Switch,
@@ -127,6 +128,68 @@ fn a_paused_input_drops_what_has_no_flow_control_and_holds_the_rest() {
     }
     // The paused ones still have their room.
     assert!(world.switch.window(InputId(0)).frames >= 16);
+    world.drain(|_| {});
+}
+
+/// A port that pauses priorities 3 and 4, and a stuck receiver of priority 3.
+fn with_a_full_priority() -> World {
+    let mut ports = vec![access(0); 2];
+    ports[0].input = limit(16, 100_000);
+    let pause = PauseConfig { xoff: ByteCount(10_000), xon: ByteCount(5_000), ..pause_config() };
+    ports[0].input_full = InputFull::Pause(pause);
+    let mut world = World::new(&config(ports), 1);
+    world.at_port(mac(1), 1);
+    while world.switch.window(InputId(0)).closed.is_empty() {
+        let buf = world.tenant(0, &frame(mac(1), 3, 60));
+        world.receive(InputId(0), vec![buf]);
+        world.check();
+    }
+    world
+}
+
+#[test]
+fn a_priority_that_is_full_closes_itself_and_no_other() {
+    let mut world = with_a_full_priority();
+    let window = world.switch.window(InputId(0));
+    assert_eq!((window.closed, window.frames), (PriorityMask(1 << 3), 16));
+    assert_eq!((window.of_any().frames, window.is_shut()), (0, false));
+    for priority in [0, 4, 5] {
+        let buf = world.tenant(0, &frame(mac(1), priority, 60));
+        world.receive(InputId(0), vec![buf]);
+        world.check();
+    }
+    assert_eq!(world.switch.window(InputId(0)).frames, 15, "what priority 4 may have");
+    world.drain(|_| {});
+    assert!(world.switch.window(InputId(0)).closed.is_empty());
+}
+
+#[test]
+fn flow_control_is_heard_at_a_full_input() {
+    let mut world = with_a_full_priority();
+    for priority in [3, 4] {
+        for _ in 0..16 {
+            let window = world.switch.window(InputId(0));
+            if !window.closed.contains(Priority::new(priority).unwrap()) {
+                let buf = world.tenant(0, &frame(mac(1), priority, 60));
+                world.receive(InputId(0), vec![buf]);
+            }
+        }
+    }
+    assert_eq!(world.switch.window(InputId(0)).closed, PriorityMask(0b11 << 3), "nothing goes in");
+    let state = |world: &World, priority| {
+        world.switch.pause_state(world.now, PortId(0), Priority::new(priority).unwrap())
+    };
+    world.oracle.paused(world.now, 0, 1 << 6, [9; 8]);
+    world.hear(InputId(0), &pfc(1 << 6, [9; 8]));
+    assert!(state(&world, 6).paused && !state(&world, 3).paused);
+    world.oracle.paused(world.now, 0, 1 << 6, [0; 8]);
+    world.hear(InputId(0), &pfc(1 << 6, [0; 8]));
+    assert!(!state(&world, 6).paused);
+    // What is none is counted, too.
+    let reason = DropReason::BadPause;
+    let broken = pfc(1 << 6, [9; 8])[..20].to_vec();
+    world.switch.hear(world.now, InputId(0), &broken);
+    assert_eq!(world.switch.dropped(InputId(0), Priority::ZERO, reason).frames, 1);
     world.drain(|_| {});
 }
 

@@ -151,7 +151,7 @@ impl Shards {
     fn read(&mut self, port: usize, dst: Mac, priority: u8, size: u32) -> bool {
         let me = self.owners[port];
         let input = self.switches[me].input(PortId::from_index(port), 0);
-        if self.switches[me].window(input).frames == 0 || self.is_held(port) {
+        if self.switches[me].window(input).of_any().frames == 0 || self.is_held(port) {
             return false;
         }
         self.reads[port] += 1;
@@ -169,7 +169,7 @@ impl Shards {
 
     fn spill(&mut self, me: usize, input: InputId) {
         let Self { switches, out, pooled, .. } = self;
-        if switches[me].window(input).spill {
+        if switches[me].window(input).of_any().spill {
             switches[me].spill(input, |buf| {
                 *out.get_mut(&buf.home).unwrap() -= 1;
                 pooled[me] += 1;
@@ -513,7 +513,7 @@ fn full_outputs_elsewhere_leave_the_input_open_for_others() {
         }
     }
     assert_eq!(shards.switches[0].lent(InputId(0)), 4);
-    let window = shards.switches[0].window(InputId(0));
+    let window = shards.switches[0].window(InputId(0)).of_any();
     assert_eq!(window.frames, 12, "of 16; the rest was copied");
     shards.check();
     for at in 2..5 {

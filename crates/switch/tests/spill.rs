@@ -43,7 +43,7 @@ fn slow_container(hosts: u16, size: u32) {
     let priority = Priority::new(PAUSED).unwrap();
     let (mut turn, mut free) = (0_u16, 0);
     while !world.switch.pause_state(world.now, PortId(2), priority).pausing {
-        let window = world.switch.window(input);
+        let window = world.switch.window(input).of_any();
         let (mut bufs, mut bytes) = (Vec::new(), 0);
         while bufs.len() < BATCH && bytes < window.bytes.0 {
             let port = if turn % 2 == 0 { STUCK } else { GOES };
@@ -55,7 +55,7 @@ fn slow_container(hosts: u16, size: u32) {
         }
         assert!(!bufs.is_empty(), "{hosts} hosts, {size} bytes: held without a pause");
         world.receive(input, bufs);
-        if world.switch.window(input).spill {
+        if world.switch.window(input).of_any().spill {
             world.spill(input, usize::MAX);
         }
         world.transmit(PortId(GOES.into()), || true);
@@ -97,10 +97,10 @@ fn a_container_with_large_frames_spills_by_bytes() {
     world.at_port(address(0, 1), 1);
     world.at_port(address(0, 2), 2);
     world.fill(0, |world| world.tenant(0, &to(1, 1_514)));
-    assert_eq!(world.switch.window(InputId(0)).frames, 0);
+    assert_eq!(world.switch.window(InputId(0)).of_any().frames, 0);
     world.spill(InputId(0), usize::MAX);
     world.reclaim_all();
-    assert!(world.switch.window(InputId(0)).frames > 0, "a stuck output stops the others");
+    assert!(world.switch.window(InputId(0)).of_any().frames > 0, "a stuck output stops the others");
     world.drain(|_| {});
 }
 
@@ -120,7 +120,7 @@ fn frames_that_cannot_be_spilled_do_not_fill_an_input() {
     world.fill(0, |world| world.tenant(0, &to(1, 9_014)));
     world.spill(InputId(0), usize::MAX);
     world.reclaim_all();
-    assert!(world.switch.window(InputId(0)).frames > 0, "a stuck output stops the others");
+    assert!(world.switch.window(InputId(0)).of_any().frames > 0, "a stuck output stops the others");
     world.drain(|_| {});
 }
 
@@ -153,7 +153,7 @@ fn two_senders_to_a_tunnel_that_is_stuck(lane_rate: Option<RateLimit>) {
             world.spill(input, usize::MAX);
             world.reclaim_all();
             assert!(
-                world.switch.window(input).frames > 0,
+                world.switch.window(input).of_any().frames > 0,
                 "port {sender}: a stuck output stops the others"
             );
         }

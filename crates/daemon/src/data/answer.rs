@@ -388,6 +388,10 @@ fn port_row(shot: PortShot, names: &PortNames) -> PortRow {
         queued_frames_max: state.queued_max.frames_max,
         ring_frames_max: shot.ring.waiting_frames_max.unwrap_or(0),
         ring_frames: shot.ring.capacity_frames,
+        aside_frames: shot.aside.frames,
+        aside_bytes: shot.aside.bytes,
+        aside_frames_max: shot.aside.frames_max,
+        aside_bytes_max: shot.aside.bytes_max,
         kernel,
     }
 }

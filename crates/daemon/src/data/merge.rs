@@ -111,6 +111,11 @@ fn part(all: &mut PortShot, one: PortShot) {
         sum.bytes += other.bytes;
     }
     all.ring.capacity_frames += one.ring.capacity_frames;
+    let (aside, other) = (&mut all.aside, one.aside);
+    aside.frames += other.frames;
+    aside.bytes += other.bytes;
+    aside.frames_max += other.frames_max;
+    aside.bytes_max += other.bytes_max;
     let most = all.ring.waiting_frames_max.into_iter().chain(one.ring.waiting_frames_max);
     all.ring.waiting_frames_max = most.reduce(|a, b| a + b);
     all.problem = all.problem.take().or(one.problem);

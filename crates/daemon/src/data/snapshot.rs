@@ -6,7 +6,7 @@ use std::io;
 use sluice_api::show::Question;
 use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_host::{Host, inspect};
-use sluice_ports::{Amount, Counters, FrameBuf, Lossless, Ring};
+use sluice_ports::{Amount, Aside, Counters, FrameBuf, Lossless, Ring};
 use sluice_switch::{Destination, TunnelCounters};
 
 use super::worker::{Attached, Times};
@@ -42,6 +42,7 @@ pub(super) struct PortShot {
     pub(super) pending: Amount,
     pub(super) lost: Amount,
     pub(super) ring: Ring,
+    pub(super) aside: Aside,
     pub(super) lossless: Lossless,
     pub(super) kernel: io::Result<Counters>,
     /// Why nothing passes, if the port knows.
@@ -85,6 +86,7 @@ pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &Attached) -> PortShot 
         pending: port.pending(),
         lost: port.lost().total(),
         ring: port.ring(),
+        aside: port.aside(),
         lossless: port.lossless(),
         kernel: port.kernel_counters(),
         problem: port.problem(),

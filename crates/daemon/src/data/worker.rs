@@ -5,8 +5,9 @@
 //! take is read and received, what waits is offered to the drivers, and what ended goes back to
 //! the pool. Nothing in it blocks, logs or allocates.
 //!
-//! **Held back** means that the window of an input is closed and its port is simply not read. No
-//! descriptor has to be watched for that: a window opens only when a frame ends, and a turn in
+//! **Held back** means that the window of an input is closed and its port is simply not read; one
+//! that tells priorities apart is read for those that are open, and flow control is heard always.
+//! No descriptor has to be watched for that: a window opens only when a frame ends, and a turn in
 //! which one ended is followed by another turn.
 //!
 //! **Sleeping.** After a turn that moved something the worker sleeps for `pace`, whatever happens,
@@ -119,6 +120,8 @@ pub(super) struct Attached {
     watched: bool,
     /// Why the port is closed, if the device went away.
     pub(super) gone: Option<io::Error>,
+    /// Whether it keeps flow control apart from data, and priorities from each other.
+    tells_apart: bool,
     /// It is to move: nothing more is read.
     held: bool,
     /// Frames that came and went, as far as this worker moved them.
@@ -163,7 +166,7 @@ impl Waits {
 pub(super) struct Left {
     /// Frames in the switch.
     pub(super) resident: u64,
-    /// Frames in drivers.
+    /// Frames in drivers, on their way out or set aside on their way in.
     pub(super) pending: u64,
 }
 
@@ -307,10 +310,20 @@ impl Worker {
     /// Takes in what every queue of a port has.
     fn take_in(&mut self, now: Nanos, index: usize, turn: &mut Turn) {
         let mut more = false;
+        if self.ports[index].tells_apart {
+            turn.worked |= self.hear(now, index);
+        }
         for queue in 0..self.ports[index].queues {
             more |= self.take_queue(now, index, queue, turn);
         }
         self.ports[index].readable &= more;
+    }
+
+    /// Flow control comes first, whatever waits and whatever the window is.
+    fn hear(&mut self, now: Nanos, index: usize) -> bool {
+        let attached = &mut self.ports[index];
+        let (switch, input) = (self.host.switch_mut(), attached.input);
+        attached.port.hear(&mut |frame| switch.hear(now, input, frame)) > 0
     }
 
     /// Window, spill, read, receive. Returns whether the queue may have more.
@@ -324,8 +337,13 @@ impl Worker {
             switch.spill(input, |buf| port.spill(buf, pool));
             window = switch.window(input);
         }
-        let stopped = attached.held || self.drain_until.is_some();
-        if !attached.readable || window.frames == 0 || stopped {
+        if !attached.tells_apart {
+            window = window.of_any();
+        }
+        // What a port set aside came before it was told to stop.
+        let drains = self.drain_until.is_some();
+        let stopped = attached.held || (drains && attached.port.aside().frames == 0);
+        if !attached.readable || window.is_shut() || stopped {
             return true;
         }
         let limit = attached.batch;
@@ -333,11 +351,11 @@ impl Worker {
         match attached.port.read_from(queue, window, limit, &mut self.pool, &mut self.batch) {
             Ok(read) => {
                 more = read.more;
-                turn.worked |= read.frames > 0;
+                turn.worked |= read.frames + read.aside > 0;
                 turn.frames += read.frames;
                 attached.moved += read.frames as u64;
                 turn.in_memory |= read.frames > 0 && attached.is_memory;
-                turn.backlog |= read.more && read.frames == limit;
+                turn.backlog |= read.more && (read.frames == limit || read.aside >= limit);
             }
             Err(error) => self.lose(now, index, error),
         }
@@ -555,6 +573,7 @@ impl Worker {
                 Ask::Home(step) => again |= self.home_step(step),
                 Ask::Drain => {
                     self.drain_until.get_or_insert(now.after(DRAIN_MAX));
+                    self.ports.iter_mut().for_each(|attached| attached.port.stop_reading());
                 }
             }
         }
@@ -564,7 +583,7 @@ impl Worker {
     fn left(&self) -> Left {
         Left {
             resident: self.host.switch().audit().total(|row| row.frames.resident),
-            pending: self.ports.iter().map(|attached| attached.port.pending().frames).sum(),
+            pending: self.ports.iter().map(|attached| pending(&*attached.port)).sum(),
         }
     }
 
@@ -576,6 +595,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn pending(port: &dyn Port) -> u64 {
+    port.pending().frames + port.aside().frames
 }
 
 /// Gives a port the handles of frames that ended.

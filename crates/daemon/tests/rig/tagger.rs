@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluice_base::{Batch, ByteCount, Mac, Priority};
+use sluice_base::{Batch, ByteCount, Mac, Priority, PriorityMask};
 use sluice_ports::l2::{KernelShare, L2Config, L2Port};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::{Pool, PoolConfig, Port};
@@ -64,7 +64,12 @@ impl Drop for Tagger {
     }
 }
 
-const OPEN: Window = Window { frames: u32::MAX, bytes: ByteCount(u64::MAX), spill: false };
+const OPEN: Window = Window {
+    frames: u32::MAX,
+    bytes: ByteCount(u64::MAX),
+    closed: PriorityMask::NONE,
+    spill: false,
+};
 
 fn bridge(mut wire: L2Port, mut taps: Vec<(u16, TapPort)>, stop: &AtomicBool, seen: &Seen) {
     let mut pool = Pool::new(PoolConfig { slots: 128, slot_size: 2048, populate: false }).unwrap();

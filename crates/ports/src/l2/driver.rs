@@ -4,20 +4,21 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use sluice_base::{Batch, Mac, Nanos};
-use sluice_switch::{Egress, Sink, Taken, Window};
+use sluice_base::{Batch, Mac, Nanos, Priority, VlanTag};
+use sluice_switch::{Classifier, Egress, Sink, Taken, Window};
 
 use sluice_wire::vlan;
 
+use super::aside::{Room, Store, Taker};
 use super::offload::{Offloads, finish_checksum};
 use super::outgoing::Outgoing;
 use super::quiet::Quiet;
-use super::rings::{RingPlan, RxFrame, RxRing, WIRE_OVERHEAD};
+use super::rings::{Kind, RingPlan, RxFrame, RxRing, WIRE_OVERHEAD};
 use crate::device::{DeviceCounters, device, softnet_dropped};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::pool::{Pool, SlotMut};
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::ADDRESSES_SIZE;
 
 /// What the kernel's own stack sees of the frames that this port receives.
@@ -74,6 +75,15 @@ pub(super) fn frame_size_max(mtu: u16) -> usize {
     usize::from(mtu) + 14 + 8
 }
 
+/// The headroom for flow control: a piece of memory, some hundred frames.
+const CONTROL_RING_BYTES: u64 = 0;
+/// The MTU of its slots, which hold the smallest frames and some more.
+const CONTROL_MTU: u16 = 128;
+/// How many frames of flow control are told at a time.
+const HEARD_MAX: usize = 64;
+/// How many frames one read sets aside.
+pub(super) const ASIDE_MAX: usize = 256;
+
 /// A device.
 #[derive(Debug)]
 pub struct L2Port {
@@ -86,11 +96,19 @@ pub struct L2Port {
     out: Outgoing,
     waiting_max: usize,
     own: OwnCounters,
+    classifier: Option<Classifier>,
+    store: Store,
+    room: Room,
+    /// Where a frame lies while it is told where it goes.
+    scratch: Box<[u8]>,
+    /// Nothing more is taken from the ring.
+    stopped: bool,
 }
 
 /// What is held while the port is open.
 #[derive(Debug)]
 struct Open {
+    control: RxRing,
     ring: RxRing,
     index: u32,
     counters: DeviceCounters,
@@ -141,11 +159,17 @@ impl L2Port {
         // Before the ring, so that not even its first frame is answered.
         let quiet = Quiet::open(found.index, config.kernel)
             .map_err(failed("keep the kernel from answering VXLAN on it"))?;
+        // Flow control first: a frame is in one of the two rings.
+        let control = RingPlan::new(CONTROL_RING_BYTES, 1, CONTROL_MTU, 0);
+        let ring_of = |plan: &RingPlan, kind| {
+            RxRing::open(found.index, plan, kind).map_err(|(what, error)| failed(what)(error))
+        };
         let open = Open {
+            control: ring_of(&control, Kind::Control)?,
             counters: DeviceCounters::new(found.index).map_err(failed("read its counters"))?,
             softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
             index: found.index,
-            ring: RxRing::open(found.index, &plan).map_err(|(what, error)| failed(what)(error))?,
+            ring: ring_of(&plan, Kind::Data)?,
             quiet,
             offloads,
         };
@@ -159,6 +183,11 @@ impl L2Port {
             out: Outgoing::open(name, found.index, mtu)?,
             waiting_max: 0,
             own: OwnCounters::default(),
+            classifier: None,
+            store: Store::default(),
+            room: Room::new(config.ring_bytes),
+            scratch: vec![0; frame_size_max(mtu)].into_boxed_slice(),
+            stopped: false,
         })
     }
 
@@ -188,6 +217,12 @@ impl L2Port {
     pub(super) fn ring_fd(&self) -> io::Result<OwnedFd> {
         let open = self.open.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         open.ring.fd().try_clone_to_owned()
+    }
+
+    /// That of flow control.
+    pub(super) fn control_fd(&self) -> io::Result<OwnedFd> {
+        let open = self.open.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        open.control.fd().try_clone_to_owned()
     }
 
     /// How many frames wait in the ring.
@@ -226,6 +261,49 @@ impl L2Port {
         }
     }
 
+    /// Copies the frame at the head of the ring out, whole or without a tag, and gives its place
+    /// back. `None` if it does not fit.
+    pub(super) fn copy_front(&mut self, tagless: bool) -> Option<&[u8]> {
+        let open = self.open.as_mut()?;
+        let frame = open.ring.front()?;
+        let in_bytes = tagless && frame.tag.is_none();
+        let frame = RxFrame { tag: frame.tag.filter(|_| !tagless), ..frame };
+        let copied = copy_out(&frame, &mut self.scratch, &mut self.own);
+        open.ring.release();
+        let size = copied?;
+        if !in_bytes {
+            return Some(&self.scratch[..size]);
+        }
+        self.scratch.copy_within(..ADDRESSES_SIZE, vlan::TAG_SIZE);
+        Some(&self.scratch[vlan::TAG_SIZE..size])
+    }
+
+    /// Reads while a priority is closed, or frames are set aside.
+    #[cold]
+    fn read_apart(&mut self, mut taker: Taker<'_>, pool: &mut Pool) -> Read {
+        taker.serve(&mut self.store, &mut self.room, pool);
+        let (mut aside, mut is_empty) = (0, self.stopped);
+        while aside < ASIDE_MAX && !taker.is_done() && !is_empty {
+            let Some(open) = &mut self.open else { break };
+            let Some(frame) = open.ring.front() else {
+                is_empty = true;
+                break;
+            };
+            let copied = copy_out(&frame, &mut self.scratch, &mut self.own);
+            open.ring.release();
+            let Some(size) = copied else { continue };
+            let frame = &self.scratch[..size];
+            let of = |by: &Classifier| by.priority(frame, frame_size(frame), VlanTag::AsIs);
+            let priority = self.classifier.as_ref().map_or(Priority::ZERO, of);
+            if !taker.take(&self.store, priority, frame, VlanTag::AsIs, pool) {
+                self.store.push(&mut self.room, priority, frame, VlanTag::AsIs);
+                aside += 1;
+            }
+        }
+        let more = !is_empty || !self.store.waiting().is_empty();
+        Read { frames: taker.frames(), more, aside }
+    }
+
     /// Gives the place of the frame at the head of the ring back, unread.
     pub(super) fn skip_front(&mut self) {
         if let Some(open) = &mut self.open {
@@ -245,6 +323,11 @@ impl L2Port {
     pub fn refused(&self) -> u64 {
         self.out.refused()
     }
+}
+
+/// A size as the switch has it.
+pub(super) fn frame_size(frame: &[u8]) -> u32 {
+    u32::try_from(frame.len()).expect("a slot holds less")
 }
 
 /// Copies a frame out of the ring, with its tag back in place and its checksum finished. `None`: it
@@ -279,9 +362,38 @@ impl Port for L2Port {
     }
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
-        let ring = self.open.as_ref().map(|open| open.ring.fd());
-        let ring = ring.map(|fd| PollFd { fd, read: true, write: false });
-        ring.into_iter().chain(self.out.poll_fd()).collect()
+        let rings = self.open.iter().flat_map(|open| [open.ring.fd(), open.control.fd()]);
+        let rings = rings.map(|fd| PollFd { fd, read: true, write: false });
+        rings.chain(self.out.poll_fd()).collect()
+    }
+
+    fn hear(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
+        let Some(open) = &mut self.open else { return 0 };
+        let mut heard = 0;
+        while heard < HEARD_MAX
+            && let Some(frame) = open.control.front()
+        {
+            tell(frame.bytes);
+            open.control.release();
+            heard += 1;
+        }
+        heard
+    }
+
+    fn classify_by(&mut self, classifier: &Classifier) {
+        self.classifier = Some(classifier.clone());
+    }
+
+    fn tells_apart(&self) -> bool {
+        self.classifier.is_some()
+    }
+
+    fn aside(&self) -> Aside {
+        self.room.amount()
+    }
+
+    fn stop_reading(&mut self) {
+        self.stopped = true;
     }
 
     fn read(
@@ -291,13 +403,18 @@ impl Port for L2Port {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
-        let Some(open) = &mut self.open else { return Ok(Read { frames: 0, more: false }) };
+        let Some(open) = &mut self.open else {
+            return Ok(Read { frames: 0, more: false, aside: 0 });
+        };
         self.waiting_max = self.waiting_max.max(open.ring.waiting());
+        if self.stopped || !window.closed.is_empty() || !self.store.waiting().is_empty() {
+            return Ok(self.read_apart(Taker::new(window, limit, batch), pool));
+        }
         let limit = limit.min(window.frames as usize).min(batch.room());
         let (mut frames, mut bytes, mut tries) = (0, 0, 0);
         while tries < limit && bytes < window.bytes.0 {
             let Some(frame) = open.ring.front() else {
-                return Ok(Read { frames, more: false });
+                return Ok(Read { frames, more: false, aside: 0 });
             };
             let Some(mut slot) = pool.take() else { break };
             tries += 1;
@@ -311,7 +428,7 @@ impl Port for L2Port {
             frames += 1;
             bytes += size as u64;
         }
-        Ok(Read { frames, more: true })
+        Ok(Read { frames, more: true, aside: 0 })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -337,10 +454,11 @@ impl Port for L2Port {
     fn kernel_counters(&self) -> io::Result<Counters> {
         let mut rows = Counters::new();
         let Some(open) = &self.open else { return Ok(rows) };
-        let drops = self.own.ring_drops.get() + open.ring.drops()?;
+        let drops = self.own.ring_drops.get() + open.ring.drops()? + open.control.drops()?;
         self.own.ring_drops.set(drops);
         rows.insert("ring.drops", drops);
         rows.insert("ring.truncated", self.own.truncated);
+        rows.insert("aside.full", self.room.full());
         rows.insert("ring.checksum_open", self.own.checksum_open);
         open.counters.read(&mut rows)?;
         rows.insert("softnet.dropped", softnet_dropped()?.wrapping_sub(open.softnet_dropped));
@@ -374,6 +492,7 @@ impl Port for L2Port {
 
     fn close(&mut self) -> io::Result<()> {
         self.out.close();
+        self.store.clear(&mut self.room);
         self.open.take().map_or(Ok(()), |mut open| open.offloads.restore())
     }
 }

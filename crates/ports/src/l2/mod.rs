@@ -17,9 +17,16 @@
 //! segmentation and receive offloads are switched off when the port opens; a device on which that
 //! fails is refused, for its frames would never have been on a wire.
 //!
+//! **Flow control is not among data.** What the neighbour says of its own buffers has a small ring
+//! of its own and is told whatever waits ([`crate::Port::hear`]); the filter of each socket keeps
+//! one kind out of the other's ring. And data are read priority by priority: frames of one that the
+//! switch takes nothing of are [set aside](aside), so that they do not stand before the others.
+//!
 //! What it cannot do: stop the kernel from filling the ring. If the reader is late for longer than
-//! the ring was sized for, the kernel drops, and says so (`ring.drops`).
+//! the ring was sized for, the kernel drops, and says so (`ring.drops`). If a neighbour goes on
+//! sending what it was told to pause, frames end here (`aside.full`).
 
+mod aside;
 mod driver;
 mod offload;
 mod outgoing;
@@ -31,4 +38,4 @@ mod trunk;
 
 pub use driver::{KernelShare, L2Config, L2Port};
 pub use rings::{RingPlan, WIRE_OVERHEAD};
-pub use trunk::{PARKED_FRAMES_MAX, Trunk, Vlan, VlanPort};
+pub use trunk::{Trunk, Vlan, VlanPort};

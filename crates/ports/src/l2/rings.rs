@@ -15,9 +15,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
+use sluice_base::Mac;
+use sluice_wire::EtherType;
 
 use crate::staging::{STAGED_FRAMES_MAX, Staging};
-use crate::sys;
+use crate::sys::{self, Instruction, bpf};
 
 /// What a frame costs on the wire beside its bytes: preamble, check sequence, inter-frame gap.
 pub const WIRE_OVERHEAD: u32 = 24;
@@ -73,6 +75,46 @@ impl RingPlan {
     }
 }
 
+/// The frames that a ring takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Flow control: untagged MAC Control frames to its group address (802.3 clause 31, 802.1Q
+    /// clause 36).
+    Control,
+    /// All others.
+    Data,
+}
+
+impl Kind {
+    fn filter(self) -> [Instruction; 12] {
+        let [a, b, c, d, e, f] = Mac::PAUSE.0.map(u32::from);
+        let (is_control, is_not) = match self {
+            Self::Control => (u32::MAX, 0),
+            Self::Data => (0, u32::MAX),
+        };
+        let load = Instruction::new;
+        let unless = |k, to: u8| Instruction::jump(bpf::JUMP_IF_EQUAL, k, 0, to);
+        [
+            // A load from behind the end would end the program, and keep nothing.
+            load(bpf::LOAD_SIZE, 0),
+            Instruction::jump(bpf::JUMP_IF_NOT_BELOW, 14, 0, 8),
+            load(bpf::LOAD_WORD, HAS_TAG),
+            unless(0, 6),
+            load(bpf::LOAD_HALF, 12),
+            unless(EtherType::MAC_CONTROL.0.into(), 4),
+            load(bpf::LOAD_HALF, 4),
+            unless(e << 8 | f, 2),
+            load(bpf::LOAD_WORD, 0),
+            Instruction::jump(bpf::JUMP_IF_EQUAL, a << 24 | b << 16 | c << 8 | d, 1, 0),
+            load(bpf::RET_K, is_not),
+            load(bpf::RET_K, is_control),
+        ]
+    }
+}
+
+/// Where a program finds whether the kernel took a tag out (`SKF_AD_VLAN_TAG_PRESENT`).
+const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT).cast_unsigned();
+
 /// A frame in the ring.
 pub(super) struct RxFrame<'a> {
     /// Its bytes, without a tag that the kernel took out.
@@ -102,13 +144,19 @@ pub(super) struct RxRing {
 unsafe impl Send for RxRing {}
 
 impl RxRing {
-    /// A ring of all frames that the device receives, those to others included.
-    pub(super) fn open(index: u32, plan: &RingPlan) -> Result<Self, (&'static str, io::Error)> {
+    /// A ring of frames that the device receives, those to others included.
+    pub(super) fn open(
+        index: u32,
+        plan: &RingPlan,
+        kind: Kind,
+    ) -> Result<Self, (&'static str, io::Error)> {
         let socket = sys::packet_socket().map_err(|e| ("open a packet socket on it", e))?;
         let set = |name, value: i32| sys::set_option(&socket, libc::SOL_PACKET, name, &value);
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         set(libc::PACKET_VERSION, version).map_err(|e| ("choose TPACKET_V2", e))?;
         set(libc::PACKET_IGNORE_OUTGOING, 1).map_err(|e| ("ignore what it sends", e))?;
+        sys::filter(&socket, &mut kind.filter())
+            .map_err(|e| ("keep flow control apart on it", e))?;
         let block_size = RingPlan::block_size(plan.slot_size);
         let per_block = block_size / plan.slot_size;
         let request = libc::tpacket_req {

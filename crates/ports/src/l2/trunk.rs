@@ -5,24 +5,24 @@
 //! a way out of its own.
 //!
 //! ```text
-//!                        tag  ┌ parked ┐
-//!   wire ─▶ [ ring ] ─▶ ─ 10 ─┴────────┴─▶ port of VLAN 10 ─▶ switch
-//!                       ─ 20 ─┬────────┬─▶ port of VLAN 20 ─▶ switch
-//!                             └ parked ┘
+//!                        tag  ┌ aside ┐
+//!   wire ─▶ [ ring ] ─▶ ─ 10 ─┴───────┴─▶ port of VLAN 10 ─▶ switch
+//!                       ─ 20 ─┬───────┬─▶ port of VLAN 20 ─▶ switch
+//!                             └ aside ┘
 //!   wire ◀─ device ◀─ [ staged, tag 10 ] ◀─ port of VLAN 10 ◀─ switch
 //!                  ◀─ [ staged, tag 20 ] ◀─ port of VLAN 20 ◀─ switch
 //! ```
 //!
 //! **In.** The tag chooses the port and comes off ([`sort`]); the switch is told what it said. Only
 //! the outermost tag counts, and only one of TPID 0x8100; what is behind it is the tenant's.
-//! Whoever reads first sorts: frames for others are parked with them, at most
-//! [`PARKED_FRAMES_MAX`] each, and who was asleep is woken by its bell, for epoll asks again
-//! whether the ring has frames and by then it may have none.
+//! Whoever reads first sorts: frames for others are [set aside](super::aside) for them, and who
+//! was asleep is woken by its bell, for epoll asks again whether the ring has frames and by then it
+//! may have none.
 //!
-//! **A VLAN without room** is not read. Its frames are parked, then they stand at the head of the
-//! ring, and behind them the frames of all the others: a wire has one queue. Flow control has
-//! priorities and no VLANs, so then the wire pauses every priority that it may, until the ring is
-//! empty ([`pauses`]). What is behind the head is as much as the ring was made for.
+//! **A VLAN without room** is not read, nor is one whose worker has no time. Its frames are set
+//! aside by priority, so they stand before nobody. Flow control has priorities and no VLANs: all
+//! VLANs share the room of a priority, and once half of it is taken the wire pauses that priority
+//! itself, until there is room again ([`pauses`]).
 //!
 //! **Out.** The tag is put on, with the priority of the frame as its PCP. Frames of a native VLAN
 //! leave without, unless they have a tag of their own, which the neighbour would take for the
@@ -36,31 +36,25 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use sluice_base::{Batch, Buf as _, Nanos, Priority, PriorityMask};
-use sluice_switch::{Egress, Sink, Taken, Window};
+use sluice_base::{Batch, Buf as _, Nanos, Priority, PriorityMask, VlanTag};
+use sluice_switch::{Classifier, Egress, Sink, Taken, Window};
 use sluice_wire::{ethernet, mac_control, vlan};
 
 use self::pauses::{Heard, Pauses};
 use self::sort::{Place, Sorter};
-use super::driver::{L2Config, L2Port};
+use super::aside::{Room, Store, Taker};
+use super::driver::{ASIDE_MAX, L2Config, L2Port, frame_size};
 use super::outgoing::Outgoing;
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::ADDRESSES_SIZE;
-
-/// How many frames wait for one port of a device while another one reads on. Each takes a slot of
-/// the pool.
-pub const PARKED_FRAMES_MAX: usize = 64;
-/// How many frames of others one read sorts at most.
-const OTHERS_MAX: usize = 256;
 
 /// When the kernel had no room for a frame of flow control, the time after which to try again.
 const FLOW_CONTROL_RETRY: Nanos = Nanos::from_micros(200);
@@ -87,19 +81,21 @@ struct Shared {
     sorter: Sorter,
     lanes: Vec<Lane>,
     pauses: Pauses,
-    /// How many frames stood in the ring when everything was paused last.
-    paused_at: usize,
+    room: Room,
+    /// The priorities that the neighbour was told to pause for want of room.
+    told: PriorityMask,
+    /// How much of each was set aside then.
+    told_at: [u64; Priority::COUNT],
 }
 
 /// A port as its device sees it.
 #[derive(Debug)]
 struct Lane {
     vlan: Option<Vlan>,
-    parked: VecDeque<FrameBuf>,
+    store: Store,
+    classifier: Option<Classifier>,
     heard: Option<Heard>,
-    /// Frames that it took.
-    taken: u64,
-    /// It said that there is nothing, and sleeps.
+    /// It read nothing, and may sleep.
     idle: bool,
     bell: Arc<OwnedFd>,
 }
@@ -107,15 +103,13 @@ struct Lane {
 /// What a look at the ring brought.
 enum Next {
     /// A frame for who asked.
-    Frame(FrameBuf),
-    /// A frame for somebody else, or for nobody.
+    Taken,
+    /// A frame for somebody else, for later, or for nobody.
     Other,
     /// The kernel has nothing.
     Empty,
     /// The pool has nothing.
     NoSlot,
-    /// The frame at the head is for a port that takes no more.
-    Blocked(usize),
 }
 
 impl Trunk {
@@ -129,7 +123,9 @@ impl Trunk {
             sorter: Sorter::new(),
             lanes: Vec::new(),
             pauses: Pauses::new(pausable),
-            paused_at: 0,
+            room: Room::new(config.ring_bytes),
+            told: PriorityMask::NONE,
+            told_at: [0; Priority::COUNT],
         }))))
     }
 
@@ -146,13 +142,14 @@ impl Trunk {
         let name = shared.device.device().to_owned();
         let failed = |what| OpenError::device(&name, what);
         let ring = shared.device.ring_fd().map_err(failed("wait on it once more"))?;
+        let control = shared.device.control_fd().map_err(failed("wait on it once more"))?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(|e| failed("make a bell for it")(e.into()))?);
         let lane = shared.add(vlan, Arc::clone(&bell));
         let mtu = shared.device.mtu();
         drop(shared);
-        let open = Open { shared: Arc::clone(&self.0), ring, bell };
-        Ok(VlanPort { open: Some(open), lane, vlan, mtu, out, owes: false, saw: None })
+        let open = Open { shared: Arc::clone(&self.0), ring, control, bell };
+        Ok(VlanPort { open: Some(open), lane, vlan, mtu, out, owes: false, stopped: false })
     }
 }
 
@@ -162,6 +159,19 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Lane {
+    fn priority(&self, frame: &[u8], tag: VlanTag) -> Priority {
+        let of = |by: &Classifier| by.priority(frame, frame_size(frame), tag);
+        self.classifier.as_ref().map_or(Priority::ZERO, of)
+    }
+
+    /// Sets a frame aside for it.
+    fn set_aside(&mut self, room: &mut Room, frame: &[u8], tag: VlanTag) {
+        let priority = self.priority(frame, tag);
+        if self.store.push(room, priority, frame, tag) {
+            self.wake();
+        }
+    }
+
     /// Something waits for it.
     fn wake(&mut self) {
         if self.idle {
@@ -177,13 +187,13 @@ impl Shared {
     fn add(&mut self, vlan: Vlan, bell: Arc<OwnedFd>) -> usize {
         let lane = Lane {
             vlan: Some(vlan),
-            parked: VecDeque::with_capacity(PARKED_FRAMES_MAX),
+            store: Store::default(),
+            classifier: None,
             heard: None,
-            taken: 0,
             idle: false,
             bell,
         };
-        let free = self.lanes.iter().position(|old| old.vlan.is_none() && old.parked.is_empty());
+        let free = self.lanes.iter().position(|old| old.vlan.is_none());
         let at = free.unwrap_or(self.lanes.len());
         if at == self.lanes.len() {
             self.lanes.push(lane);
@@ -200,86 +210,85 @@ impl Shared {
         let lane = &mut self.lanes[at];
         let Some(vlan) = lane.vlan.take() else { return Ok(()) };
         lane.heard = None;
+        lane.store.clear(&mut self.room);
         let left = self.lanes.iter().position(|lane| lane.vlan.is_some());
         self.sorter.remove(at, vlan, left);
         if let Some(message) = self.pauses.remove(at) {
             self.say(&message);
         }
+        self.judge();
         if left.is_none() { self.device.close() } else { Ok(()) }
     }
 
-    /// What was parked for ports that are closed now goes back to the pool.
-    fn sweep(&mut self, pool: &mut Pool) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.vlan.is_none()) {
-            lane.parked.drain(..).for_each(|buf| pool.give_back(buf));
-        }
-    }
-
-    /// The next frame of a lane, or what stands in its way.
-    fn next(&mut self, me: usize, pool: &mut Pool) -> Next {
-        if let Some(heard) = self.lanes[me].heard {
-            let Some(mut slot) = pool.take() else { return Next::NoSlot };
-            let room = slot.bytes_mut().first_chunk_mut().expect("a slot holds any frame");
-            heard.message().emit(heard.source, room);
-            self.lanes[me].heard = None;
-            return Next::Frame(slot.freeze(0, mac_control::FRAME_SIZE));
-        }
-        if let Some(buf) = self.lanes[me].parked.pop_front() {
-            return Next::Frame(buf);
-        }
-        let Some(frame) = self.device.front() else { return Next::Empty };
-        match self.sorter.place(frame.bytes, frame.tag) {
+    /// Reads what the neighbour said, for every port.
+    fn listen(&mut self) {
+        let Self { device, sorter, lanes, room, .. } = self;
+        device.hear(&mut |bytes| match sorter.place(bytes, None) {
             Place::Everyone(source, message) => {
-                self.device.skip_front();
-                for lane in self.lanes.iter_mut().filter(|lane| lane.vlan.is_some()) {
+                for lane in lanes.iter_mut().filter(|lane| lane.vlan.is_some()) {
                     lane.heard = Some(Heard::after(lane.heard, source, &message));
                     lane.wake();
                 }
-                Next::Other
             }
-            Place::Lane { lane, .. }
-                if lane != me && self.lanes[lane].parked.len() >= PARKED_FRAMES_MAX =>
-            {
-                Next::Blocked(lane)
-            }
-            Place::Lane { lane, tag, tagless } => {
-                let Some(slot) = pool.take() else { return Next::NoSlot };
-                let buf = match self.device.take_front(slot, tagless) {
-                    Ok(buf) => buf.with_vlan_tag(tag),
-                    Err(slot) => {
-                        pool.cancel(slot);
-                        return Next::Other;
-                    }
-                };
-                if lane == me {
-                    return Next::Frame(buf);
-                }
-                self.lanes[lane].parked.push_back(buf);
-                self.lanes[lane].wake();
-                Next::Other
-            }
-        }
+            // It is broken: a switch counts it.
+            Place::Lane { lane, tag, .. } => lanes[lane].set_aside(room, bytes, tag),
+        });
     }
 
-    /// The head of the ring waits for a port without room: everything is paused. There is no clock
-    /// here; if frames come all the same, the pause has run out or was lost, and is said again.
-    /// A port that pauses a priority repeats it in time, and with it this.
-    fn pause_all(&mut self) {
-        let waiting = self.device.waiting();
-        if self.pauses.pauses_all() && waiting <= self.paused_at {
+    /// Looks at the head of the ring for a lane.
+    fn next(&mut self, me: usize, taker: &mut Taker<'_>, pool: &mut Pool) -> Next {
+        let Some(frame) = self.device.front() else { return Next::Empty };
+        let Place::Lane { lane, tag, tagless } = self.sorter.place(frame.bytes, frame.tag) else {
+            // That is in a ring of its own.
+            self.device.skip_front();
+            return Next::Other;
+        };
+        let l = &mut self.lanes[lane];
+        if lane == me && taker.takes_any() && l.store.waiting().is_empty() {
+            let Some(slot) = pool.take() else { return Next::NoSlot };
+            return match self.device.take_front(slot, tagless) {
+                Ok(buf) => {
+                    taker.push(buf.with_vlan_tag(tag));
+                    Next::Taken
+                }
+                Err(slot) => {
+                    pool.cancel(slot);
+                    Next::Other
+                }
+            };
+        }
+        let Some(bytes) = self.device.copy_front(tagless) else { return Next::Other };
+        if lane == me && taker.take(&l.store, l.priority(bytes, tag), bytes, tag, pool) {
+            return Next::Taken;
+        }
+        l.set_aside(&mut self.room, bytes, tag);
+        Next::Other
+    }
+
+    /// Pauses each priority of which much is set aside, or ends that. There is no clock here; if
+    /// frames come all the same, the pause has run out or was lost, and is said again. A port that
+    /// pauses a priority repeats it in time, and with it this.
+    fn judge(&mut self) {
+        let (bytes_max, mut held, mut again) = (self.room.bytes_max(), self.told, false);
+        for priority in Priority::all() {
+            let used = self.room.used(priority);
+            if used >= bytes_max / 2 {
+                held.insert(priority);
+            } else if used <= bytes_max / 8 {
+                held.remove(priority);
+            }
+            let before = self.told_at[priority.index()];
+            again |= held.contains(priority) && used > before + bytes_max / 16;
+        }
+        if held == self.told && !again {
             return;
         }
-        if let Some(message) = self.pauses.all()
-            && self.say(&message) == Taken::All
-        {
-            self.paused_at = waiting;
-        }
-    }
-
-    /// The ring is empty.
-    fn resume_all(&mut self) {
-        if let Some(message) = self.pauses.no_longer_all() {
-            self.say(&message);
+        let message = self.pauses.hold(held);
+        if message.is_none_or(|message| self.say(&message) == Taken::All) {
+            self.told = held;
+            self.told_at = std::array::from_fn(|at| {
+                self.room.used(Priority::from_low_bits(u8::try_from(at).expect("below eight")))
+            });
         }
     }
 
@@ -313,8 +322,8 @@ pub struct VlanPort {
     out: Outgoing,
     /// Flow control of this port may be staged at the device.
     owes: bool,
-    /// Who blocked the ring when this port read last, and how much that one had taken by then.
-    saw: Option<(usize, u64)>,
+    /// Nothing more is taken from the ring.
+    stopped: bool,
 }
 
 /// What is held while the port is open.
@@ -322,6 +331,7 @@ pub struct VlanPort {
 struct Open {
     shared: Arc<Mutex<Shared>>,
     ring: OwnedFd,
+    control: OwnedFd,
     bell: Arc<OwnedFd>,
 }
 
@@ -349,19 +359,6 @@ impl VlanPort {
         let taken = message.map_or(Taken::All, |message| shared.say(&message));
         self.owes = shared.device.pending().frames > 0;
         taken
-    }
-
-    /// Pauses everything if the ring was blocked by one who has not taken a frame since the last
-    /// read, which was in another turn; or ends that.
-    fn judge(&mut self, shared: &mut Shared, blocked_by: Option<usize>, is_empty: bool) {
-        let saw = blocked_by.map(|lane| (lane, shared.lanes[lane].taken));
-        if saw.is_some() && saw == self.saw {
-            shared.pause_all();
-        }
-        if is_empty {
-            shared.resume_all();
-        }
-        self.saw = saw;
     }
 }
 
@@ -391,7 +388,10 @@ impl Port for VlanPort {
     }
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
-        let readable = self.open.iter().flat_map(|open| [open.ring.as_fd(), open.bell.as_fd()]);
+        let readable = self
+            .open
+            .iter()
+            .flat_map(|open| [open.ring.as_fd(), open.control.as_fd(), open.bell.as_fd()]);
         let readable = readable.map(|fd| PollFd { fd, read: true, write: false });
         readable.chain(self.out.poll_fd()).collect()
     }
@@ -403,38 +403,60 @@ impl Port for VlanPort {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
-        let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false }) };
-        let shared = Arc::clone(&open.shared);
-        let mut shared = lock(&shared);
+        let Some(open) = &self.open else {
+            return Ok(Read { frames: 0, more: false, aside: 0 });
+        };
+        let mut guard = lock(&open.shared);
+        let shared = &mut *guard;
         shared.device.waiting();
-        shared.sweep(pool);
-        let limit = limit.min(window.frames as usize).min(batch.room());
-        let (mut frames, mut bytes, mut others) = (0, 0, 0);
-        let (mut blocked_by, mut is_empty) = (None, false);
-        while frames < limit && bytes < window.bytes.0 && others < OTHERS_MAX {
-            match shared.next(self.lane, pool) {
-                Next::Frame(buf) => {
-                    bytes += u64::from(buf.size());
-                    frames += 1;
-                    batch.push(buf).expect("room was counted before");
-                }
+        let mut taker = Taker::new(window, limit, batch);
+        let lane = &mut shared.lanes[self.lane];
+        taker.serve(&mut lane.store, &mut shared.room, pool);
+        let (mut others, mut is_empty) = (0, self.stopped);
+        while others < ASIDE_MAX && !taker.is_done() && !is_empty {
+            match shared.next(self.lane, &mut taker, pool) {
+                Next::Taken => {}
                 Next::Other => others += 1,
-                Next::Empty => {
-                    is_empty = true;
-                    break;
-                }
+                Next::Empty => is_empty = true,
                 Next::NoSlot => break,
-                Next::Blocked(lane) => {
-                    blocked_by = Some(lane);
-                    break;
-                }
             }
         }
         let lane = &mut shared.lanes[self.lane];
-        lane.taken += frames as u64;
-        lane.idle = is_empty;
-        self.judge(&mut shared, blocked_by, is_empty);
-        Ok(Read { frames, more: !is_empty })
+        let more = !is_empty || !lane.store.waiting().is_empty();
+        // Who read something comes again; who did not may sleep, also with frames that wait.
+        lane.idle = taker.frames() == 0 && others == 0;
+        shared.judge();
+        Ok(Read { frames: taker.frames(), more, aside: others })
+    }
+
+    fn hear(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
+        let Some(open) = &self.open else { return 0 };
+        let mut shared = lock(&open.shared);
+        shared.listen();
+        let Some(heard) = shared.lanes[self.lane].heard.take() else { return 0 };
+        let mut frame = [0; mac_control::FRAME_SIZE];
+        heard.message().emit(heard.source, &mut frame);
+        tell(&frame);
+        1
+    }
+
+    fn classify_by(&mut self, classifier: &Classifier) {
+        if let Some(open) = &self.open {
+            lock(&open.shared).lanes[self.lane].classifier = Some(classifier.clone());
+        }
+    }
+
+    fn tells_apart(&self) -> bool {
+        true
+    }
+
+    /// That of all ports of the device, which share the room.
+    fn aside(&self) -> Aside {
+        self.open.as_ref().map_or(Aside::default(), |open| lock(&open.shared).room.amount())
+    }
+
+    fn stop_reading(&mut self) {
+        self.stopped = true;
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -468,7 +490,10 @@ impl Port for VlanPort {
     /// Those of the device: behind them a loss of any of its ports could hide.
     fn kernel_counters(&self) -> io::Result<Counters> {
         let Some(open) = &self.open else { return Ok(Counters::new()) };
-        lock(&open.shared).device.kernel_counters()
+        let shared = lock(&open.shared);
+        let mut rows = shared.device.kernel_counters()?;
+        rows.insert("aside.full", shared.room.full());
+        Ok(rows)
     }
 
     fn ring(&self) -> Ring {

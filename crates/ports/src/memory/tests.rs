@@ -1,10 +1,11 @@
-use sluice_base::{Batch, ByteCount};
+use sluice_base::{Batch, ByteCount, PriorityMask};
 use sluice_switch::Window;
 
 use super::*;
 use crate::{Pool, PoolConfig, Port};
 
-const ALL: Window = Window { frames: 1000, bytes: ByteCount(1 << 30), spill: false };
+const ALL: Window =
+    Window { frames: 1000, bytes: ByteCount(1 << 30), closed: PriorityMask::NONE, spill: false };
 
 fn pool() -> Pool {
     Pool::new(PoolConfig { slots: 8, slot_size: 2048, populate: false }).unwrap()
@@ -17,12 +18,12 @@ fn a_full_ring_refuses_and_goes_on_after_a_read() {
     let (mut pool, mut batch) = (pool(), Batch::with_limit(8));
     assert_eq!(
         a.read(ALL, 1, &mut pool, &mut batch).unwrap(),
-        crate::Read { frames: 1, more: true }
+        crate::Read { frames: 1, more: true, aside: 0 }
     );
     assert!(probe.send(&[3; 60]));
     assert_eq!(
         a.read(ALL, 8, &mut pool, &mut batch).unwrap(),
-        crate::Read { frames: 2, more: false }
+        crate::Read { frames: 2, more: false, aside: 0 }
     );
     let firsts: Vec<u8> = batch.as_slice().iter().map(|buf| buf.bytes()[0]).collect();
     assert_eq!(firsts, [1, 2, 3]);
@@ -37,7 +38,7 @@ fn without_slots_nothing_is_read() {
     let held: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
     assert!(probe.send(&[1; 60]));
     let read = a.read(ALL, 8, &mut pool, &mut batch).unwrap();
-    assert_eq!(read, crate::Read { frames: 0, more: true });
+    assert_eq!(read, crate::Read { frames: 0, more: true, aside: 0 });
     held.into_iter().for_each(|slot| pool.cancel(slot));
     assert_eq!(a.read(ALL, 8, &mut pool, &mut batch).unwrap().frames, 1);
     batch.drain().for_each(|buf| pool.give_back(buf));

@@ -136,7 +136,7 @@ impl Port for TapPort {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
-        let Some(tap) = &self.tap else { return Ok(Read { frames: 0, more: false }) };
+        let Some(tap) = &self.tap else { return Ok(Read { frames: 0, more: false, aside: 0 }) };
         let limit = limit.min(READ_FRAMES_MAX).min(window.frames as usize).min(batch.room());
         let (mut frames, mut bytes) = (0, 0);
         let mut tries = 0;
@@ -146,7 +146,7 @@ impl Port for TapPort {
                 Ok(Some(size)) => size,
                 Ok(None) => {
                     pool.cancel(slot);
-                    return Ok(Read { frames, more: false });
+                    return Ok(Read { frames, more: false, aside: 0 });
                 }
                 Err(error) => {
                     pool.cancel(slot);
@@ -164,7 +164,7 @@ impl Port for TapPort {
             frames += 1;
             bytes += size as u64;
         }
-        Ok(Read { frames, more: true })
+        Ok(Read { frames, more: true, aside: 0 })
     }
 
     fn flush(&mut self) -> io::Result<()> {

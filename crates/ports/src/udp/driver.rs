@@ -361,7 +361,7 @@ impl Port for UdpPort {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
-        let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false }) };
+        let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false, aside: 0 }) };
         let waiting = open.receiver.memory()?.taken;
         self.waiting_max = self.waiting_max.max(waiting);
         let limit = limit.min(window.frames as usize).min(batch.room());
@@ -382,13 +382,13 @@ impl Port for UdpPort {
             frames += more.frames;
             bytes += more.bytes;
             if !more.full {
-                return Ok(Read { frames, more: false });
+                return Ok(Read { frames, more: false, aside: 0 });
             }
             if more.frames + more.kept == 0 {
                 break;
             }
         }
-        Ok(Read { frames, more: true })
+        Ok(Read { frames, more: true, aside: 0 })
     }
 
     fn flush(&mut self) -> io::Result<()> {

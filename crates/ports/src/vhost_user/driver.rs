@@ -407,7 +407,7 @@ impl Port for VhostUserPort {
         let stops = self.stopping.as_ref().is_some_and(|(stopping, _)| *stopping == pair);
         let usable = self.is_usable(transmit(pair)) && !stops;
         let Some(ring) = self.incoming[pair].as_mut().filter(|_| usable) else {
-            return Ok(Read { frames: 0, more: false });
+            return Ok(Read { frames: 0, more: false, aside: 0 });
         };
         let before = batch.len();
         let read = ring.read(window, limit, pool, batch);
@@ -423,7 +423,7 @@ impl Port for VhostUserPort {
             Ok(read) => Ok(read),
             Err(fault) => {
                 self.fail(transmit(pair), fault);
-                Ok(Read { frames: batch.len() - before, more: false })
+                Ok(Read { frames: batch.len() - before, more: false, aside: 0 })
             }
         }
     }

@@ -110,7 +110,7 @@ impl Incoming {
             let head = self.ring.head(0)?;
             let Some(buf) = self.take(head, pool)? else {
                 // No room for a copy; the frame stays the guest's.
-                return Ok(Read { frames: count(&read), more: true });
+                return Ok(Read { frames: count(&read), more: true, aside: 0 });
             };
             self.ring.take(1);
             left -= 1;
@@ -120,7 +120,7 @@ impl Incoming {
             }
         }
         // Whether there are more is asked by looking again, or by `arm`.
-        Ok(Read { frames: count(&read), more: true })
+        Ok(Read { frames: count(&read), more: true, aside: 0 })
     }
 
     /// Asks for a kick when more frames come. Returns whether some are there already.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sluice_base::{Batch, ByteCount, Priority};
+use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port};
 use sluice_switch::{Egress, Window};
 
@@ -188,8 +188,12 @@ impl Peer for sluice_ports::memory::Probe {
 }
 
 /// A window that limits nothing.
-pub(crate) const OPEN: Window =
-    Window { frames: u32::MAX, bytes: ByteCount(u64::MAX), spill: false };
+pub(crate) const OPEN: Window = Window {
+    frames: u32::MAX,
+    bytes: ByteCount(u64::MAX),
+    closed: PriorityMask::NONE,
+    spill: false,
+};
 
 pub(crate) fn pool(slots: u32) -> Pool {
     Pool::new(PoolConfig { slots, slot_size: 2048, populate: false }).unwrap()

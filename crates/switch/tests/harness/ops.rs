@@ -5,7 +5,7 @@ use sluice_base::{
 };
 use sluice_switch::{
     AttachError, Command, CommandError, Destination, InputFull, PortRole, PortState, Sources,
-    Target, Trust,
+    Target, Trust, Window,
 };
 
 use super::config::{
@@ -131,14 +131,27 @@ fn any_input(world: &World, rng: &mut Prng) -> InputId {
 fn receive(world: &mut World, rng: &mut Prng, input: InputId) {
     let window = world.switch.window(input);
     let most = if rng.chance(1, 4) { window.frames } else { window.frames.min(pick(rng, 5)) };
-    receive_window(world, rng, input, most, window.bytes.0);
+    if rng.chance(1, 8) && !world.detached[world.inputs[input.index()].index()] {
+        // Whatever its window is.
+        let bytes = flow_control_bytes(world, rng, input);
+        world.hear(input, &bytes);
+    }
+    receive_window(world, rng, input, Window { frames: most, ..window });
 }
 
-fn receive_window(world: &mut World, rng: &mut Prng, input: InputId, frames: u32, bytes: u64) {
+fn receive_window(world: &mut World, rng: &mut Prng, input: InputId, window: Window) {
+    let classifier = world.switch.classifier(input);
     let mut bufs = Vec::new();
     let mut sum = 0;
-    while bufs.len() < frames as usize && sum < bytes {
+    // What its driver would set aside is as if it had not come.
+    let mut tries = window.frames;
+    while tries > 0 && sum < window.bytes.0 {
+        tries -= 1;
         let buf = frame(world, rng, input);
+        if window.closed.contains(classifier.priority(buf.head(), buf.size(), buf.tag)) {
+            buf.hand_back();
+            continue;
+        }
         sum += u64::from(buf.size());
         bufs.push(buf);
     }
@@ -151,7 +164,7 @@ fn receive_everywhere(world: &mut World, rng: &mut Prng) {
         .map(|at| (InputId::from_index(at), world.switch.window(InputId::from_index(at))))
         .collect();
     for (input, window) in windows {
-        receive_window(world, rng, input, window.frames, window.bytes.0);
+        receive_window(world, rng, input, window);
     }
 }
 
@@ -211,16 +224,21 @@ fn garbage(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
 fn flow_control(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
     let port = world.inputs[input.index()];
     let info = info(world, port);
+    let bytes = flow_control_bytes(world, rng, input);
+    world.buf(input, info, bytes)
+}
+
+fn flow_control_bytes(world: &mut World, rng: &mut Prng, input: InputId) -> Vec<u8> {
+    let port = world.inputs[input.index()];
     let quanta: u16 = if rng.chance(1, 3) { 0 } else { pick(rng, 2_000) };
     let enabled: u8 = if rng.chance(1, 2) { 1 << rng.below(8) } else { pick(rng, 256) };
-    let bytes = if rng.chance(1, 3) {
+    if rng.chance(1, 3) {
         world.oracle.paused(world.now, port.index(), 0xff, [quanta; 8]);
         pause(quanta)
     } else {
         world.oracle.paused(world.now, port.index(), enabled, [quanta; 8]);
         pfc(enabled, [quanta; 8])
-    };
-    world.buf(input, info, bytes)
+    }
 }
 
 fn destination(rng: &mut Prng, vnet: u16) -> Mac {
@@ -504,7 +522,7 @@ fn probe(world: &mut World, port: PortId) {
     assert!(members.contains(&port));
     let Some(&from) = members.iter().find(|p| **p != port) else { return };
     let input = world.switch.input(from, 0);
-    if world.switch.held(input).frames > 0 || world.switch.window(input).frames == 0 {
+    if world.switch.held(input).frames > 0 || world.switch.window(input).of_any().frames == 0 {
         return;
     }
     let sums = |world: &World| {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use sluice_base::{
-    Batch, BitRate, Buf, DropClass, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId,
-    VlanTag, VnetId,
+    Batch, BitRate, Buf, DropClass, DropReason, InputId, Mac, Nanos, PortId, Priority,
+    PriorityMask, TunnelId, VlanTag, VnetId,
 };
 use sluice_switch::{
     AttachError, Command, Destination, Detached, Egress, InputFull, Notice, PortConfig, PortRole,
@@ -460,7 +460,7 @@ impl World {
     /// Fills the window of a port's first input with frames that `make` makes. Returns how many.
     pub fn fill(&mut self, port: usize, mut make: impl FnMut(&mut Self) -> TestBuf) -> usize {
         let input = self.switch.input(PortId::from_index(port), 0);
-        let window = self.switch.window(input);
+        let window = self.switch.window(input).of_any();
         let (mut bufs, mut bytes) = (Vec::new(), 0);
         while bufs.len() < window.frames as usize && bytes < window.bytes.0 {
             let buf = make(self);
@@ -486,14 +486,40 @@ impl World {
     pub fn receive(&mut self, input: InputId, bufs: Vec<TestBuf>) -> usize {
         let mut batch = Batch::with_limit(bufs.len());
         let count = bufs.len();
+        let classifier = self.switch.classifier(input);
+        let window = self.switch.window(input);
+        // Now and then: an audit takes far longer than a frame.
+        let looks = self.next_id.is_multiple_of(8);
+        let mut told = if looks { self.received(input) } else { [0; Priority::COUNT] };
         for buf in bufs {
+            let priority = classifier.priority(buf.head(), buf.size(), buf.tag);
+            assert!(!window.closed.contains(priority), "beyond the window of {priority}");
+            told[priority.index()] += 1;
             self.note_end(input, &buf);
             self.out[input.index()] += 1;
             batch.push(buf).unwrap();
         }
         self.switch.receive(self.now, input, &mut batch);
         assert!(batch.is_empty(), "receive takes all");
+        assert!(!looks || self.received(input) == told, "told apart as the switch does");
         count
+    }
+
+    /// Frames that came in at an input, by priority.
+    fn received(&self, input: InputId) -> [u64; Priority::COUNT] {
+        let mut sum = [0; Priority::COUNT];
+        for row in self.switch.audit().rows.iter().filter(|row| row.input == input) {
+            sum[row.priority.index()] += row.frames.received;
+        }
+        sum
+    }
+
+    /// Flow control that a driver keeps apart is taken whatever the window is.
+    pub fn hear(&mut self, input: InputId, frame: &[u8]) {
+        let before = self.switch.audit().total(|row| row.frames.consumed);
+        self.switch.hear(self.now, input, frame);
+        let after = self.switch.audit().total(|row| row.frames.consumed);
+        assert_eq!(after, before + 1, "it is counted, like one that came among data");
     }
 
     /// What a frame may not do is noted before the switch sees it.
@@ -719,12 +745,40 @@ impl World {
         let config = &self.config.ports[port];
         let (window, held) = (self.switch.window(input), self.switch.held(input));
         assert!(self.detached[port] <= (window.frames == 0 && held.frames == 0));
+        if let InputFull::Pause(pause) = config.input_full
+            && !self.detached[port]
+        {
+            self.check_priorities(input, port, pause.priorities);
+        }
         if config.input_full == InputFull::Wait {
             assert!(held.frames + u64::from(window.frames) <= u64::from(config.input.frames));
             // The last frame may exceed it.
             let most = config.input.bytes.0 + u64::from(config.mtu) + 118;
             assert!(held.bytes < most, "{held:?}");
         }
+    }
+
+    /// Every priority has the whole input for itself: it closes itself and no other, and what is
+    /// promised of those that are open holds for each.
+    fn check_priorities(&self, input: InputId, port: usize, pausable: PriorityMask) {
+        let (window, config) = (self.switch.window(input), &self.config.ports[port]);
+        if window.closed == PriorityMask::ALL && pausable != PriorityMask::ALL {
+            // Nothing may pass what could not be queued.
+            assert_eq!(window.frames, 0);
+            return;
+        }
+        for priority in Priority::all().filter(|p| pausable.contains(*p)) {
+            let held = self.switch.held_of(input, priority);
+            let is_full =
+                held.frames >= u64::from(config.input.frames) || held.bytes >= config.input.bytes.0;
+            let closed = window.closed.contains(priority);
+            assert!(is_full <= closed, "{priority} is full and open: {held:?}");
+            // All are closed behind a frame that could not be queued.
+            assert!(is_full || !closed || window.frames == 0, "{priority} is closed by another");
+            let sum = held.frames + u64::from(window.frames);
+            assert!(closed || sum <= u64::from(config.input.frames), "{priority}: {held:?}");
+        }
+        assert!(window.closed == PriorityMask::ALL || window.closed.without(pausable).is_empty());
     }
 
     /// On a lossless priority nothing is dropped for want of room, except where it is said.

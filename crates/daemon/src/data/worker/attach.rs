@@ -36,12 +36,14 @@ impl Worker {
     }
 
     /// Serves a port that is watched.
-    pub(super) fn serve(&mut self, name: String, port: Box<dyn Port>, id: PortId) {
+    pub(super) fn serve(&mut self, name: String, mut port: Box<dyn Port>, id: PortId) {
         let input = self.host.switch().input(id, 0);
+        port.classify_by(&self.host.switch().classifier(input));
         let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
         self.positions[id.index()] = Some(self.ports.len());
-        let (is_memory, queues) = (port.is_memory(), port.queues());
+        let (is_memory, queues, tells_apart) =
+            (port.is_memory(), port.queues(), port.tells_apart());
         self.ports.push(Attached {
             name,
             port,
@@ -55,6 +57,7 @@ impl Worker {
             blocked: None,
             watched: false,
             gone: None,
+            tells_apart,
             held: false,
             moved: self.homes.moved(id),
         });

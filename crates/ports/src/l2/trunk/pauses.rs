@@ -1,11 +1,10 @@
 //! The flow control of one wire with several ports (802.1Q clause 36).
 //!
 //! A neighbour keeps one state per priority, so what the ports ask is merged: a priority is paused
-//! while any of them asks for it, or while everything is paused because the head of the ring waits
-//! for a port without room.
+//! while any of them asks for it, or while it is held because much of it is set aside.
 //!
 //! ```text
-//!   wire pauses p   <=>   some port asked for p   or   all, and p may be paused
+//!   wire pauses p   <=>   some port asked for p   or   p is held, and may be paused
 //! ```
 //!
 //! The other way a message is kept for each port until it reads: of two the later one replaces what
@@ -23,12 +22,12 @@ pub(super) struct Pauses {
     pausable: PriorityMask,
     /// What each port asked for.
     asked: Vec<PriorityMask>,
-    all: bool,
+    held: PriorityMask,
 }
 
 impl Pauses {
     pub(super) fn new(pausable: PriorityMask) -> Self {
-        Self { pausable, asked: Vec::new(), all: false }
+        Self { pausable, asked: Vec::new(), held: PriorityMask::NONE }
     }
 
     /// A port that asks for nothing.
@@ -45,8 +44,7 @@ impl Pauses {
 
     /// Priorities that are to be paused.
     fn wanted(&self) -> PriorityMask {
-        let all = if self.all { self.pausable } else { PriorityMask::NONE };
-        self.asked.iter().fold(all, |sum, one| PriorityMask(sum.0 | one.0))
+        self.asked.iter().fold(self.held, |sum, one| PriorityMask(sum.0 | one.0))
     }
 
     /// A port says `said`; what is to be said on the wire. Saying it again changes nothing.
@@ -66,23 +64,13 @@ impl Pauses {
         message(PriorityMask(enabled.without(wanted).0 | on.0), on)
     }
 
-    /// Whether everything is paused.
-    pub(super) fn pauses_all(&self) -> bool {
-        self.all
-    }
-
-    /// Everything is paused; what is to be said, also if it was said before.
-    pub(super) fn all(&mut self) -> Option<Message> {
-        self.all = true;
-        message(self.pausable, self.pausable)
-    }
-
-    /// That is over; what is to be said then.
-    pub(super) fn no_longer_all(&mut self) -> Option<Message> {
-        if !std::mem::take(&mut self.all) {
-            return None;
-        }
-        message(self.pausable.without(self.wanted()), PriorityMask::NONE)
+    /// Holds these priorities and no others, as far as they may be paused; what is to be said, also
+    /// of those that were held before.
+    pub(super) fn hold(&mut self, held: PriorityMask) -> Option<Message> {
+        let before = self.wanted();
+        self.held = held.and(self.pausable);
+        let over = before.without(self.wanted());
+        message(PriorityMask(self.held.0 | over.0), self.held)
     }
 }
 

@@ -167,17 +167,14 @@ fn the_wire_pauses_what_any_port_asks_for() {
         let pausable = PriorityMask(u8::try_from(rng.below(256)).unwrap());
         let mut pauses = Pauses::new(pausable);
         (0..lanes).for_each(|lane| pauses.add(lane));
-        let (mut asked, mut all, mut wire) = (vec![0_u8; lanes], false, PriorityMask::NONE);
+        let (mut asked, mut held, mut wire) = (vec![0_u8; lanes], 0, PriorityMask::NONE);
         for step in 0..100 {
             let lane = usize::try_from(rng.below(lanes as u64)).unwrap();
             match rng.below(8) {
-                0 => {
-                    all = true;
-                    tell(&mut wire, pauses.all());
-                }
-                1 => {
-                    all = false;
-                    tell(&mut wire, pauses.no_longer_all());
+                0 | 1 => {
+                    held = u8::try_from(rng.below(256)).unwrap();
+                    tell(&mut wire, pauses.hold(PriorityMask(held)));
+                    held &= pausable.0;
                 }
                 2 => {
                     asked[lane] = 0;
@@ -198,8 +195,7 @@ fn the_wire_pauses_what_any_port_asks_for() {
                     tell(&mut wire, message);
                 }
             }
-            let expected =
-                asked.iter().fold(if all { pausable.0 } else { 0 }, |sum, one| sum | one);
+            let expected = asked.iter().fold(held, |sum, one| sum | one);
             assert_eq!(wire, PriorityMask(expected), "seed {seed}, step {step}");
         }
     }

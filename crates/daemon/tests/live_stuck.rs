@@ -1,0 +1,270 @@
+//! Receivers that never read: two machines on two hosts flood each other in one priority, with a
+//! physical switch between. Each host's input is full of the other's frames, and what a neighbour
+//! says of its own buffers, and every other priority, must not wait behind them.
+//!
+//! ```text
+//!   vm ─┤                                   ├─ vm      priority 3, nobody reads
+//!       ├ h0 up0 ══ a  s0  b ══ up0 h1 ┤
+//!  box ─┤                                   ├─ box     priority 0, pings
+//! ```
+
+mod rig;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use serde_json::Value;
+use sluice_testkit::guest::{Guest, GuestConfig};
+
+/// Of every cable.
+const LINK_MBPS: u64 = 1_000;
+const VTEPS: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+const UNDERLAY_MACS: [&str; 2] = ["02:44:00:00:01:01", "02:44:00:00:01:02"];
+const VM_MACS: [[u8; 6]; 2] = [[2, 0x44, 0, 0, 0, 1], [2, 0x44, 0, 0, 0, 2]];
+const BOX_MACS: [&str; 2] = ["02:44:00:00:00:03", "02:44:00:00:00:04"];
+const BOXES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 44, 0, 3), Ipv4Addr::new(10, 44, 0, 4)];
+/// DSCP CS3, which is priority 3, as a TOS octet.
+const CS3: u8 = 24 << 2;
+
+/// Fields end in this order: machines and daemons before their namespaces.
+struct Case {
+    guests: [Guest; 2],
+    hosts: [Daemon; 2],
+    switch: Daemon,
+    _net: Net,
+    underlays: [Netns; 2],
+    boxes: [Netns; 2],
+}
+
+impl Case {
+    fn new(word: &str) -> Self {
+        let mut net = Net::new(word);
+        let cables = net.netns("s0");
+        let underlays = [net.netns("h0"), net.netns("h1")];
+        let boxes = [net.netns("b0"), net.netns("b1")];
+        for (at, device) in ["a", "b"].iter().enumerate() {
+            let address = format!("{}/24", VTEPS[at]);
+            cable((&underlays[at], "up0", &address), (&cables, &format!("leg-{device}"), ""));
+            underlays[at].ip(&format!("link set up0 address {}", UNDERLAY_MACS[at]));
+        }
+        let switch = net.daemon(&cables, "s0", &switch_config());
+        let sockets = [net.file("vm0.sock"), net.file("vm1.sock")];
+        let start = |at: usize| {
+            let config = host_config(at, &sockets[at], &boxes[at]);
+            net.daemon(&underlays[at], &format!("h{at}"), &config)
+        };
+        let hosts = [start(0), start(1)];
+        for (netns, address) in boxes.iter().zip(BOXES) {
+            netns.ip(&format!("addr add {address}/24 dev t0"));
+            netns.ip("link set t0 up");
+        }
+        let guest = |at: usize| Guest::connected(GuestConfig::default(), &sockets[at]).unwrap();
+        let guests = [guest(0), guest(1)];
+        // Addresses are found before anything is congested.
+        boxes[0].ping(BOXES[1], 2);
+        let case = Self { guests, hosts, switch, _net: net, underlays, boxes };
+        case.underlays[0].run(&format!("ping -c 1 -W 2 {}", VTEPS[1]));
+        case
+    }
+}
+
+fn switch_config() -> String {
+    let mut text = "role = \"switch\"\npolicy = \"ZZ\"\n[[vnet]]\nname = \"cables\"\n".to_owned();
+    for (device, mac) in ["a", "b"].iter().zip(UNDERLAY_MACS) {
+        text += &format!(
+            "[[port]]\nname = \"{device}\"\nkind = \"l2\"\nvnet = \"cables\"\n\
+             device = \"leg-{device}\"\nlink = {{ rate_mbps = {LINK_MBPS} }}\n\
+             [[vport]]\nvnet = \"cables\"\nmac = \"{mac}\"\nport = \"{device}\"\n"
+        );
+    }
+    text
+}
+
+fn host_config(at: usize, socket: &PathBuf, container: &Netns) -> String {
+    let far = 1 - at;
+    let text = |mac: [u8; 6]| mac.map(|octet| format!("{octet:02x}")).join(":");
+    format!(
+        r#"policy = "ZZ"
+[underlay]
+kind = "l2"
+device = "up0"
+address = "{}"
+link = {{ rate_mbps = {LINK_MBPS} }}
+[[vnet]]
+name = "blue"
+vni = 44
+[[peer]]
+name = "far"
+vtep = "{}"
+vnets = ["blue"]
+[[port]]
+name = "vm"
+kind = "vhost-user"
+vnet = "blue"
+socket = "{}"
+mac = "{}"
+[[port]]
+name = "box"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "/run/netns/{}"
+mac = "{}"
+[[vport]]
+vnet = "blue"
+mac = "{}"
+peer = "far"
+[[vport]]
+vnet = "blue"
+mac = "{}"
+peer = "far"
+"#,
+        VTEPS[at],
+        VTEPS[far],
+        socket.display(),
+        text(VM_MACS[at]),
+        container.name(),
+        BOX_MACS[at],
+        text(VM_MACS[far]),
+        BOX_MACS[far],
+    )
+}
+
+/// A numbered frame of priority 3, in one of many sizes.
+fn frame(from: usize, number: u32) -> Vec<u8> {
+    let mut frame = [&VM_MACS[1 - from][..], &VM_MACS[from], &[8, 0, 0x45, CS3]].concat();
+    frame.resize(60 + number as usize % 23 * 60, 0);
+    frame[34..38].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn number(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[34..38].try_into().unwrap())
+}
+
+/// A machine that sends as fast as it can, and reads nothing until it is stopped.
+fn flood(from: usize, mut guest: Guest, stop: &Arc<AtomicBool>) -> JoinHandle<(Guest, u32)> {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        let mut sent = 0;
+        while !stop.load(Ordering::Relaxed) {
+            if guest.send(&frame(from, sent)) {
+                sent += 1;
+            } else {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+        (guest, sent)
+    })
+}
+
+/// Reads all that was sent, in order.
+fn read_all(guest: &mut Guest, sent: u32) {
+    let (mut next, began) = (0, Instant::now());
+    while next < sent {
+        match guest.receive() {
+            Some(bytes) if bytes[12..16] == [8, 0, 0x45, CS3] => {
+                assert_eq!(number(&bytes), next, "missing, or out of order");
+                next += 1;
+            }
+            Some(_) => {}
+            None => {
+                assert!(began.elapsed() < Duration::from_secs(60), "{next} of {sent} came");
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+fn count(row: &Value, key: &str) -> u64 {
+    row[key].as_u64().unwrap_or(0)
+}
+
+fn pauses(daemon: &Daemon, port: &str) -> Value {
+    let rows = daemon.show("pauses");
+    let is = |row: &&Value| row["port"] == port && row["priority"] == 3;
+    rows.as_array().unwrap().iter().find(is).cloned().unwrap_or_default()
+}
+
+/// Frames that the kernel or the driver of any `l2` port lost.
+fn lost(daemon: &Daemon) -> u64 {
+    let rows = daemon.show("ports");
+    let l2 = rows.as_array().unwrap().iter().filter(|row| row["kind"] == "l2");
+    l2.map(|row| count(&row["kernel"], "ring.drops") + count(&row["kernel"], "aside.full")).sum()
+}
+
+fn nobody_reads(run: usize) {
+    let Case { guests, hosts, switch, _net, underlays, boxes } = Case::new("stuck");
+    let stop = Arc::new(AtomicBool::new(false));
+    let floods = guests.into_iter().enumerate().map(|(at, guest)| flood(at, guest, &stop));
+    let floods: Vec<_> = floods.collect();
+    wait_for("both hosts pause the wire", || {
+        hosts.iter().all(|host| pauses(host, "underlay")["pausing"] == true)
+    });
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        // Another priority, and the hosts' own connections, which are marked CS6.
+        boxes[0].ping(BOXES[1], 3);
+        underlays[0].run(&format!("ping -c 3 -i 0.05 -W 2 -Q 0xc0 {}", VTEPS[1]));
+    }
+    let xoff: u64 = hosts.iter().map(|host| count(&pauses(host, "underlay"), "xoff_sent")).sum();
+    let aside =
+        |daemon: &Daemon, port| count(&daemon.row("ports", "port", port), "aside_frames_max");
+    let most = [
+        aside(&hosts[0], "underlay"),
+        aside(&hosts[1], "underlay"),
+        aside(&switch, "a"),
+        aside(&switch, "b"),
+    ];
+    let losses = [lost(&hosts[0]), lost(&hosts[1]), lost(&switch)];
+    say(&format!(
+        "run {run}: {losses:?} lost, {xoff} XOFF of the hosts, {most:?} set aside at most"
+    ));
+    assert_eq!(losses, [0; 3], "frames were lost in front of the switch");
+
+    // Then they read: everything is there.
+    stop.store(true, Ordering::Relaxed);
+    let ends: Vec<_> = floods.into_iter().map(|flood| flood.join().unwrap()).collect();
+    let sent: Vec<u32> = ends.iter().map(|(_, sent)| *sent).collect();
+    let readers = ends.into_iter().enumerate().map(|(at, (mut guest, _))| {
+        let sent = sent[1 - at];
+        std::thread::spawn(move || {
+            read_all(&mut guest, sent);
+            guest
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    let guests: Vec<Guest> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+    say(&format!("run {run}: {sent:?} frames, all read in order"));
+    for daemon in [&hosts[0], &hosts[1], &switch] {
+        daemon.drained();
+        daemon.assert_lossless();
+    }
+    // Who was told to pause heard each word of it.
+    for (sender, port, receiver, at) in [
+        (&hosts[0], "underlay", &switch, "a"),
+        (&hosts[1], "underlay", &switch, "b"),
+        (&switch, "a", &hosts[0], "underlay"),
+        (&switch, "b", &hosts[1], "underlay"),
+    ] {
+        let row = pauses(sender, port);
+        let said = count(&row, "xoff_sent") + count(&row, "xon_sent");
+        wait_for("all of it is heard", || count(&pauses(receiver, at), "received") == said);
+    }
+    drop(guests);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn two_that_never_read_stand_in_nobodys_way() {
+    if skip("two_that_never_read_stand_in_nobodys_way", &["ping"]) {
+        return;
+    }
+    let runs = if std::env::var_os("SLUICE_SOAK").is_some() { 20 } else { 2 };
+    (0..runs).for_each(nobody_reads);
+}

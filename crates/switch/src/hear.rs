@@ -1,0 +1,125 @@
+//! What a driver asks before it hands a frame over, where its neighbour is told to pause by
+//! priority: which priority the frame has, and for flow control nothing at all.
+//!
+//! 802.3 puts MAC Control below the buffers (clause 31): what a neighbour says of its own buffers
+//! must not wait for room in ours, or two that are full never hear each other.
+
+use core::net::Ipv4Addr;
+
+use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, PriorityMask, VlanTag};
+
+use crate::account::row;
+use crate::classify::{self, Marking, OuterVerdict, Verdict};
+use crate::config::{PortRole, Tags, Trust};
+use crate::receive::NO_PORT;
+use crate::switch::Switch;
+
+/// What the switch would see of a frame.
+const HEAD_SIZE_MAX: usize = <&'static [u8] as Buf>::HEAD_SIZE_MAX;
+
+/// Tells priorities by the rule of one port. It is a copy: it holds as long as the port keeps its
+/// role and its address.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    /// Addresses of an underlay port.
+    ends: Option<(Ipv4Addr, Mac)>,
+    tags: Tags,
+    trust: Trust,
+    default: Priority,
+    dscp_to_priority: [Priority; 64],
+    priorities: PriorityMask,
+}
+
+impl Classifier {
+    /// The rule of an access port that takes any priority, and whose driver leaves tags in their
+    /// frames.
+    #[must_use]
+    pub fn access(trust: Trust, default: Priority, dscp_to_priority: [Priority; 64]) -> Self {
+        let (tags, priorities) = (Tags::Kept, PriorityMask::ALL);
+        Self { ends: None, tags, trust, default, dscp_to_priority, priorities }
+    }
+
+    /// The priority under which the switch will charge a frame: `head` are its first bytes, `size`
+    /// is that of the whole frame, and `tag` what the driver did about its tag.
+    #[must_use]
+    pub fn priority(&self, head: &[u8], size: u32, tag: VlanTag) -> Priority {
+        let head = &head[..head.len().min(HEAD_SIZE_MAX)];
+        let marking = Marking {
+            trust: self.trust,
+            default: self.default,
+            dscp_to_priority: &self.dscp_to_priority,
+        };
+        if let Some((local, mac)) = self.ends {
+            return match classify::underlay(head, size, local, mac, marking) {
+                OuterVerdict::Forward(frame) => frame.inner.priority,
+                OuterVerdict::Pause(_) => Priority::ZERO,
+                OuterVerdict::Drop(_, priority) => priority,
+            };
+        }
+        let verdict = match self.tags {
+            Tags::Kept => classify::access(head, size, marking),
+            Tags::Access | Tags::Trunk => classify::behind_driver(head, size, marking, tag),
+        };
+        match verdict {
+            Verdict::Forward(classified) => self.priorities.nearest(classified.priority),
+            Verdict::Pause(_) => Priority::ZERO,
+            Verdict::Drop(_) => self.priorities.nearest(self.default),
+        }
+    }
+}
+
+impl<B: Buf> Switch<B> {
+    /// The rule by which this switch tells the priority of what comes in at an input.
+    #[must_use]
+    pub fn classifier(&self, input: InputId) -> Classifier {
+        let i = &self.inputs[input.index()];
+        let port = &self.ports[usize::from(i.port)];
+        let ends = match port.role {
+            PortRole::Underlay { local, mac } => Some((local, mac)),
+            PortRole::Access { .. } | PortRole::Crossing => None,
+        };
+        Classifier {
+            ends,
+            tags: port.tags,
+            trust: port.trust,
+            default: port.default_priority,
+            dscp_to_priority: self.dscp_to_priority,
+            priorities: i.priorities,
+        }
+    }
+
+    /// Takes a frame of flow control that a driver keeps apart from data. It needs no window and no
+    /// handle, whatever the input holds; it is counted like one that came among data.
+    pub fn hear(&mut self, now: Nanos, input: InputId, frame: &[u8]) {
+        let port = self.inputs[input.index()].port;
+        if port == NO_PORT || self.ports[usize::from(port)].detached {
+            return;
+        }
+        let size = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        let message = match self.ports[usize::from(port)].role {
+            PortRole::Underlay { local, mac } => {
+                match classify::underlay(frame, size, local, mac, self.marking(port)) {
+                    OuterVerdict::Pause(message) => Ok(message),
+                    OuterVerdict::Drop(reason, _) => Err(reason),
+                    OuterVerdict::Forward(_) => Err(DropReason::BadPause),
+                }
+            }
+            PortRole::Access { .. } | PortRole::Crossing => {
+                match classify::access(frame, size, self.marking(port)) {
+                    Verdict::Pause(message) => Ok(message),
+                    Verdict::Drop(reason) => Err(reason),
+                    Verdict::Forward(_) => Err(DropReason::BadPause),
+                }
+            }
+        };
+        let books = row(input.0, Priority::ZERO.get());
+        self.rows[books].received.add(size);
+        match message {
+            Ok(message) => {
+                self.ports[usize::from(port)].pause_in.receive(now, &message);
+                self.rare_rows[books].consumed.add(size);
+            }
+            Err(reason) => self.drops[books][reason.index()].add(size),
+        }
+    }
+}
