@@ -3,6 +3,7 @@
 PART ?= switch
 CASES ?= 20000
 FUZZ_SECONDS ?= 1800
+DPDK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo build test bench soak audit goldens clean-lab
@@ -31,14 +32,17 @@ bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric,
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
 
-soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800)
+soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800 DPDK_SECONDS=600)
 	PROPTEST_CASES=$(CASES) cargo test --profile soak \
 		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
 	SLUICE_MOVE_SECONDS=60 cargo test --profile soak -p sluice-daemon --lib tests::spread -- --nocapture
+	SLUICE_REFILLS=500 cargo test --profile soak -p sluice-daemon --lib guests::refills
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
 	cargo build --package sluice
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond
 	cargo build --profile dist --package sluice --package sluice-bench
+	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_DPDK_SECONDS=$(DPDK_SECONDS) cargo test --package sluice-daemon \
+		--test live_dpdk -- --include-ignored --nocapture
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
 
 audit: ## Look for known weaknesses of what comes from outside; needs the network

@@ -31,7 +31,7 @@ valgrind| valgrind | bench           | counts instructions per frame
 /usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
 /usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with
 /usr/lib/openvswitch-switch-dpdk | openvswitch-switch-dpdk | bench | the virtual switch that ours is compared with
-dpdk-testpmd | dpdk-dev | bench         | the raw speed of vhost-user, and what the tests of the guest run against
+dpdk-testpmd | dpdk-dev | test bench    | a foreign driver of vhost-user ports, the raw speed of others, and what the tests of the guest run against
 '
 # cargo subcommand | version | purposes | why
 tools='

@@ -33,6 +33,7 @@ mod netns;
 mod offload;
 mod pool;
 mod port;
+mod room;
 mod staging;
 mod sys;
 pub mod tap;
@@ -43,4 +44,7 @@ pub mod vhost_user;
 pub use error::OpenError;
 pub use frame::FrameBuf;
 pub use pool::{Pool, PoolConfig, SlotMut};
-pub use port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Ring, Wanted};
+pub use port::{
+    Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Queues, Read, Rest, Ring, Wanted,
+};
+pub use room::{Room, Waits};

@@ -11,10 +11,23 @@
 //! Waiting is edge-triggered. After [`Port::read`] said `more: false`, the kernel had nothing, and
 //! the next frame makes a new edge on a descriptor of [`Port::poll_fds`]; as long as it says `more:
 //! true` the loop must come again by itself, for no edge may follow. A port whose queues are memory
-//! says so always, and asks for an edge only when the loop is about to sleep ([`Port::rest`]).
+//! says so always, and asks for an edge only when the loop is about to sleep.
 //! In the other direction, frames
 //! that stay staged make [`Port::wants_write`] true until the kernel can take more (an edge), or
 //! give a time in [`Port::retry_after`] if the kernel will not tell.
+//!
+//! **Before a sleep** the loop calls [`Port::rest`], which arms and then looks once more. Its answer
+//! is about levels, not about news: what is there is compared with what was *served*, with the
+//! frames that were read and with the index at which an offer found no room, and never with what an
+//! earlier `rest` saw. So it may be called any number of times before the port is served, and says
+//! the same, or [`Rest::More`] if more came. The loop keeps its part:
+//!
+//! * after [`Rest::More`] it does not sleep, and serves the port as if a descriptor had told:
+//!   `attend`, `read` of every queue that it named, and `offer`, at once and not after
+//!   [`Port::retry_after`];
+//! * [`Rest::Armed`] is taken for "a descriptor tells of room" only if [`Port::wants_write`] says so
+//!   afterwards; otherwise the port is offered to once more ([`crate::Room`]);
+//! * a queue that it did not name it reads by itself as soon as it may.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -165,10 +178,26 @@ pub enum Wanted {
 pub enum Rest {
     /// Nothing changes: descriptors tell of everything, or [`Port::retry_after`] says when to look.
     Told,
-    /// Nothing came. From now on a descriptor tells, of frames and of room.
+    /// Nothing is there that was not served. From now on a descriptor tells, of frames and of room.
     Armed,
-    /// Frames or room came since it was looked at last.
+    /// Frames or room are there that were not served.
     More,
+}
+
+/// Queues of a port, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues(u8);
+
+impl Queues {
+    /// Adds a queue, of which a port has eight at most.
+    pub fn insert(&mut self, queue: u8) {
+        self.0 |= 1 << queue;
+    }
+
+    /// Whether a queue is among them.
+    pub(crate) const fn has(self, queue: usize) -> bool {
+        self.0 >> queue & 1 == 1
+    }
 }
 
 /// A live port. See the module's page for the order of the calls.
@@ -262,8 +291,11 @@ pub trait Port: Sink<FrameBuf> + Send {
         false
     }
 
-    /// Whoever drives it is about to sleep until a descriptor tells of something.
-    fn rest(&mut self) -> Rest {
+    /// Arms what tells of frames in these queues and of room, and looks once more: whoever drives it
+    /// is about to sleep, and would read these queues if frames were there. See the module's page
+    /// for what both owe each other.
+    fn rest(&mut self, reads: Queues) -> Rest {
+        let _ = reads;
         Rest::Told
     }
 

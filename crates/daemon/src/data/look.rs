@@ -104,7 +104,7 @@ fn port_seen(host: &Host<FrameBuf>, attached: &Attached, now: Nanos) -> PortSeen
         shot: snapshot::port_shot(host, attached),
         up: attached.port.is_up(),
         window_frames: attached.inputs().map(|input| switch.window(input).frames).sum(),
-        blocked: attached.blocked.is_some(),
+        blocked: attached.room.is_missing(),
         pauses: inspect::pauses(switch, now, [attached.id]),
         drops: drops(switch, attached),
     }

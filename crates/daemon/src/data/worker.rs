@@ -20,7 +20,7 @@
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
 //! collects it. What has to be armed is armed before a sleep and looked at once more
-//! ([`Port::rest`]). Who asks a question puts it into the channel first and makes the edge
+//! ([`Port::rest`]); what is found then is served as if a descriptor had told. Who asks a question puts it into the channel first and makes the edge
 //! afterwards.
 
 use std::io;
@@ -29,7 +29,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
-use sluice_ports::{FrameBuf, Pool, Port, Rest, Wanted};
+use sluice_ports::{FrameBuf, Pool, Port, Queues, Room, Waits, Wanted};
 use sluice_switch::{Command, Switch};
 
 use self::homes::Homes;
@@ -114,8 +114,8 @@ pub(super) struct Attached {
     readable: bool,
     /// Whether a descriptor told of something since [`Port::attend`].
     told: bool,
-    /// The driver had no room; until it is told otherwise, or this moment.
-    pub(super) blocked: Option<Nanos>,
+    /// Whether the driver had room.
+    pub(super) room: Room,
     /// Whether the poller tells of room.
     watched: bool,
     /// Why the port is closed, if the device went away.
@@ -139,25 +139,11 @@ impl Attached {
         let first = self.input.0;
         (first..first + u16::from(self.queues)).map(InputId)
     }
-}
 
-/// What a driver without room waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    No,
-    /// Until the poller tells of room.
-    ForRoom,
-    /// This long, for nobody will tell.
-    For(Nanos),
-}
-
-impl Waits {
-    fn of(port: &dyn Port) -> Self {
-        match (port.retry_after(), port.wants_write()) {
-            (Some(span), _) => Self::For(span),
-            (None, true) => Self::ForRoom,
-            (None, false) => Self::No,
-        }
+    /// The next turn reads it, offers to it and asks what it wants.
+    fn tell(&mut self) {
+        self.told = true;
+        self.room.told();
     }
 }
 
@@ -393,11 +379,11 @@ impl Worker {
     /// Transmit, flush. Returns whether a frame left.
     fn send_out(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
-        let was_blocked = attached.blocked.is_some();
-        if attached.blocked.is_some_and(|until| now < until) {
+        if !attached.room.is_due(now) {
             return false;
         }
-        let mut flushed = if was_blocked { attached.port.flush() } else { Ok(()) };
+        let was_missing = attached.room.is_missing();
+        let mut flushed = if was_missing { attached.port.flush() } else { Ok(()) };
         let switch = self.host.switch_mut();
         let (mut taken, mut waits) = (0, Waits::No);
         if flushed.is_ok() && switch.has_work(now, attached.id) {
@@ -409,7 +395,7 @@ impl Worker {
         if attached.port.pending().frames > 0 {
             waits = Waits::of(&*attached.port);
         }
-        if was_blocked || waits != Waits::No {
+        if was_missing || waits != Waits::No {
             flushed = flushed.and_then(|()| self.wait_for_room(now, index, waits));
         }
         if let Err(error) = flushed {
@@ -422,15 +408,18 @@ impl Worker {
     #[cold]
     fn wait_for_room(&mut self, now: Nanos, index: usize, waits: Waits) -> io::Result<()> {
         let attached = &mut self.ports[index];
-        attached.blocked = match waits {
-            Waits::No => None,
-            Waits::ForRoom => Some(Nanos::MAX),
-            Waits::For(span) => Some(now.after(span)),
-        };
+        attached.room.offered(now, waits);
         let wanted = waits == Waits::ForRoom;
-        if attached.watched != wanted {
+        if !attached.watched && !wanted {
+            return Ok(());
+        }
+        let mut fds = attached.port.poll_fds();
+        fds.retain(|poll| poll.write);
+        // Asked anew each time, the poller tells of room that came before a driver made its wish
+        // known, of which a TAP makes no edge. One of several that has room would tell of that.
+        if attached.watched != wanted || fds.len() == 1 {
             attached.watched = wanted;
-            for poll in attached.port.poll_fds().into_iter().filter(|poll| poll.write) {
+            for poll in fds {
                 self.poller.set(attached.id.index(), poll.fd, poll.read, wanted)?;
             }
         }
@@ -492,12 +481,17 @@ impl Worker {
     /// Has every port tell when something comes. Returns whether something did already.
     fn rest(&mut self) -> bool {
         let mut more = false;
-        for attached in &mut self.ports {
-            match attached.port.rest() {
-                Rest::Told => {}
-                Rest::Armed if attached.blocked.is_some() => attached.blocked = Some(Nanos::MAX),
-                Rest::Armed => {}
-                Rest::More => more = true,
+        let (switch, stopped) = (self.host.switch(), self.drain_until.is_some());
+        for attached in self.ports.iter_mut().filter(|attached| attached.is_memory) {
+            let mut reads = Queues::default();
+            if attached.readable && !attached.held && !stopped {
+                let is_open = |queue: &u8| switch.window(attached.input(*queue)).frames > 0;
+                (0..attached.queues).filter(is_open).for_each(|queue| reads.insert(queue));
+            }
+            let answer = attached.port.rest(reads);
+            if attached.room.rested(answer, attached.port.wants_write()) {
+                attached.tell();
+                more = true;
             }
         }
         more
@@ -519,18 +513,15 @@ impl Worker {
             let Some(position) = positions.get(index).copied().flatten() else { return };
             let attached = &mut ports[position];
             attached.readable |= event == Event::Readable(index);
-            attached.told = true;
-            // Some ports have one descriptor for both; trying once too often does no harm.
-            if attached.blocked.is_some() {
-                attached.blocked = Some(Nanos::ZERO);
-            }
+            // Some ports have one descriptor for both.
+            attached.tell();
         })
     }
 
     /// When the next turn is due if nothing happens.
     fn next(&self, now: Nanos) -> Nanos {
         let switch = self.host.switch().deadline();
-        let retries = self.ports.iter().filter_map(|attached| attached.blocked);
+        let retries = self.ports.iter().filter_map(|attached| attached.room.deadline());
         let drain = self.drain_until.map(|until| until.min(now.after(self.pacing.pace)));
         let control = self.orders.deadline();
         switch.into_iter().chain(retries).chain(drain).chain(control).min().unwrap_or(Nanos::MAX)

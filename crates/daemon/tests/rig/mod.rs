@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
+pub(crate) mod dpdk;
 pub(crate) mod iperf;
 pub(crate) mod monitor;
 pub(crate) mod pair;

@@ -18,12 +18,13 @@ use super::outgoing::Outgoing;
 use super::queues::{Pairs, QUEUES_MAX, Routes};
 use super::ring::{Fault, Ring};
 use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
+use super::waking::Full;
 use crate::bell::{self, Bell};
 use crate::error::OpenError;
 use crate::finish::Finisher;
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Rest, Wanted};
+use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Queues, Read, Rest, Wanted};
 
 /// The receive queue of a pair, as vhost-user numbers it.
 const fn receive(pair: usize) -> usize {
@@ -88,9 +89,7 @@ pub struct VhostUserPort {
     /// The last read found nothing.
     drained: Pairs,
     /// The last frame found no buffers.
-    full: Pairs,
-    /// A kick tells of buffers.
-    armed: Pairs,
+    full: Full,
     lost: Losses,
     finisher: Finisher,
     open: bool,
@@ -129,8 +128,7 @@ impl VhostUserPort {
             faults: vec![None; 2 * pairs],
             refused: Refused::default(),
             drained: Pairs::default(),
-            full: Pairs::default(),
-            armed: Pairs::default(),
+            full: Full::default(),
             lost: Losses::default(),
             finisher: Finisher::new(),
             open: true,
@@ -206,7 +204,7 @@ impl VhostUserPort {
     }
 
     fn stop_outgoing(&mut self, pair: usize) -> u16 {
-        self.full.remove(pair);
+        self.full.found(pair);
         let Some(mut ring) = self.outgoing[pair].take() else { return 0 };
         if ring.publish() {
             interrupt(&self.wires[receive(pair)]);
@@ -259,12 +257,13 @@ impl VhostUserPort {
         }
         self.routes.use_only(usable);
         // What is full is found out anew, where frames go now.
-        self.full = Pairs::default();
+        self.full = Full::default();
     }
 
     /// Whether no frame of any priority has room.
     fn is_full(&self) -> bool {
-        !self.full.is_empty() && self.routes.priorities(self.full) == PriorityMask::ALL
+        let full = self.full.pairs();
+        !full.is_empty() && self.routes.priorities(full) == PriorityMask::ALL
     }
 
     /// Whether the guest's memory went away. All rings are in the same.
@@ -283,20 +282,22 @@ impl VhostUserPort {
         }
     }
 
-    /// Asks for kicks of a pair. Returns whether something came already.
-    fn arm(&mut self, pair: usize) -> bool {
+    /// Asks for kicks of a pair, for frames only if they would be read. Returns whether something is
+    /// there.
+    fn arm(&mut self, pair: usize, reads: bool) -> bool {
         let mut more = false;
-        if self.drained.has(pair) && self.is_usable(transmit(pair)) {
+        if reads && self.drained.has(pair) && self.is_usable(transmit(pair)) {
             match self.incoming[pair].as_mut().map_or(Ok(false), Incoming::arm) {
                 Ok(came) => more |= came,
                 Err(fault) => self.fail(transmit(pair), fault),
             }
         }
-        self.drained.remove(pair);
         if self.full.has(pair) && self.is_usable(receive(pair)) {
             match self.outgoing[pair].as_mut().map_or(Ok(false), Outgoing::arm) {
-                Ok(true) => more = true,
-                Ok(false) => self.armed.insert(pair),
+                Ok(came) => {
+                    self.full.asked(pair, came);
+                    more |= came;
+                }
                 // What waits for it must be offered once more, to be counted.
                 Err(fault) => {
                     self.fail(receive(pair), fault);
@@ -355,7 +356,7 @@ impl Port for VhostUserPort {
 
     fn attend(&mut self) -> Wanted {
         self.quiet();
-        self.full = Pairs::default();
+        self.full = Full::default();
         if let Some((pair, reply)) = self.stopping.take() {
             let Some(base) = self.stop_incoming(pair) else {
                 self.stopping = Some((pair, reply));
@@ -432,12 +433,12 @@ impl Port for VhostUserPort {
         true
     }
 
-    fn rest(&mut self) -> Rest {
+    fn rest(&mut self, reads: Queues) -> Rest {
         // Another port may have touched it since.
         self.look_at_memory();
         let mut more = false;
         for pair in 0..self.incoming.len() {
-            more |= self.arm(pair);
+            more |= self.arm(pair, reads.has(pair));
         }
         if more { Rest::More } else { Rest::Armed }
     }
@@ -478,11 +479,11 @@ impl Port for VhostUserPort {
     }
 
     fn wants_write(&self) -> bool {
-        self.is_full() && self.full.and(self.armed) == self.full
+        self.is_full() && self.full.are_armed()
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        (self.is_full() && self.full.and(self.armed) != self.full).then_some(LOOK_AGAIN)
+        (self.is_full() && !self.full.are_armed()).then_some(LOOK_AGAIN)
     }
 
     fn pending(&self) -> Amount {

@@ -123,12 +123,12 @@ impl Incoming {
         Ok(Read { frames: count(&read), more: true, aside: 0 })
     }
 
-    /// Asks for a kick when more frames come. Returns whether some are there already.
+    /// Asks for a kick when frames come beyond those that were taken. Returns whether some are there.
     ///
     /// # Errors
     /// [`Fault`].
     pub(super) fn arm(&mut self) -> Result<bool, Fault> {
-        self.ring.arm()
+        self.ring.arm(self.ring.base())
     }
 
     /// Whether all that was seen is taken.

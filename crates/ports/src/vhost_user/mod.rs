@@ -41,6 +41,7 @@ mod ring;
 mod session;
 mod unfinished;
 mod vanishing;
+mod waking;
 
 pub use driver::{VhostUserConfig, VhostUserPort};
 pub use session::Role;

@@ -31,8 +31,8 @@ pub(super) struct Outgoing {
     memory: Arc<Memory>,
     /// The features that were agreed on.
     agreed: u64,
-    /// The last frame found no room.
-    starved: bool,
+    /// The available index at which the last frame found no room.
+    missed: Option<u16>,
     /// Where it is marked what was written.
     log: Option<Arc<DirtyLog>>,
     /// The buffers of the frame that is written; kept, for making it anew costs more than a frame.
@@ -70,7 +70,7 @@ impl Outgoing {
             chains: [(0, 0); PIECES_MAX],
             chain_count: 0,
         };
-        Self { ring, memory, agreed, starved: false, log: None, room }
+        Self { ring, memory, agreed, missed: None, log: None, room }
     }
 
     /// Where its writes are to be marked from now on: frames, and those of the used ring.
@@ -97,7 +97,7 @@ impl Outgoing {
         let placed = self.find(HEADER_SIZE + frame_size(frame), u16::MAX)?;
         match placed {
             Placed::Written => self.fill(frame, of_buffers),
-            Placed::NoRoom => self.starved = true,
+            Placed::NoRoom => self.missed = Some(self.ring.seen()),
             Placed::TooLarge => {}
         }
         Ok(placed)
@@ -123,18 +123,18 @@ impl Outgoing {
         let placed = self.find(HEADER_SIZE + frame_size(frame), chains_max)?;
         match placed {
             Placed::Written => self.fill(frame, |buffers| offload::header_of(left, buffers)),
-            Placed::NoRoom => self.starved = true,
+            Placed::NoRoom => self.missed = Some(self.ring.seen()),
             Placed::TooLarge => {}
         }
         Ok(placed)
     }
 
-    /// Asks for a kick when more buffers come. Returns whether some came since they were missed.
+    /// Asks for a kick when more buffers come. Returns whether some came since a frame missed them.
     ///
     /// # Errors
     /// [`Fault`].
     pub(super) fn arm(&mut self) -> Result<bool, Fault> {
-        self.ring.arm()
+        self.missed.map_or(Ok(true), |at| self.ring.arm(at))
     }
 
     /// The usual buffer, if it is the next one: a descriptor that takes all of the frame. Its head,
@@ -201,8 +201,7 @@ impl Outgoing {
     /// Buffers came after there were none: no kick is wanted for others.
     #[inline]
     fn wake_up(&mut self) {
-        if self.starved {
-            self.starved = false;
+        if self.missed.take().is_some() {
             self.ring.disarm();
         }
     }

@@ -6,7 +6,7 @@
 //! **No wake-up is lost**, in either direction, because each side writes first what it has done,
 //! then, behind a full fence, reads whether the other one sleeps. Here: the used index, fence, the
 //! driver's wish to be interrupted ([`Ring::publish`]); and the wish to be kicked, fence, the
-//! available index ([`Ring::arm`]).
+//! available index ([`Ring::arm`], `waking.rs`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU16, Ordering, fence};
 
 use super::log::DirtyLog;
 use super::memory::Memory;
+use super::waking::{self, Words};
 
 /// Bits of a descriptor's flags (section 2.7.5).
 pub(super) const NEXT: u16 = 1;
@@ -255,14 +256,21 @@ impl Ring {
         if known >= wanted {
             return Ok(known);
         }
-        // Acquire: the entries and descriptors that it speaks of were written before.
-        self.seen = Index::new(self.avail_at(1).load(Ordering::Acquire));
+        let available = self.index();
+        self.see(available)?;
+        Ok(self.known())
+    }
+
+    /// The available index was read.
+    #[inline]
+    fn see(&mut self, available: u16) -> Result<(), Fault> {
+        self.seen = Index::new(available);
         let ahead = self.known();
         if ahead > self.size {
             self.seen = self.next_avail;
             return Err(Fault::Index { ahead, size: self.size });
         }
-        Ok(ahead)
+        Ok(())
     }
 
     /// The head of the chain that is `nth` from the next one on.
@@ -331,24 +339,21 @@ impl Ring {
         passes(event, before, now)
     }
 
-    /// Asks for a kick when entries become available beyond those that were seen. Returns whether
-    /// some already are.
+    /// The available index, as it was seen last.
+    #[inline]
+    pub(super) const fn seen(&self) -> u16 {
+        self.seen.get()
+    }
+
+    /// Asks for a kick when entries become available beyond those that were served. Returns whether
+    /// some already are, however often it is asked.
     ///
     /// # Errors
     /// [`Fault::Index`].
-    pub(super) fn arm(&mut self) -> Result<bool, Fault> {
-        let known = self.known();
-        if self.event_idx {
-            // Behind the used entries; two bytes each for flags and index.
-            let at = 2 + 4 * usize::from(self.size);
-            self.used_at(at).store(self.seen.get(), Ordering::Relaxed);
-            self.mark_used(at, 1);
-        } else {
-            self.used_at(0).store(0, Ordering::Relaxed);
-            self.mark_used(0, 1);
-        }
-        fence(Ordering::SeqCst);
-        Ok(self.available(known + 1)? > known)
+    pub(super) fn arm(&mut self, served: u16) -> Result<bool, Fault> {
+        let available = waking::arm(self, served);
+        self.see(available)?;
+        Ok(available != served)
     }
 
     /// Wants no kicks any more. With event indices a driver kicks once only, anyway.
@@ -358,6 +363,30 @@ impl Ring {
             self.used_at(0).store(NO_NOTIFY, Ordering::Relaxed);
             self.mark_used(0, 1);
         }
+    }
+}
+
+impl Words for Ring {
+    fn ask(&self, beyond: u16) {
+        if self.event_idx {
+            // Behind the used entries; two bytes each for flags and index.
+            let at = 2 + 4 * usize::from(self.size);
+            self.used_at(at).store(beyond, Ordering::Relaxed);
+            self.mark_used(at, 1);
+        } else {
+            self.used_at(0).store(0, Ordering::Relaxed);
+            self.mark_used(0, 1);
+        }
+    }
+
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn index(&self) -> u16 {
+        // Acquire: the entries and descriptors that it speaks of were written before.
+        self.avail_at(1).load(Ordering::Acquire)
     }
 }
 

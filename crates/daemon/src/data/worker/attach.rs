@@ -3,7 +3,7 @@
 use std::io;
 
 use sluice_base::{Nanos, PortId};
-use sluice_ports::Port;
+use sluice_ports::{Port, Room};
 use sluice_switch::{AttachError, Command, PortState};
 
 use super::{Attached, BATCH, TAP_BATCH, Worker, hand_back};
@@ -54,7 +54,7 @@ impl Worker {
             is_memory,
             readable: true,
             told: true,
-            blocked: None,
+            room: Room::default(),
             watched: false,
             gone: None,
             tells_apart,

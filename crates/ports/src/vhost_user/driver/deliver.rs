@@ -46,12 +46,11 @@ impl VhostUserPort {
     ) -> Taken {
         match placed {
             Ok(Placed::Written) => {
-                self.full.remove(pair);
+                self.full.found(pair);
                 Taken::All
             }
             Ok(Placed::NoRoom) => {
-                self.full.insert(pair);
-                self.armed.remove(pair);
+                self.full.missed(pair);
                 Taken::No
             }
             Ok(Placed::TooLarge) => {
@@ -85,11 +84,11 @@ impl Sink<FrameBuf> for VhostUserPort {
         if !ring.write_whole(frame) {
             return self.offer_at_length(pair, frame);
         }
-        self.full.remove(pair);
+        self.full.found(pair);
         Taken::All
     }
 
     fn refuses(&self) -> PriorityMask {
-        self.routes.priorities(self.full)
+        self.routes.priorities(self.full.pairs())
     }
 }

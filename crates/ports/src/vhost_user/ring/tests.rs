@@ -54,7 +54,7 @@ fn what_comes_while_the_device_falls_asleep_is_seen() {
             driver.publish();
             let kicked = driver.kicks() > kicks;
             assert!(!kicked || round == 0, "the device was awake");
-            assert_eq!(device.arm(), Ok(true), "round {round}");
+            assert_eq!(device.arm(device.base()), Ok(true), "round {round}");
             device.disarm();
             device.take(1);
             device.give_back(0, 0);
@@ -69,7 +69,7 @@ fn what_comes_while_the_device_sleeps_is_kicked() {
     for event_idx in [false, true] {
         let Pair { mut driver, mut device, _memories } = pair(8, event_idx);
         for round in 0..100_000_u32 {
-            assert_eq!((device.available(1), device.arm()), (Ok(0), Ok(false)));
+            assert_eq!((device.available(1), device.arm(device.base())), (Ok(0), Ok(false)));
             let kicks = driver.kicks();
             driver.offer(0);
             driver.publish();
@@ -80,6 +80,28 @@ fn what_comes_while_the_device_sleeps_is_kicked() {
             device.give_back(0, 0);
             device.publish();
             driver.take(1);
+        }
+    }
+}
+
+/// A worker that rests twice before it serves, as it does while another port has more.
+#[test]
+fn resting_again_says_the_same_until_it_is_served() {
+    for event_idx in [false, true] {
+        let Pair { mut driver, mut device, _memories } = pair(8, event_idx);
+        assert_eq!(device.available(1), Ok(0));
+        let missed = device.seen();
+        // All at once, and before a kick is wanted.
+        (0..8).for_each(|head| driver.offer(head));
+        driver.publish();
+        for _ in 0..3 {
+            assert_eq!(device.arm(missed), Ok(true));
+        }
+        assert_eq!(device.available(8), Ok(8));
+        device.take(8);
+        let served = device.base();
+        for _ in 0..3 {
+            assert_eq!(device.arm(served), Ok(false));
         }
     }
 }

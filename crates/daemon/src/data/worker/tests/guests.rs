@@ -10,6 +10,7 @@ use super::*;
 use crate::data::snapshot::PortShot;
 
 mod offload;
+mod refills;
 
 /// A worker with a port for each guest; address `n` is behind guest `n`.
 struct Vms {
