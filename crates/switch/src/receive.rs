@@ -157,7 +157,7 @@ impl<B: Buf> Switch<B> {
         input: u16,
         port: u16,
         (local, mac): (Ipv4Addr, Mac),
-        buf: B,
+        mut buf: B,
     ) {
         let verdict = classify::underlay(buf.head(), buf.size(), local, mac, self.marking(port));
         let mut arrival =
@@ -175,6 +175,9 @@ impl<B: Buf> Switch<B> {
                 return;
             }
         };
+        if frame.size < buf.size() {
+            buf.truncate(frame.size);
+        }
         arrival.priority = frame.inner.priority;
         arrival.strip = frame.strip;
         arrival.ecn = frame.ecn;
