@@ -60,8 +60,10 @@ mod sources;
 mod spill;
 mod surface;
 mod switch;
+mod too_big;
 mod transmit;
 mod tunnel;
+mod underlay;
 mod unresolved;
 mod validate;
 

@@ -170,8 +170,14 @@ impl<B: Buf> Switch<B> {
             }
             OuterVerdict::Drop(reason, priority) => {
                 arrival.priority = priority;
+                let heard =
+                    reason == DropReason::NotForUs && self.hear_too_big(now, port, local, &buf);
                 let slot = self.arrive(input, &arrival, buf);
-                self.drop_frame(slot, reason);
+                if heard {
+                    self.consume(slot)
+                } else {
+                    self.drop_frame(slot, reason)
+                }
                 return;
             }
         };
@@ -257,9 +263,15 @@ impl<B: Buf> Switch<B> {
         self.ports[usize::from(port)].pause_in.receive(now, message);
         let arrival =
             Arrival { source: input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
-        let bytes = buf.size();
         let slot = self.arrive(input, &arrival, buf);
-        self.rare_rows[account::row(input, 0)].consumed.add(bytes);
+        self.consume(slot);
+    }
+
+    /// Ends a frame that said something to the switch itself.
+    fn consume(&mut self, slot: u32) {
+        let s = self.slots.get(slot);
+        let (row, bytes) = (account::row(s.input, s.priority), s.bytes);
+        self.rare_rows[row].consumed.add(bytes);
         self.end(slot);
     }
 

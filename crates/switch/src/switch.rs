@@ -29,7 +29,9 @@ use crate::slots::{Home, NIL, Slots};
 use crate::sources::{Watch, make_watches};
 use crate::spill::Share;
 use crate::surface::{Command, CommandError, Destination, Notice, Target, Window};
+use crate::too_big::TooBig;
 use crate::transmit::weight_of;
+use crate::underlay::Paths;
 use crate::validate;
 
 /// Frames that a driver may have received beyond what the input may hold, because they end at
@@ -103,6 +105,8 @@ pub struct Switch<B> {
     /// By port: what may be attached in its place.
     pub(crate) bays: Vec<Bay>,
     pub(crate) lending: Lending,
+    pub(crate) too_big: TooBig,
+    pub(crate) paths: Paths,
 }
 
 impl<B: Buf> Switch<B> {
@@ -172,6 +176,8 @@ impl<B: Buf> Switch<B> {
             share_min: Share::LEAST,
             bays: make_bays(config, now),
             lending: Lending::new(&config.crossing, ports.len(), inputs.len()),
+            too_big: TooBig::new(ports.len()),
+            paths: Paths::new(config.tunnels.len()),
             inputs,
             ports,
             lanes,
@@ -368,6 +374,12 @@ impl<B: Buf> Switch<B> {
             Command::Control { attached } => self.attach_control(attached),
             Command::Bind { port, mac, ips } => self.bind(port, mac, ips)?,
             Command::Unbind { port, mac } => self.unbind(port, mac)?,
+            Command::Underlay { port, mac, mtu } => self.underlay_changed(port, mac, mtu)?,
+            Command::PathMtu { remote, mtu } => {
+                if !self.learn_path_mtu(now, remote, mtu) {
+                    return Err(CommandError::NoSuchVtep(remote));
+                }
+            }
             Command::ForgetDecap { vnet, tunnel } => {
                 self.check_vnet(vnet)?;
                 self.forget_decap(vnet, tunnel)?;
@@ -477,6 +489,9 @@ impl<B: Buf> Switch<B> {
         if !self.waiting_lanes.is_empty() || !self.closed.is_empty() {
             self.advance_unresolved(now);
         }
+        if !self.paths.is_empty() {
+            self.forget_paths(now);
+        }
     }
 
     /// When the switch has to be looked at next, if nothing comes in before: a rate that allows
@@ -548,6 +563,9 @@ impl<B: Buf> Switch<B> {
         // Asked in every turn, and mostly in vain.
         if !self.notices.is_empty() {
             return self.notices.pop_front();
+        }
+        if !self.too_big.is_silent() {
+            return self.too_big.next();
         }
         if self.control.is_silent() { None } else { self.next_punt() }
     }
