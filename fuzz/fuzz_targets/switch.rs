@@ -41,6 +41,12 @@ impl Buf for Handle {
         self.size
     }
 
+    fn truncate(&mut self, size: u32) {
+        assert!(size < self.size, "only less than there is");
+        self.bytes.truncate(size as usize);
+        self.size = size;
+    }
+
     /// Drawn from the source address.
     fn vlan_tag(&self) -> VlanTag {
         match self.bytes.get(11) {
@@ -319,7 +325,10 @@ impl World {
             5 => {
                 let (peer, vni, ecn) = (source.byte() % 5, source.byte() % 3, source.byte());
                 let inner = source.bytes();
-                self.receive(UNDERLAY, in_vxlan(peer, vni, ecn, &inner), 1);
+                let mut bytes = in_vxlan(peer, vni, ecn, &inner);
+                // As a link may pad it.
+                bytes.resize(bytes.len() + usize::from(source.byte() % 5), 0xa5);
+                self.receive(UNDERLAY, bytes, 1);
             }
             6..=8 => {
                 let (port, room) = (source.below(PORTS), source.below(20));

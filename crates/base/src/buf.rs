@@ -34,6 +34,11 @@ pub trait Buf {
     /// all its segments together, as they will be on the wire.
     fn size(&self) -> u32;
 
+    /// Cuts the frame after its first `size` bytes: what follows is not the frame's, such as the
+    /// padding of its link (RFC 894). Called only by the switch, with less than [`Self::size`], on a
+    /// frame of an underlay port.
+    fn truncate(&mut self, size: u32);
+
     /// Into how many frames its output driver has to cut it, if its receiver does not take it
     /// whole: one, unless it is a super-frame. Only frames of access ports may be super-frames.
     #[inline]
@@ -71,6 +76,10 @@ impl Buf for &[u8] {
     fn size(&self) -> u32 {
         u32::try_from(self.len()).expect("a frame is smaller than 4 GiB")
     }
+
+    fn truncate(&mut self, size: u32) {
+        *self = &self[..size as usize];
+    }
 }
 
 impl Buf for Vec<u8> {
@@ -80,6 +89,10 @@ impl Buf for Vec<u8> {
 
     fn size(&self) -> u32 {
         u32::try_from(self.len()).expect("a frame is smaller than 4 GiB")
+    }
+
+    fn truncate(&mut self, size: u32) {
+        self.truncate(size as usize);
     }
 }
 

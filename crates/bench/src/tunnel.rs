@@ -53,6 +53,10 @@ impl Buf for Parcel {
     fn size(&self) -> u32 {
         self.size
     }
+
+    fn truncate(&mut self, size: u32) {
+        self.size = size;
+    }
 }
 
 /// Two switches with their buffers.

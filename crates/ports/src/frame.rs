@@ -275,7 +275,10 @@ impl FrameBuf {
             return;
         }
         let record = self.record();
-        each_piece(&record.pieces[..record.count.into()], skip.saturating_sub(HEAD_SIZE), each);
+        let pieces = &record.pieces[..record.count.into()];
+        // Less than there is, if it was cut.
+        let size = usize::from(self.size16()) - HEAD_SIZE;
+        each_piece(pieces, skip.saturating_sub(HEAD_SIZE), size, each);
     }
 
     #[cold]
@@ -289,7 +292,7 @@ impl FrameBuf {
         }
         if in_guest {
             let pieces = &self.more().pieces[..self.record().count.into()];
-            each_piece(pieces, skip.saturating_sub(HEAD_SIZE), each);
+            each_piece(pieces, skip.saturating_sub(HEAD_SIZE), usize::MAX, each);
         }
     }
 
@@ -322,11 +325,17 @@ impl FrameBuf {
     }
 }
 
-/// Gives pieces from byte `skip` on.
+/// Gives the first `left` bytes of pieces, from byte `skip` on.
 #[inline]
-fn each_piece(pieces: &[Piece], mut skip: usize, mut each: impl FnMut(*const u8, usize)) {
+fn each_piece(
+    pieces: &[Piece],
+    mut skip: usize,
+    mut left: usize,
+    mut each: impl FnMut(*const u8, usize),
+) {
     for piece in pieces {
-        let size = piece.size as usize;
+        let size = left.min(piece.size as usize);
+        left -= size;
         if skip < size {
             // SAFETY: `skip` is below the piece's size.
             each(unsafe { piece.at.add(skip) }, size - skip);
@@ -351,6 +360,15 @@ impl Buf for FrameBuf {
         } else {
             self.size16().into()
         }
+    }
+
+    /// # Panics
+    /// If something is left to be done to it, which is so of no frame of an underlay.
+    fn truncate(&mut self, size: u32) {
+        assert!(self.slot() & UNFINISHED == 0, "an underlay has no unfinished frames");
+        let size = u16::try_from(size).ok().filter(|size| *size <= self.size16());
+        let size = size.expect("a frame is cut to less than it has");
+        self.about = about(self.slot(), size, self.tag());
     }
 
     #[inline]

@@ -53,6 +53,10 @@ impl sluice_base::Buf for Parcel {
     fn size(&self) -> u32 {
         self.size.into()
     }
+
+    fn truncate(&mut self, _size: u32) {
+        unreachable!("a simulated link pads nothing");
+    }
 }
 
 /// How many frames of one ring are read before the other ports are looked at.

@@ -22,6 +22,7 @@ use crate::spill::OVER_MAX;
 use crate::surface::LaneKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
 use crate::tunnel::Outer;
+use crate::underlay;
 
 pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
     let mut mask = PriorityMask::NONE;
@@ -207,7 +208,7 @@ pub(crate) fn partitions(config: &SwitchConfig) -> [Partition; 3] {
 
 /// The largest frame of an MTU that needs no further questions. The largest number is no frame's:
 /// with it a driver says that a frame is not plain ([`sluice_base::Buf::plain_size`]).
-fn plain_size_max(mtu: u16) -> u16 {
+pub(crate) fn plain_size_max(mtu: u16) -> u16 {
     mtu.saturating_add(14).min(u16::MAX - 1)
 }
 
@@ -254,6 +255,7 @@ pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Box<[Tunnel]
         lane: u32::try_from(config.ports.len() + at).expect("fewer than 2^20 lanes"),
         source: SourceId::from_index(inputs + at).0,
         foreign: tunnel.foreign,
+        path_mtu: underlay::UNKNOWN,
         sent: Counter::default(),
         received: Counter::default(),
     });

@@ -36,6 +36,8 @@ pub(crate) struct Decapsulated {
     pub(crate) remote: Ipv4Addr,
     /// The network number it says.
     pub(crate) vni: u32,
+    /// Where the tenant's frame ends. What follows is of the link, or nobody's.
+    pub(crate) size: u32,
     /// Bytes in front of the tenant's frame.
     pub(crate) strip: u16,
     /// What the inner ECN field must become, if it must change.
@@ -65,6 +67,10 @@ pub(crate) struct Marking<'a> {
 
 /// What [`plain_underlay`] expects in front of a tenant's frame.
 pub(crate) const PLAIN_OUTER_SIZE: usize = crate::tunnel::OUTER_SIZE;
+
+/// The UDP and VXLAN headers, which the UDP length counts with the tenant's frame.
+const TUNNEL_SIZE: u32 = 16;
+const _: () = assert!(TUNNEL_SIZE as usize == udp::HEADER_SIZE + vxlan::HEADER_SIZE);
 
 fn malformed_pause(payload: &[u8]) -> Result<mac_control::Message, DropReason> {
     match mac_control::Message::parse(payload) {
@@ -359,16 +365,20 @@ fn vxlan_frame(
         // RFC 7348 section 4.3: VTEPs must not fragment, and a part cannot be classified.
         return Err(DropReason::BadIp);
     }
+    // The lengths of IP and UDP bound what they carry: a frame may be longer, by the padding of its
+    // link or a frame check sequence that was left on (RFC 894; RFC 1122 section 3.2.1), and so may
+    // a packet be.
+    let whole = u32::try_from(link_size).ok().map(|link| link + u32::from(ip.total_size()));
     let ip_payload_size = usize::from(ip.total_size()).checked_sub(ip.header_size());
     let datagram = udp::Packet::new_checked(ip.payload()).map_err(|_| DropReason::BadUdp)?;
     if datagram.dst_port() != vxlan::PORT {
         return Err(DropReason::NotForUs);
     }
-    let on_wire = u64::try_from(link_size).unwrap_or(u64::MAX) + u64::from(ip.total_size());
-    if on_wire != u64::from(size) {
+    if whole.is_none_or(|whole| whole > size) {
         return Err(DropReason::BadIp);
     }
-    if ip_payload_size != Some(usize::from(datagram.size())) {
+    let udp_size = usize::from(datagram.size());
+    if udp_size < udp::HEADER_SIZE || ip_payload_size.is_none_or(|there| there < udp_size) {
         return Err(DropReason::BadUdp);
     }
     let header =
@@ -379,12 +389,13 @@ fn vxlan_frame(
     let inner = ethernet::Frame::new_checked(header.payload()).map_err(|_| DropReason::BadVxlan)?;
     let strip = link_size + ip.header_size() + udp::HEADER_SIZE + vxlan::HEADER_SIZE;
     let strip = u16::try_from(strip).map_err(|_| DropReason::BadIp)?;
+    let inner_size = u32::from(datagram.size()) - TUNNEL_SIZE;
     let dst = inner.dst();
     if dst.is_reserved() {
         return Err(DropReason::ReservedAddress);
     }
     // The outer priority rules on this side of the tunnel; the inner one is only checked.
-    let own_tag = match tenant(&inner, size - u32::from(strip), marking) {
+    let own_tag = match tenant(&inner, inner_size, marking) {
         Ok(_) => None,
         Err(reason @ (DropReason::VlanNotAllowed | DropReason::BadVlan))
             if has_whole_tag(header.payload()) =>
@@ -397,6 +408,7 @@ fn vxlan_frame(
         inner: Classified { dst, priority },
         remote: ip.src(),
         vni: header.vni().get(),
+        size: u32::from(strip) + inner_size,
         strip,
         ecn: inner_ecn(&inner, ip.ecn())?,
         own_tag,

@@ -107,6 +107,8 @@ pub struct TunnelCounters {
     pub queued_frames: u32,
     /// Whether its next hop is known.
     pub up: bool,
+    /// The MTU of the way to its far end, if it was learned and is less than the device's.
+    pub path_mtu: Option<u16>,
 }
 
 /// How full the chip is.
@@ -247,6 +249,7 @@ impl<B> Switch<B> {
             received: self.received_from(tunnel.index()),
             queued_frames: self.lanes[t.lane as usize].frames,
             up: t.next_hop.is_some(),
+            path_mtu: (t.path_mtu != crate::underlay::UNKNOWN).then_some(t.path_mtu),
         }
     }
 

@@ -64,8 +64,10 @@ mod spill;
 mod storm;
 mod surface;
 mod switch;
+mod too_big;
 mod transmit;
 mod tunnel;
+mod underlay;
 mod unresolved;
 mod validate;
 

@@ -124,6 +124,11 @@ impl PauseSender {
         (!self.pausing.is_empty()).then_some(self.refresh_at)
     }
 
+    /// From now on frames come from this address.
+    pub(crate) const fn set_source(&mut self, mac: sluice_base::Mac) {
+        self.config.source = mac;
+    }
+
     /// Writes the frame that is due.
     pub(crate) fn frame(&self, now: Nanos, out: &mut [u8; FRAME_SIZE]) {
         self.message(now).emit(self.config.source, out);

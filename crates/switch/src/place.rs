@@ -284,6 +284,8 @@ pub(crate) struct Tunnel {
     pub(crate) lane: u32,
     pub(crate) source: u16,
     pub(crate) foreign: bool,
+    /// The MTU of the way to its far end, if it is known to be less than the device's.
+    pub(crate) path_mtu: u16,
     pub(crate) sent: Counter,
     /// What came in beside the decap flows that are in use.
     pub(crate) received: Counter,

@@ -157,7 +157,7 @@ impl<B: Buf> Switch<B> {
         input: u16,
         port: u16,
         (local, mac): (Ipv4Addr, Mac),
-        buf: B,
+        mut buf: B,
     ) {
         let verdict = classify::underlay(buf.head(), buf.size(), local, mac, self.marking(port));
         let mut arrival =
@@ -170,11 +170,20 @@ impl<B: Buf> Switch<B> {
             }
             OuterVerdict::Drop(reason, priority) => {
                 arrival.priority = priority;
+                let heard =
+                    reason == DropReason::NotForUs && self.hear_too_big(now, port, local, &buf);
                 let slot = self.arrive(input, &arrival, buf);
-                self.drop_frame(slot, reason);
+                if heard {
+                    self.consume(slot)
+                } else {
+                    self.drop_frame(slot, reason)
+                }
                 return;
             }
         };
+        if frame.size < buf.size() {
+            buf.truncate(frame.size);
+        }
         arrival.priority = frame.inner.priority;
         arrival.strip = frame.strip;
         arrival.ecn = frame.ecn;
@@ -254,9 +263,15 @@ impl<B: Buf> Switch<B> {
         self.ports[usize::from(port)].pause_in.receive(now, message);
         let arrival =
             Arrival { source: input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
-        let bytes = buf.size();
         let slot = self.arrive(input, &arrival, buf);
-        self.rare_rows[account::row(input, 0)].consumed.add(bytes);
+        self.consume(slot);
+    }
+
+    /// Ends a frame that said something to the switch itself.
+    fn consume(&mut self, slot: u32) {
+        let s = self.slots.get(slot);
+        let (row, bytes) = (account::row(s.input, s.priority), s.bytes);
+        self.rare_rows[row].consumed.add(bytes);
         self.end(slot);
     }
 

@@ -11,7 +11,7 @@ use crate::inspect::Counter;
 use crate::place::Held;
 use crate::queues::QUANTUM_BYTES;
 use crate::slots::{Home, NIL};
-use crate::surface::{Egress, LaneKind, Sink, Taken};
+use crate::surface::{Egress, Head, LaneKind, Sink, Taken};
 use crate::switch::Switch;
 use crate::transmit::Served;
 use crate::tunnel::{OUTER_BYTES, OUTER_SIZE, Wrap};
@@ -134,7 +134,7 @@ impl<B: Buf> Switch<B> {
             let (number, vnet) = (tunnel.index(), self.inputs[usize::from(tag.input)].vnet);
             let made = self.encapsulate(number, vnet, urgency, buf, bytes, &mut header);
             if let Err(reason) = made {
-                self.drop_common(class, lane, urgency, reason);
+                self.drop_common(now, class, lane, urgency, reason);
                 served = Served::Skipped;
                 continue;
             }
@@ -170,8 +170,20 @@ impl<B: Buf> Switch<B> {
 
     /// Ends the first frame of a common queue of an underlay port.
     #[cold]
-    fn drop_common(&mut self, class: usize, lane: u32, priority: Priority, reason: DropReason) {
+    fn drop_common(
+        &mut self,
+        now: Nanos,
+        class: usize,
+        lane: u32,
+        priority: Priority,
+        reason: DropReason,
+    ) {
         if let Some((buf, tag)) = self.classes[class].common.pop() {
+            if reason == DropReason::Oversize {
+                let from = (tag.input, self.inputs[usize::from(tag.input)].vnet);
+                let head = Head::copy_of(&buf.head()[usize::from(tag.strip)..]);
+                self.tell_too_big_of(now, from, lane, head);
+            }
             self.uncharge_lane(lane, tag.bytes.into(), tag.home);
             self.drop_loose(buf, tag, priority.get(), reason);
         }

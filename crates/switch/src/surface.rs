@@ -1,7 +1,7 @@
 //! What goes in and comes out: the words that a driver, a simulator and a control plane share with
 //! the switch.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
     ByteCount, InputId, LaneId, Mac, PortId, Priority, PriorityMask, TunnelId, VnetId,
@@ -197,6 +197,22 @@ pub enum Command {
         /// receiver is over.
         stuck: PriorityMask,
     },
+    /// The device of an underlay has this address and this MTU now.
+    Underlay {
+        /// The port.
+        port: PortId,
+        /// The address that frames of the underlay come from and go to.
+        mac: Mac,
+        /// The layer-3 MTU.
+        mtu: u16,
+    },
+    /// A frame to a far end was too large for its way, which has this layer-3 MTU (RFC 1191).
+    PathMtu {
+        /// The far end.
+        remote: Ipv4Addr,
+        /// The MTU.
+        mtu: u16,
+    },
     /// Ends a decap flow. The next frame makes it again.
     ForgetDecap {
         /// The network.
@@ -228,6 +244,8 @@ pub enum CommandError {
     TooManyBound(PortId),
     /// As many destinations are held as may be ([`crate::IsolationConfig::holds`]).
     TooManyHeld,
+    /// No tunnel has this far end.
+    NoSuchVtep(Ipv4Addr),
 }
 
 /// Why a frame is punted.
@@ -293,6 +311,23 @@ pub enum Notice {
         from: PuntFrom,
         /// A copy of its first bytes, from the tenant's Ethernet header on.
         head: Head,
+    },
+    /// A frame that came in at a port was too large for where it goes, and ended under `oversize`.
+    /// Its sender can be told (`sluice_wire::too_big`).
+    TooBig {
+        /// The port.
+        port: PortId,
+        /// The largest layer-3 packet that passes there.
+        mtu: u16,
+        /// A copy of the frame's first bytes.
+        head: Head,
+    },
+    /// The way to a tunnel's far end has another MTU than its device.
+    PathMtu {
+        /// The tunnel.
+        tunnel: TunnelId,
+        /// The layer-3 MTU of the way; `None`: what was learned is too old to be believed.
+        mtu: Option<u16>,
     },
     /// The first frame that a peer sent to a network since the switch began, or since
     /// [`Command::ForgetDecap`].

@@ -33,7 +33,9 @@ use crate::sources::{Watch, make_watches};
 use crate::spill::Share;
 use crate::storm::Storms;
 use crate::surface::{Command, CommandError, Destination, Notice, Target, Window};
+use crate::too_big::TooBig;
 use crate::transmit::weight_of;
+use crate::underlay::Paths;
 use crate::unresolved::Waits;
 use crate::validate;
 
@@ -114,6 +116,8 @@ pub struct Switch<B> {
     pub(crate) storms: Storms,
     /// By network, and by input: destinations that wait to be resolved.
     pub(crate) waits: Waits,
+    pub(crate) too_big: TooBig,
+    pub(crate) paths: Paths,
 }
 
 impl<B: Buf> Switch<B> {
@@ -187,6 +191,8 @@ impl<B: Buf> Switch<B> {
             holds: Holds::new(first_hold_lane(config), holds_max(config)),
             storms: Storms::new(config),
             waits: Waits::new(config, inputs.len()),
+            too_big: TooBig::new(ports.len()),
+            paths: Paths::new(config.tunnels.len()),
             inputs,
             ports,
             lanes,
@@ -409,6 +415,12 @@ impl<B: Buf> Switch<B> {
                 self.check_vnet(vnet)?;
                 self.hold(now, (vnet, mac, tunnel), held, stuck)?;
             }
+            Command::Underlay { port, mac, mtu } => self.underlay_changed(port, mac, mtu)?,
+            Command::PathMtu { remote, mtu } => {
+                if !self.learn_path_mtu(now, remote, mtu) {
+                    return Err(CommandError::NoSuchVtep(remote));
+                }
+            }
             Command::ForgetDecap { vnet, tunnel } => {
                 self.check_vnet(vnet)?;
                 self.forget_decap(vnet, tunnel)?;
@@ -523,6 +535,9 @@ impl<B: Buf> Switch<B> {
         }
         self.advance_holds(now);
         self.watch_receivers(now);
+        if !self.paths.is_empty() {
+            self.forget_paths(now);
+        }
     }
 
     /// When the switch has to be looked at next, if nothing comes in before: a rate that allows
@@ -602,6 +617,9 @@ impl<B: Buf> Switch<B> {
             && let Some(notice) = self.next_receiver()
         {
             return Some(notice);
+        }
+        if !self.too_big.is_silent() {
+            return self.too_big.next();
         }
         if self.control.is_silent() { None } else { self.next_punt() }
     }

@@ -34,6 +34,9 @@ const HEADER_SIZE_MAX: usize = 128;
 #[expect(clippy::cast_possible_truncation, reason = "50")]
 const OUTER_SIZE: u32 = tunnel::OUTER_SIZE as u32;
 
+/// What a frame has beside its layer-3 packet.
+const ETHERNET_BYTES: u32 = 14;
+
 /// What became of the frame whose turn it was.
 pub(crate) enum Served {
     /// The driver took it.
@@ -279,6 +282,9 @@ impl<B: Buf> Switch<B> {
         let offered = match self.egress(&turn, &mut header) {
             Ok(egress) => (sink.offer(&egress), egress.size),
             Err(reason) => {
+                if reason == DropReason::Oversize {
+                    self.tell_too_big(now, turn.slot, turn.lane);
+                }
                 let slot = self.dequeue(&turn);
                 self.drop_frame(slot, reason);
                 return Served::Skipped;
@@ -366,7 +372,8 @@ impl<B: Buf> Switch<B> {
         let t = &self.tunnels[tunnel];
         let port = &self.ports[usize::from(t.port)];
         // An inner tag counts here: it is payload of the outer packet.
-        if size as usize + tunnel::OUTER_SIZE > port.frame_size_max as usize {
+        let outer = size + OUTER_SIZE;
+        if outer > port.frame_size_max || outer > u32::from(t.path_mtu) + ETHERNET_BYTES {
             return Err(DropReason::Oversize);
         }
         let Some((outer, to)) = self.outer(t, vnet) else { return Err(DropReason::TunnelDown) };

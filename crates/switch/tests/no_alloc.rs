@@ -35,6 +35,11 @@ impl Buf for Handle {
     fn size(&self) -> u32 {
         self.size
     }
+
+    fn truncate(&mut self, size: u32) {
+        self.head = &self.head[..self.head.len().min(size as usize)];
+        self.size = size;
+    }
 }
 
 /// Frames of every kind.

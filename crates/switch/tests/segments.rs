@@ -53,6 +53,10 @@ impl Buf for Frame {
         self.bytes(0, self.segments)
     }
 
+    fn truncate(&mut self, _size: u32) {
+        unreachable!("these frames have no padding");
+    }
+
     fn segments(&self) -> u16 {
         self.segments
     }

@@ -44,6 +44,10 @@ impl Buf for Frame {
         u32::try_from(self.bytes.len()).unwrap()
     }
 
+    fn truncate(&mut self, size: u32) {
+        self.bytes.truncate(size as usize);
+    }
+
     fn segments(&self) -> u16 {
         u16::try_from(self.bytes.len().div_ceil(self.segment_size() as usize)).unwrap()
     }

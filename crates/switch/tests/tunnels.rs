@@ -178,6 +178,33 @@ fn a_frame_from_a_tunnel_comes_out_as_it_went_in() {
     assert_eq!(world.switch.tunnel_counters(TunnelId(0)).received.frames, 2);
 }
 
+/// Padding of the link, a frame check sequence that was left on, and what stands behind a UDP
+/// datagram reach no tenant, on the short way's side of the cut and on the long way's.
+#[test]
+fn what_is_behind_the_packet_is_cut_off() {
+    let mut world = world();
+    let inner = tenant().bytes();
+    let good = in_vxlan(&outer(), &inner);
+    for behind in [0, 1, 4, 60] {
+        let sent = through(&mut world, [&good[..], &vec![0xa5; behind]].concat()).unwrap();
+        assert_eq!(sent.bytes, inner, "{behind} bytes behind the packet");
+    }
+    let udp_size = u16::from_be_bytes([good[38], good[39]]);
+    let mut shorter = good.clone();
+    shorter[38..40].copy_from_slice(&(udp_size - 7).to_be_bytes());
+    let sent = through(&mut world, shorter).unwrap();
+    assert_eq!(sent.bytes, inner[..inner.len() - 7], "the datagram ends before the packet");
+    // With an ECN mark that the inner header takes over, which is another way out.
+    let marked = Outer { ecn: ecn::CE, ..outer() };
+    let capable = Tenant { ecn: ecn::ECT_0, ..tenant() }.bytes();
+    let sent = through(&mut world, [&in_vxlan(&marked, &capable)[..], &[9; 5]].concat()).unwrap();
+    assert_eq!((sent.bytes.len(), sent.bytes[15] & 3), (capable.len(), ecn::CE));
+    // The tunnel carried what its packets had.
+    let received = world.switch.tunnel_counters(TunnelId(0)).received;
+    let bytes = 4 * good.len() + (good.len() - 7) + good.len();
+    assert_eq!((received.frames, received.bytes), (6, bytes as u64));
+}
+
 #[test]
 fn only_known_peers_networks_and_members_get_in() {
     let mut config = tunnel_config();

@@ -25,6 +25,10 @@ impl Buf for Frame {
         u32::try_from(self.0.len()).unwrap()
     }
 
+    fn truncate(&mut self, size: u32) {
+        self.0.truncate(size as usize);
+    }
+
     fn vlan_tag(&self) -> VlanTag {
         self.1
     }

@@ -29,6 +29,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mac_control;
 pub mod tcp;
+pub mod too_big;
 pub mod udp;
 pub mod vlan;
 pub mod vxlan;

@@ -23,13 +23,18 @@ proptest! {
         pieces in 1..=PIECES_MAX,
         header in prop::collection::vec(any::<u8>(), 0..60),
         strip in 0_usize..200,
+        behind in 0_usize..300,
     ) {
         let mut record = scattered(&bytes, pieces);
         let size = u16::try_from(bytes.len()).unwrap();
-        let strip = strip.min(bytes.len());
+        let left = bytes.len() - behind.min(bytes.len() - 1);
+        let strip = strip.min(left);
         // SAFETY: the record and the bytes outlive the handle.
-        let buf = unsafe { FrameBuf::in_guest(NonNull::from(&mut *record), 7, size) };
+        let mut buf = unsafe { FrameBuf::in_guest(NonNull::from(&mut *record), 7, size) };
         prop_assert_eq!(buf.head(), &bytes[..bytes.len().min(HEAD_SIZE)]);
+        // What is behind the packet of an underlay is cut off.
+        buf.truncate(u32::try_from(left).unwrap());
+        prop_assert_eq!(buf.head(), &bytes[..left.min(HEAD_SIZE)]);
         let egress = Egress {
             header: &header,
             buf: Some(&buf),
@@ -42,7 +47,7 @@ proptest! {
         let mut sent = vec![0; frame_size(&egress)];
         gather(&egress, 0, &mut sent);
         prop_assert_eq!(&sent[..header.len()], &header[..]);
-        prop_assert_eq!(&sent[header.len()..], &bytes[strip..]);
+        prop_assert_eq!(&sent[header.len()..], &bytes[strip..left]);
         prop_assert_eq!((buf.guest_number(), buf.pool_slot()), (Some(7), None));
     }
 }

@@ -228,12 +228,16 @@ fn every_reason_of_an_underlay_port() {
         ("a wrong checksum", R::BadIp, with(good(), 24, &[0xde, 0xad])),
         ("the first part of a packet", R::BadIp, with_ip(6, &[0x20, 0])),
         ("a later part of a packet", R::BadIp, with_ip(6, &[0, 1])),
-        ("a byte behind the packet", R::BadIp, [&good()[..], &[0]].concat()),
         ("a byte of the packet missing", R::BadIp, good()[..good().len() - 1].to_vec()),
         ("IP without room for UDP", R::BadUdp, with_ip(2, &[0, 27])),
         ("IP smaller than its header", R::BadUdp, with_ip(2, &[0, 19])),
         ("UDP longer than IP", R::BadUdp, with(good(), 38, &[0, 200])),
-        ("UDP shorter than IP", R::BadUdp, with(good(), 38, &[0, 40])),
+        ("UDP that ends within VXLAN", R::BadVxlan, with(good(), 38, &[0, 15])),
+        ("UDP that ends within the inner header", R::BadVxlan, with(good(), 38, &[0, 29])),
+        ("a length inside beyond UDP", R::Runt, {
+            let inner = inside(&frame(DST, SRC, 50, &[0; 50]));
+            with(inner, 38, &[0, 8 + 8 + 14 + 49])
+        }),
         ("UDP shorter than its header", R::BadUdp, with(good(), 38, &[0, 7])),
         ("no VNI", R::BadVxlan, with(good(), 42, &[0])),
         ("VXLAN with nothing in it", R::BadVxlan, inside(&[])),
@@ -279,8 +283,9 @@ fn every_reason_of_an_underlay_port() {
 #[test]
 fn what_an_underlay_port_takes() {
     let inner = Classified { dst: DST, priority: p(4) };
+    let size = 50 + u32::try_from(tenant_frame().len()).unwrap();
     let plain =
-        Decapsulated { inner, remote: REMOTE, vni: 100, strip: 50, ecn: None, own_tag: None };
+        Decapsulated { inner, remote: REMOTE, vni: 100, size, strip: 50, ecn: None, own_tag: None };
     assert_eq!(
         classify_underlay(&encapsulated(&tenant_frame())),
         OuterVerdict::Forward(plain),
@@ -297,7 +302,7 @@ fn what_an_underlay_port_takes() {
     bytes[24..26].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(
         classify_underlay(&bytes),
-        OuterVerdict::Forward(Decapsulated { strip: 54, ..plain })
+        OuterVerdict::Forward(Decapsulated { size: size + 4, strip: 54, ..plain })
     );
     // ECT(1) outside, ECT(0) inside: becomes ECT(1).
     let bytes = encapsulated(&with(tenant_frame(), 15, &[26 << 2 | 0b10]));
@@ -309,6 +314,31 @@ fn what_an_underlay_port_takes() {
         classify_underlay(&bytes),
         OuterVerdict::Forward(Decapsulated { ecn: Some(0b01), ..plain })
     );
+}
+
+/// The lengths of IP and UDP say where a frame ends, whatever its link or a sender put behind it.
+#[test]
+fn what_is_behind_the_packet_is_not_the_tenants() {
+    let size = 50 + u32::try_from(tenant_frame().len()).unwrap();
+    let forwarded = |bytes: &[u8]| match classify_underlay(bytes) {
+        OuterVerdict::Forward(found) => (found.size, found.strip),
+        other => panic!("{other:?}"),
+    };
+    for behind in [1, 4, 46, 1_000] {
+        let padded = [&encapsulated(&tenant_frame())[..], &vec![0xa5; behind]].concat();
+        assert_eq!(forwarded(&padded), (size, 50), "{behind} bytes of the link");
+    }
+    // A UDP length below the payload of IP: the rest is nobody's.
+    let udp_size = u16::try_from(size - 34).unwrap();
+    for less in [1, 4, 20] {
+        let shorter = with(encapsulated(&tenant_frame()), 38, &(udp_size - less).to_be_bytes());
+        assert_eq!(forwarded(&shorter), (size - u32::from(less), 50), "{less} bytes of IP");
+    }
+    // Both, behind an outer tag.
+    let mut both = with(encapsulated(&tenant_frame()), 38, &(udp_size - 3).to_be_bytes());
+    both.splice(12..12, [0x81, 0, 0x60, 0]);
+    both.extend([1, 2, 3, 4]);
+    assert_eq!(forwarded(&both), (size + 1, 54));
 }
 
 #[test]
@@ -349,6 +379,7 @@ proptest! {
         changes in prop::collection::vec((0_usize..110, any::<u8>()), 0..3),
         marks in any::<(u8, u8)>(),
         size in 60_usize..120,
+        behind in prop::collection::vec(any::<u8>(), 0..3),
     ) {
         // Marks of both headers first, with good checksums; then anything.
         let mut inner = tenant_frame();
@@ -362,6 +393,7 @@ proptest! {
             bytes[at] = value;
         }
         bytes.truncate(if size < 90 { size } else { bytes.len() });
+        bytes.extend(behind);
         let map = priorities();
         let marking = Marking { trust: Trust::PcpThenDscp, default: p(1), dscp_to_priority: &map };
         let size = u32::try_from(bytes.len()).unwrap();
@@ -373,6 +405,7 @@ proptest! {
             prop_assert_eq!(plain.priority, long.inner.priority.get());
             prop_assert_eq!((plain.remote, plain.vni), (long.remote.to_bits(), long.vni));
             prop_assert_eq!((usize::from(long.strip), long.ecn), (PLAIN_OUTER_SIZE, None));
+            prop_assert_eq!(long.size, size, "what has to be cut goes the long way");
         }
     }
 
@@ -392,7 +425,8 @@ proptest! {
             frame = bytes;
         }
         if let OuterVerdict::Forward(decapsulated) = classify_underlay(&frame) {
-            prop_assert!(usize::from(decapsulated.strip) + 14 <= frame.len());
+            let size = usize::try_from(decapsulated.size).unwrap();
+            prop_assert!(usize::from(decapsulated.strip) + 14 <= size && size <= frame.len());
         }
         classify_access(&frame, Trust::PcpThenDscp);
     }

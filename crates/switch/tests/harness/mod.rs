@@ -138,6 +138,11 @@ impl Buf for TestBuf {
         self.size
     }
 
+    fn truncate(&mut self, size: u32) {
+        self.bytes.truncate(size as usize);
+        self.size = size;
+    }
+
     fn vlan_tag(&self) -> VlanTag {
         self.tag
     }

@@ -1,0 +1,125 @@
+//! Tenants' frames that are too large for where they go, so that their senders can be told: whoever
+//! drives the switch makes the answer (RFC 1191, RFC 4443) and injects it at the sender's port.
+//!
+//! Each port has an allowance, so that one that sends nothing else costs little; what exceeds it,
+//! or finds no room among what nobody reads, is counted as `oversize` and is not answered. A
+//! sender's next frame is. What came out of a tunnel or from another switch of the host is not
+//! answered: its sender is elsewhere.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use sluice_base::{Buf, Nanos, PortId};
+
+use crate::config::PortRole;
+use crate::receive::NO_PORT;
+use crate::surface::{Head, LaneKind, Notice};
+use crate::switch::Switch;
+use crate::tunnel::OUTER_BYTES;
+
+/// Notices that may wait.
+const WAITING_MAX: usize = 32;
+/// How often a port may be answered, and how many answers it may save up.
+const ANSWER_EVERY: Nanos = Nanos::from_millis(10);
+const SAVED_MAX: u64 = 16;
+/// What a tenant's frame has beside its layer-3 packet.
+const ETHERNET_BYTES: u32 = 14;
+
+/// What there is to be told.
+#[derive(Debug)]
+pub(crate) struct TooBig {
+    notices: VecDeque<Notice>,
+    /// By port: when its allowance is, or was, whole.
+    whole_at: Box<[Nanos]>,
+}
+
+impl TooBig {
+    pub(crate) fn new(ports: usize) -> Self {
+        let notices = VecDeque::with_capacity(WAITING_MAX);
+        Self { notices, whole_at: (0..ports).map(|_| Nanos::ZERO).collect() }
+    }
+
+    /// Tells, if there is room.
+    pub(crate) fn tell(&mut self, notice: Notice) {
+        if self.notices.len() < WAITING_MAX {
+            self.notices.push_back(notice);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_silent(&self) -> bool {
+        self.notices.is_empty()
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// Takes one answer out of a port's allowance.
+    fn allows(&mut self, now: Nanos, port: u16) -> bool {
+        let Some(whole_at) = self.whole_at.get_mut(usize::from(port)) else { return false };
+        let spent = whole_at.since(now);
+        if spent.0 > ANSWER_EVERY.0 * (SAVED_MAX - 1) {
+            return false;
+        }
+        *whole_at = now.after(Nanos(spent.0 + ANSWER_EVERY.0));
+        true
+    }
+}
+
+impl<B: Buf> Switch<B> {
+    /// The frame in a slot is too large for a lane, and about to end.
+    #[cold]
+    pub(crate) fn tell_too_big(&mut self, now: Nanos, slot: u32, lane: u32) {
+        let s = self.slots.get(slot);
+        let body = if s.home == crate::slots::Home::Copy { self.slots.get(s.shared) } else { s };
+        let (input, vnet, strip) = (s.input, s.vnet, usize::from(s.strip));
+        let head = body.buf.as_ref().and_then(|buf| buf.head().get(strip..)).map(Head::copy_of);
+        if let Some(head) = head {
+            self.tell_too_big_of(now, (input, vnet), lane, head);
+        }
+    }
+
+    /// As [`Self::tell_too_big`], for a frame of an input and a network.
+    #[cold]
+    pub(crate) fn tell_too_big_of(
+        &mut self,
+        now: Nanos,
+        (input, vnet): (u16, u16),
+        lane: u32,
+        head: Head,
+    ) {
+        let port = self.inputs[usize::from(input)].port;
+        if port == NO_PORT {
+            return;
+        }
+        let p = &self.ports[usize::from(port)];
+        let is_sender = matches!(p.role, PortRole::Access { .. }) && !p.detached;
+        let Some(mtu) = self.mtu_of(vnet, lane).filter(|_| is_sender) else { return };
+        if !self.too_big.is_full() && self.too_big.allows(now, port) {
+            self.too_big.tell(Notice::TooBig { port: PortId(port), mtu, head });
+        }
+    }
+
+    /// The largest layer-3 packet of a network that a lane takes.
+    fn mtu_of(&self, vnet: u16, lane: u32) -> Option<u16> {
+        let lane = &self.lanes[lane as usize];
+        let mtu = match lane.kind {
+            LaneKind::Port(port) => self.ports[port.index()].frame_size_max - ETHERNET_BYTES,
+            LaneKind::Tunnel(tunnel) | LaneKind::Held(tunnel) => {
+                let t = &self.tunnels[tunnel.index()];
+                let device = self.ports[usize::from(t.port)].frame_size_max - ETHERNET_BYTES;
+                let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES);
+                outer.min(self.vnets.get(usize::from(vnet))?.frame_size_max - ETHERNET_BYTES)
+            }
+            LaneKind::Unresolved(..) | LaneKind::Free => return None,
+        };
+        u16::try_from(mtu).ok()
+    }
+}
+
+impl TooBig {
+    fn is_full(&self) -> bool {
+        self.notices.len() == WAITING_MAX
+    }
+}

@@ -1,0 +1,166 @@
+//! What an underlay is now: the address and the MTU of its device, which may change under the
+//! switch, and the MTU of the way to each far end, which is learned.
+//!
+//! ```text
+//!   network's MTU ─┐
+//!   device − 50 ───┼─ the least ─▶ largest tenant's frame through a tunnel, or `oversize`
+//!   path − 50 ─────┘
+//! ```
+//!
+//! A path's MTU is what a router said of a frame that was sent (RFC 1191): it is believed of a
+//! datagram that one of the tunnels may have sent, and only ever lowers. After ten minutes it is
+//! forgotten, so that a way that has become wider is used (section 6.3).
+
+use core::net::Ipv4Addr;
+
+use alloc::vec::Vec;
+
+use sluice_base::{Buf, Mac, Nanos, PortId, TunnelId};
+use sluice_wire::{EtherType, ethernet, ipv4, too_big, vlan};
+
+use crate::build::plain_size_max;
+use crate::config::PortRole;
+use crate::surface::{CommandError, Notice};
+use crate::switch::Switch;
+use crate::tunnel::{OUTER_BYTES, Outer};
+
+/// For how long a path's MTU is believed (RFC 1191 section 6.3).
+const BELIEVED_FOR: Nanos = Nanos::from_millis(600_000);
+/// A path whose MTU is not known: it takes what its device takes.
+pub(crate) const UNKNOWN: u16 = u16::MAX;
+/// What a tenant's frame has beside its layer-3 packet.
+const ETHERNET_BYTES: u32 = 14;
+
+/// Until when what was learned of which tunnels is believed.
+#[derive(Debug)]
+pub(crate) struct Paths(Vec<(u16, Nanos)>);
+
+impl Paths {
+    /// None, with room for every tunnel.
+    pub(crate) fn new(tunnels: usize) -> Self {
+        Self(Vec::with_capacity(tunnels))
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn believe(&mut self, tunnel: u16, until: Nanos) {
+        match self.0.iter_mut().find(|(known, _)| *known == tunnel) {
+            Some((_, old)) => *old = until,
+            None => self.0.push((tunnel, until)),
+        }
+    }
+
+    fn forget(&mut self, now: Nanos) -> Option<u16> {
+        let at = self.0.iter().position(|(_, until)| *until <= now)?;
+        Some(self.0.swap_remove(at).0)
+    }
+}
+
+impl<B: Buf> Switch<B> {
+    /// The device of an underlay has another address or MTU.
+    pub(crate) fn underlay_changed(
+        &mut self,
+        port: PortId,
+        mac: Mac,
+        mtu: u16,
+    ) -> Result<(), CommandError> {
+        let p = self.ports.get_mut(port.index()).ok_or(CommandError::NoSuchPort(port))?;
+        let PortRole::Underlay { local, .. } = p.role else {
+            return Err(CommandError::NoSuchPort(port));
+        };
+        p.role = PortRole::Underlay { local, mac };
+        p.outer = Some(Outer::new(mac, local));
+        p.frame_size_max = u32::from(mtu) + ETHERNET_BYTES;
+        if let Some(pause) = &mut p.pause_out {
+            pause.set_source(mac);
+        }
+        for tunnel in 0..self.tunnels.len() {
+            if self.tunnels[tunnel].port == port.0 {
+                self.fit_tunnel(tunnel);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says anew which frames fit into a tunnel without being asked about.
+    fn fit_tunnel(&mut self, tunnel: usize) {
+        let t = &self.tunnels[tunnel];
+        let device = self.ports[usize::from(t.port)].frame_size_max - ETHERNET_BYTES;
+        let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES);
+        let networks = self.vnets.iter().map(|vnet| vnet.frame_size_max - ETHERNET_BYTES);
+        let mtu = networks.chain([outer]).min().unwrap_or(outer);
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        self.lanes[t.lane as usize].plain_size_max = plain_size_max(mtu);
+    }
+
+    /// A datagram that was too large for its way: the MTU of that to a far end. Returns whether it
+    /// is the far end of a tunnel.
+    pub(crate) fn learn_path_mtu(&mut self, now: Nanos, remote: Ipv4Addr, mtu: u16) -> bool {
+        let Some(number) = self.vtep(remote.to_bits()) else { return false };
+        let mtu = mtu.max(too_big::MTU_MIN);
+        let tunnel = &mut self.tunnels[usize::from(number)];
+        let device = self.ports[usize::from(tunnel.port)].frame_size_max - ETHERNET_BYTES;
+        if mtu > tunnel.path_mtu || u32::from(mtu) >= device {
+            return true;
+        }
+        self.paths.believe(number, now.after(BELIEVED_FOR));
+        if mtu < tunnel.path_mtu {
+            tunnel.path_mtu = mtu;
+            self.fit_tunnel(number.into());
+            self.too_big.tell(Notice::PathMtu { tunnel: TunnelId(number), mtu: Some(mtu) });
+        }
+        true
+    }
+
+    /// Forgets what was learned too long ago.
+    #[cold]
+    pub(crate) fn forget_paths(&mut self, now: Nanos) {
+        while let Some(number) = self.paths.forget(now) {
+            self.tunnels[usize::from(number)].path_mtu = UNKNOWN;
+            self.fit_tunnel(number.into());
+            self.too_big.tell(Notice::PathMtu { tunnel: TunnelId(number), mtu: None });
+        }
+    }
+
+    /// A frame of the underlay that is no tenant's: whether a router said by it that a tunnel's
+    /// frame was too large, of which something was learned. Whoever can send to this host can say
+    /// so, therefore all that is quoted has to be what a tunnel sends.
+    #[cold]
+    pub(crate) fn hear_too_big(&mut self, now: Nanos, port: u16, local: Ipv4Addr, buf: &B) -> bool {
+        let Some(heard) = heard(buf.head(), local) else { return false };
+        let Some(tunnel) = self.tunnel_from(heard.dst.to_bits(), port) else { return false };
+        let has = |vni| {
+            let vnet = self.vnet_of(vni).map(|vnet| &self.vnets[usize::from(vnet)]);
+            vnet.is_some_and(|vnet| vnet.has_tunnel(tunnel))
+        };
+        if heard.src != local || !heard.vni.is_none_or(has) {
+            return false;
+        }
+        self.learn_path_mtu(now, heard.dst, heard.mtu)
+    }
+}
+
+/// "Fragmentation needed" to this host about a VXLAN datagram, behind a tag or not.
+fn heard(head: &[u8], local: Ipv4Addr) -> Option<too_big::Heard> {
+    let frame = ethernet::Frame::new_checked(head).ok()?;
+    let (mut ethertype, mut payload) = (frame.ethertype(), frame.payload());
+    if ethertype == EtherType::VLAN {
+        let tag = vlan::Tag::new_checked(payload).ok()?;
+        (ethertype, payload) = (tag.ethertype(), tag.payload());
+    }
+    let ip = ipv4::Packet::new_checked(payload).ok()?;
+    let for_us = ethertype == EtherType::IPV4 && ip.dst() == local && ip.header_checksum_ok();
+    if for_us { too_big::Heard::of(&ip) } else { None }
+}
+
+impl<B> Switch<B> {
+    /// Whether a port is an underlay.
+    #[must_use]
+    pub fn is_underlay(&self, port: PortId) -> bool {
+        self.ports
+            .get(port.index())
+            .is_some_and(|port| matches!(port.role, PortRole::Underlay { .. }))
+    }
+}

@@ -1,0 +1,231 @@
+//! An underlay that changes under the switch: its device's address and MTU, and the MTU of the way
+//! to a far end; and the senders of what is too large then.
+
+mod harness;
+
+use harness::config::{access, config, underlay, underlay_mac, vtep, with_tunnels};
+use harness::frames::{Outer, Tenant, in_vxlan};
+use harness::ops::address;
+use harness::world::World;
+use harness::{Info, TestBuf};
+use sluice_base::{DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
+use sluice_switch::{Command, CommandError, Destination, Egress, Notice, Switch, Taken};
+use sluice_wire::{checksum, ethernet, ipv4};
+
+const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
+const NEW: Mac = Mac([2, 9, 0, 0, 0, 9]);
+const UNDERLAY: PortId = PortId(2);
+/// Of a tenant's frame that carries a layer-3 packet of 1500 bytes.
+const FULL: u32 = 1_514;
+
+/// Access ports 0 and 1 and the underlay 2 with tunnels to 2 and 3, which takes what a network of
+/// MTU 1500 sends.
+fn world() -> World {
+    let mut config = with_tunnels(config(vec![access(0), access(0), underlay(1)]), 2, &[2, 3]);
+    config.vnets[0].mtu = 1_500;
+    for port in &mut config.ports {
+        port.mtu = 1_600;
+    }
+    let mut world = World::new(&config, 1);
+    world.at_port(address(0, 1), 1);
+    world.at_tunnel(address(0, 2), 0);
+    world.at_tunnel(address(0, 3), 1);
+    world.log();
+    world
+}
+
+/// Sends a frame of port 0 to the machine behind a tunnel; whether it left.
+fn sends(world: &mut World, machine: u8, size: u32) -> bool {
+    let buf = world.tenant(0, &Tenant::new(address(0, machine), SRC, 0, size));
+    world.receive(InputId(0), vec![buf]);
+    let sent = world.transmit(UNDERLAY, || true);
+    world.reclaim_all();
+    world.check();
+    sent == 1
+}
+
+/// Gives bytes to the underlay.
+fn hears(world: &mut World, bytes: Vec<u8>) {
+    let (id, dst, priority) = (world.next_id(), address(0, 1), Priority::ZERO);
+    let info = Info { id, from: 0, port: 2, vnet: 0, dst, priority, valid: false };
+    let buf: TestBuf = world.buf(InputId(2), info, bytes);
+    world.receive(InputId(2), vec![buf]);
+    world.reclaim_all();
+    world.check();
+}
+
+fn notices(world: &mut World) -> Vec<Notice> {
+    std::iter::from_fn(|| world.switch.notice()).collect()
+}
+
+fn ended(world: &World, input: u16, reason: DropReason) -> u64 {
+    Priority::all().map(|p| world.switch.dropped(InputId(input), p, reason).frames).sum()
+}
+
+/// "Fragmentation needed" of a router about a frame through the tunnel to 2.
+fn too_big(mtu: u16, vni: u32, remote: u8) -> Vec<u8> {
+    let outer = Outer {
+        dst: underlay_mac(1),
+        remote: vtep(1),
+        local: vtep(remote),
+        vni,
+        dscp: 0,
+        ecn: 0,
+        pcp: None,
+    };
+    let inner = Tenant::new(address(0, 2), SRC, 0, 200).bytes();
+    let mut quoted = in_vxlan(&outer, &inner)[14..].to_vec();
+    // As if it had been as large as it may be.
+    quoted[2..4].copy_from_slice(&1_550_u16.to_be_bytes());
+    quoted.truncate(60);
+    let mut message = [&[3, 4, 0, 0, 0, 0], &mtu.to_be_bytes()[..], &quoted].concat();
+    let sum = checksum::internet(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut out = vec![0; 34];
+    let ethertype = sluice_wire::EtherType::IPV4;
+    ethernet::Repr { dst: underlay_mac(1), src: SRC, ethertype }.emit(&mut out);
+    let router = vtep(99);
+    let payload_size = u16::try_from(message.len()).unwrap();
+    let (dscp, ecn, ttl, ident, dont_fragment) = (0, 0, 64, 0, false);
+    let (src, dst, protocol) = (router, vtep(1), 1);
+    ipv4::Repr { src, dst, protocol, dscp, ecn, ttl, ident, dont_fragment, payload_size }
+        .emit(&mut out[14..]);
+    out.extend(message);
+    out
+}
+
+#[test]
+fn a_new_address_of_the_device_is_used_both_ways() {
+    let mut config = with_tunnels(config(vec![access(0), access(0), underlay(1)]), 2, &[2]);
+    config.vnets[0].mtu = 1_400;
+    let (now, port) = (Nanos(1_000), UNDERLAY);
+    let mut switch: Switch<Vec<u8>> = Switch::new(&config, 1, now).unwrap();
+    for (n, to) in [(1, Destination::Port(PortId(1))), (2, Destination::Tunnel(TunnelId(0)))] {
+        switch.command(now, Command::Install { vnet: VnetId(0), mac: address(0, n), to }).unwrap();
+    }
+    switch.command(now, Command::Underlay { port, mac: NEW, mtu: 1_600 }).unwrap();
+    let mut sent = Vec::new();
+    let mut pass = |switch: &mut Switch<Vec<u8>>, input: u16, bytes: Vec<u8>, out: PortId| {
+        switch.receive_one(now, InputId(input), bytes);
+        switch.transmit(now, out, &mut |egress: &Egress<'_, Vec<u8>>| {
+            sent.push(egress.header.to_vec());
+            Taken::All
+        })
+    };
+    let tenant = |n| Tenant::new(address(0, n), SRC, 0, 100).bytes();
+    assert_eq!(pass(&mut switch, 0, tenant(2), UNDERLAY), 1);
+    let outer =
+        |dst| Outer { dst, remote: vtep(2), local: vtep(1), vni: 100, dscp: 0, ecn: 0, pcp: None };
+    let old = in_vxlan(&outer(underlay_mac(1)), &tenant(1));
+    assert_eq!(pass(&mut switch, 2, old, PortId(1)), 0, "it is the old one's");
+    assert_eq!(pass(&mut switch, 2, in_vxlan(&outer(NEW), &tenant(1)), PortId(1)), 1);
+    assert_eq!(ethernet::Frame::new_checked(&sent[0]).unwrap().src(), NEW);
+}
+
+#[test]
+fn only_an_underlay_has_a_device_to_be_told_of() {
+    let mut world = world();
+    for port in [PortId(0), PortId(9)] {
+        let command = Command::Underlay { port, mac: NEW, mtu: 1_500 };
+        let refused = world.switch.command(Nanos(1), command);
+        assert_eq!(refused, Err(CommandError::NoSuchPort(port)));
+    }
+}
+
+#[test]
+fn a_smaller_mtu_of_the_device_ends_what_does_not_fit_and_tells_its_sender() {
+    let mut world = world();
+    let (port, mac) = (UNDERLAY, underlay_mac(1));
+    assert!(sends(&mut world, 2, FULL));
+    assert_eq!(notices(&mut world), []);
+    world.command(Command::Underlay { port, mac, mtu: 1_400 });
+    assert!(sends(&mut world, 2, 1_364));
+    assert!(!sends(&mut world, 2, 1_365));
+    assert_eq!(ended(&world, 0, DropReason::Oversize), 1);
+    let told = notices(&mut world);
+    let [Notice::TooBig { port: PortId(0), mtu: 1_350, head }] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(head.as_slice()[..6], address(0, 2).0);
+    world.command(Command::Underlay { port, mac, mtu: 1_600 });
+    assert!(sends(&mut world, 2, FULL), "it has become wider again");
+}
+
+#[test]
+fn what_a_router_says_of_one_way_holds_for_that_way_for_ten_minutes() {
+    let mut world = world();
+    hears(&mut world, too_big(1_450, 100, 2));
+    assert_eq!(ended(&world, 2, DropReason::NotForUs), 0);
+    let learned = Notice::PathMtu { tunnel: TunnelId(0), mtu: Some(1_450) };
+    assert_eq!(notices(&mut world), [learned]);
+    assert_eq!(world.switch.tunnel_counters(TunnelId(0)).path_mtu, Some(1_450));
+    assert!(sends(&mut world, 2, 1_414) && !sends(&mut world, 2, 1_415));
+    assert!(sends(&mut world, 3, FULL), "another way");
+    let told = notices(&mut world);
+    assert!(matches!(told[..], [Notice::TooBig { mtu: 1_400, .. }]), "{told:?}");
+    // Only ever less.
+    hears(&mut world, too_big(1_500, 100, 2));
+    assert!(!sends(&mut world, 2, 1_415));
+    hears(&mut world, too_big(1_420, 100, 2));
+    assert!(!sends(&mut world, 2, 1_385));
+    notices(&mut world);
+    let minute = Nanos::from_millis(60_000);
+    for _ in 0..9 {
+        world.now = world.now.after(minute);
+        world.advance();
+    }
+    assert!(!sends(&mut world, 2, 1_385));
+    world.now = world.now.after(minute);
+    world.advance();
+    let forgotten = Notice::PathMtu { tunnel: TunnelId(0), mtu: None };
+    assert!(notices(&mut world).contains(&forgotten));
+    assert!(sends(&mut world, 2, FULL));
+}
+
+#[test]
+fn strangers_are_not_believed() {
+    let mut world = world();
+    let mut not_ours = too_big(1_400, 100, 2);
+    // The quoted packet is of another host.
+    not_ours[14 + 20 + 8 + 15] ^= 1;
+    for (what, bytes) in [
+        ("a far end that is none", too_big(1_400, 100, 77)),
+        ("a network that nobody has", too_big(1_400, 4_242, 2)),
+        ("a wrong checksum", not_ours),
+        ("a way that is a byte less wide", too_big(1_549, 100, 2)),
+    ] {
+        let before = ended(&world, 2, DropReason::NotForUs);
+        hears(&mut world, bytes);
+        let wide = what.starts_with("a way");
+        let more = ended(&world, 2, DropReason::NotForUs) - before;
+        assert_eq!(more, u64::from(!wide), "{what}");
+        assert!(sends(&mut world, 2, if wide { 1_513 } else { FULL }), "{what}");
+    }
+    let refused = world.switch.command(Nanos(1), Command::PathMtu { remote: vtep(77), mtu: 900 });
+    assert_eq!(refused, Err(CommandError::NoSuchVtep(vtep(77))));
+}
+
+#[test]
+fn a_port_is_answered_as_often_as_its_allowance_says() {
+    let mut world = world();
+    world.command(Command::PathMtu { remote: vtep(2), mtu: 1_000 });
+    notices(&mut world);
+    let told = |world: &mut World, frames: usize| {
+        let mut told = 0;
+        for _ in 0..frames {
+            assert!(!sends(world, 2, FULL));
+            told += notices(world).len();
+        }
+        told
+    };
+    assert_eq!(told(&mut world, 100), 16);
+    world.now = world.now.after(Nanos::from_millis(30));
+    assert_eq!(told(&mut world, 100), 3);
+    // Nobody reads them: they are bounded.
+    world.now = world.now.after(Nanos::from_millis(1_000));
+    for _ in 0..100 {
+        assert!(!sends(&mut world, 2, FULL));
+    }
+    assert_eq!(notices(&mut world).len(), 16);
+    assert_eq!(ended(&world, 0, DropReason::Oversize), 300);
+}
