@@ -14,7 +14,8 @@
 //!
 //! Limits: Linux 6.11, root, `clang` at build time; [`Unavailable`] says what is missing. The map
 //! has 4,096 places; [`Drops::missed`] counts what found no room in it. A packet that a NIC or a
-//! driver without an skb drops (XDP, a full hardware ring) is not seen.
+//! driver without an skb drops (XDP, a full hardware ring) is not seen, nor is one for which a
+//! packet socket had no room: it lives on in the stack.
 
 mod btf;
 mod drops;

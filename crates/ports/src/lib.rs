@@ -33,6 +33,7 @@ mod netns;
 mod offload;
 mod pool;
 mod port;
+mod sockets;
 mod staging;
 mod sys;
 pub mod tap;

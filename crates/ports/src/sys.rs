@@ -138,6 +138,11 @@ pub(crate) fn receive_nothing(fd: impl AsFd) -> io::Result<()> {
     attach_program(fd, libc::SO_ATTACH_FILTER, &mut [Instruction::new(bpf::RET_K, 0)])
 }
 
+/// Lets a socket receive what a classic BPF program keeps.
+pub(crate) fn keep(fd: impl AsFd, program: &mut [Instruction]) -> io::Result<()> {
+    attach_program(fd, libc::SO_ATTACH_FILTER, program)
+}
+
 /// An instruction of classic BPF.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -166,6 +171,7 @@ pub(crate) mod bpf {
     pub(crate) const LOAD_CONSTANT: u16 = 0x00;
     pub(crate) const LOAD_WORD: u16 = 0x20;
     pub(crate) const LOAD_HALF: u16 = 0x28;
+    pub(crate) const LOAD_BYTE: u16 = 0x30;
     /// How many bytes the packet has.
     pub(crate) const LOAD_SIZE: u16 = 0x80;
     /// From so many bytes behind X.

@@ -145,7 +145,8 @@ impl L2Port {
             counters: DeviceCounters::new(found.index).map_err(failed("read its counters"))?,
             softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
             index: found.index,
-            ring: RxRing::open(found.index, &plan).map_err(|(what, error)| failed(what)(error))?,
+            ring: RxRing::open(found.index, &plan, config.kernel)
+                .map_err(|(what, error)| failed(what)(error))?,
             quiet,
             offloads,
         };

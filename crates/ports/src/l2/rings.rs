@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::driver::KernelShare;
+use super::filter;
 use crate::staging::{STAGED_FRAMES_MAX, Staging};
 use crate::sys;
 
@@ -102,10 +104,18 @@ pub(super) struct RxRing {
 unsafe impl Send for RxRing {}
 
 impl RxRing {
-    /// A ring of all frames that the device receives, those to others included.
-    pub(super) fn open(index: u32, plan: &RingPlan) -> Result<Self, (&'static str, io::Error)> {
+    /// A ring of all frames that the device receives, those to others included, but for those that
+    /// are the kernel's.
+    pub(super) fn open(
+        index: u32,
+        plan: &RingPlan,
+        kernel: KernelShare,
+    ) -> Result<Self, (&'static str, io::Error)> {
         let socket = sys::packet_socket().map_err(|e| ("open a packet socket on it", e))?;
         let set = |name, value: i32| sys::set_option(&socket, libc::SOL_PACKET, name, &value);
+        if let KernelShare::NoVxlan(vtep) = kernel {
+            filter::keep_ours(&socket, vtep).map_err(|e| ("leave the kernel its frames", e))?;
+        }
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         set(libc::PACKET_VERSION, version).map_err(|e| ("choose TPACKET_V2", e))?;
         set(libc::PACKET_IGNORE_OUTGOING, 1).map_err(|e| ("ignore what it sends", e))?;
