@@ -16,6 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 pub(crate) mod iperf;
+pub(crate) mod kernel;
 pub(crate) mod monitor;
 pub(crate) mod pair;
 pub(crate) mod ping;
