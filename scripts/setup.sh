@@ -19,7 +19,7 @@ ethtool | ethtool  | demo test bench | turns off offloads of lab devices, which 
 git     | git      | test            | lists the files of the work tree for the checks
 cc      | gcc      | demo test bench | links every Rust program
 c++     | g++      | test bench      | builds the fuzzing engine, and the peer of the simulator
-clang   | clang    | test bench      | compiles the program of `sluice steer`
+clang   | clang    | test bench      | compiles the BPF programs
 /usr/include/bpf/bpf_helpers.h | libbpf-dev | test bench | what that program is written with
 iperf3  | iperf3   | test bench      | TCP and UDP load of the live tests
 tshark  | tshark   | test            | reads our VXLAN and PFC frames with the eyes of others

@@ -40,6 +40,9 @@ pub struct Answer {
     pub policy: crate::config::Policy,
     /// Nanoseconds since the data process started.
     pub at_ns: u64,
+    /// Frames that were lost outside the switch, beside drops and the audit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<LossRow>,
     /// What was asked for.
     #[serde(flatten)]
     pub body: Body,
@@ -169,6 +172,48 @@ pub struct PortRow {
     /// Kernel counters that can hide a loss on this path, by name (`tap.tx_dropped`,
     /// `packet.tp_drops`, `qdisc.dropped`, …), since the port was opened.
     pub kernel: std::collections::BTreeMap<String, u64>,
+    /// Those of them, and of the driver's, that are losses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<LossRow>,
+}
+
+/// Frames of a port that were lost outside the switch, in the kernel or in a driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossRow {
+    /// The port.
+    pub port: String,
+    /// The counter that saw it: one of [`PortRow::kernel`], or `driver.lost`.
+    pub counter: String,
+    /// Frames since the port was opened.
+    pub frames: u64,
+    /// How long before the answer the counter was seen to rise last, in nanoseconds: up to a second
+    /// less than it is.
+    pub ago_ns: u64,
+}
+
+/// Counters of the whole machine: a loss of theirs may be anybody's.
+const OF_MACHINE: [&str; 2] = ["softnet.dropped", "neigh.unresolved_discards"];
+
+/// A port's losses, without those that may be another's, in words: `lost 12 frames outside the switch (ring.drops), last 3.0 s ago`.
+#[must_use]
+pub fn losses_text(losses: &[LossRow]) -> Option<String> {
+    let own = |row: &&LossRow| !OF_MACHINE.contains(&row.counter.as_str());
+    let losses: Vec<&LossRow> = losses.iter().filter(own).collect();
+    let last = losses.iter().map(|row| row.ago_ns).min()?;
+    let frames: u64 = losses.iter().map(|row| row.frames).sum();
+    let counters: Vec<&str> = losses.iter().map(|row| row.counter.as_str()).collect();
+    let frames = if frames == 1 { "1 frame".to_owned() } else { format!("{frames} frames") };
+    Some(format!(
+        "lost {frames} outside the switch ({}), last {} ago",
+        counters.join(", "),
+        seconds(last)
+    ))
+}
+
+/// A time in seconds with one decimal: `3.0 s`.
+#[must_use]
+pub fn seconds(ns: u64) -> String {
+    format!("{}.{} s", ns / 1_000_000_000, ns / 100_000_000 % 10)
 }
 
 /// A queue that holds frames.
@@ -319,3 +364,6 @@ pub struct MacRow {
     /// The port or peer it is behind.
     pub to: String,
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ mod cpus;
 mod crossing;
 mod homes;
 mod look;
+mod losses;
 mod merge;
 mod next_hops;
 mod orders;

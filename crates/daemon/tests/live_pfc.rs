@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rig::iperf::Server;
+use rig::kernel::Kernel;
 use rig::wire::{Capture, Captured};
 use rig::{Daemon, Net, Netns, cable, raw, say, skip, wait_for};
 use sluice_base::Mac;
@@ -262,6 +263,7 @@ fn one_priority_is_paused_and_the_other_goes_on() {
         return;
     }
     let case = Case::new("pfc");
+    let kernel = Kernel::watch("one_priority_is_paused_and_the_other_goes_on", &case.net);
     let (fast, quick) = (case.container("fast"), case.container("quick"));
     let server = Server::start(quick, QUICK);
     // A steady share of the link, so that only the slow container is short of room.
@@ -311,6 +313,14 @@ fn one_priority_is_paused_and_the_other_goes_on() {
         daemon.drained();
         daemon.assert_lossless();
         assert_eq!(pauses(daemon, "underlay", 0), serde_json::Value::Null);
+    }
+    if let Some(kernel) = kernel {
+        kernel.assert_no_loss(&[
+            (&case.hosts[0], "underlay", "up0"),
+            (&case.hosts[1], "underlay", "up0"),
+            (&case.switch, "a", "leg-a"),
+            (&case.switch, "b", "leg-b"),
+        ]);
     }
 }
 

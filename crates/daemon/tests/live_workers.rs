@@ -12,6 +12,7 @@ mod rig;
 use std::net::Ipv4Addr;
 
 use rig::iperf::Server;
+use rig::kernel::Kernel;
 use rig::{Net, Netns, cable, say, skip};
 
 const VTEPS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
@@ -94,6 +95,7 @@ fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
     for host in &hosts {
         host.next_hops_are_resolved();
     }
+    let kernel = Kernel::watch(word, &net);
     let worker = |port: &str| hosts[0].row("placement", "port", port)["worker"].as_u64();
     assert_eq!((worker("a"), worker("b")), (Some(1), Some(0)));
     for (from, to) in [(&a, B), (&b, A), (&a, C), (&c, A), (&b, C), (&c, B)] {
@@ -109,6 +111,9 @@ fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
     for host in &hosts {
         host.drained();
         host.assert_lossless();
+    }
+    if let Some(kernel) = kernel {
+        kernel.assert_no_loss(&[0, 1].map(|at| (&hosts[at], "underlay", "up0")));
     }
     let top = hosts[0].ask(&["top", "--every-ms", "100", "--count", "1"]);
     assert_eq!(top["workers"].as_array().unwrap().len(), 2, "{top}");

@@ -85,6 +85,8 @@ impl DeviceCounters {
         row("device.rx_errors", now.rx_errors, then.rx_errors);
         row("device.tx_errors", now.tx_errors, then.tx_errors);
         row("device.rx_missed", now.rx_missed_errors, then.rx_missed_errors);
+        row("device.rx_fifo", now.rx_fifo_errors, then.rx_fifo_errors);
+        row("device.tx_carrier", now.tx_carrier_errors, then.tx_carrier_errors);
         let qdisc_drops = netlink.qdisc_drops(self.index)?;
         rows.insert("qdisc.dropped", qdisc_drops.wrapping_sub(self.qdisc_drops).into());
         Ok(())

@@ -34,6 +34,7 @@ mod offload;
 mod pool;
 mod port;
 mod room;
+mod sockets;
 mod staging;
 mod sys;
 pub mod tap;

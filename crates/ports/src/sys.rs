@@ -171,6 +171,7 @@ pub(crate) mod bpf {
     pub(crate) const LOAD_CONSTANT: u16 = 0x00;
     pub(crate) const LOAD_WORD: u16 = 0x20;
     pub(crate) const LOAD_HALF: u16 = 0x28;
+    pub(crate) const LOAD_BYTE: u16 = 0x30;
     /// How many bytes the packet has.
     pub(crate) const LOAD_SIZE: u16 = 0x80;
     /// From so many bytes behind X.

@@ -16,7 +16,8 @@ use sluice_ports::{Lossless, OpenError, Port};
 use sluice_switch::{Classifier, Sink as _, Taken, Trust, Window};
 use support::{
     Cable, LEFT, OPEN, Peer as _, RIGHT, RawPeer, VXLAN, VtepPeer, Waiter, can_have_namespaces,
-    egress, eventually, frame, inside, path, pool, read_all, receive_all, run, test_frame,
+    egress, eventually, frame, inside, kernel_drops, path, pool, read_all, receive_all, run,
+    test_frame,
 };
 
 fn l2(device: &str, kernel: KernelShare) -> L2Port {
@@ -247,6 +248,58 @@ fn open_checksums_are_finished() {
         assert_eq!(sum, 0xffff, "UDP checksum of {size} bytes");
     }
     assert_eq!(port.kernel_counters().unwrap()["ring.checksum_open"], 0);
+}
+
+/// Only what is the switch's, or nobody's, enters the ring of an underlay.
+#[test]
+fn frames_of_the_kernel_never_enter_an_underlay() {
+    if !can_have_namespaces("frames_of_the_kernel_never_enter_an_underlay") {
+        return;
+    }
+    let cable = Cable::new();
+    let mut peer = inside(&cable.right, || RawPeer::new("r0"));
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::NoVxlan(LEFT)));
+    let mac = mac_of(&cable.left, "l0");
+    let ip = |protocol: u8, fragment: u16, to: Ipv4Addr, port: u16| {
+        let mut frame = [mac.0, [2, 0, 0, 0, 0, 1]].concat();
+        frame.extend([0x08, 0x00, 0x45, 0, 0, 86, 0, 0]);
+        frame.extend(fragment.to_be_bytes());
+        frame.extend([64, protocol, 0, 0]);
+        frame.extend([RIGHT.octets(), to.octets()].concat());
+        frame.extend([[0xc0, 0], port.to_be_bytes(), [0, 66], [0, 0]].concat());
+        frame.resize(100, 0);
+        frame
+    };
+    let changed = |mut frame: Vec<u8>, at: usize, bytes: &[u8]| {
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let good = ip(17, 0, LEFT, 4789);
+    let kernels = [
+        changed(test_frame(0, 200), 0, &[0xff; 6]),
+        changed(changed(test_frame(1, 200), 0, &[0xff; 6]), 12, &[0x08, 0x06]),
+        changed(test_frame(2, 200), 0, &mac.0),
+        ip(1, 0, LEFT, 4789),
+        ip(6, 0, LEFT, 4789),
+        ip(17, 0, LEFT, 53),
+        ip(17, 0, RIGHT, 4789),
+        changed(good.clone(), 0, &[1, 0, 0x5e, 0, 0, 1]),
+    ];
+    let ours = [
+        good.clone(),
+        ip(17, 0x2000, LEFT, 53),
+        ip(17, 7, LEFT, 53),
+        changed(good.clone(), 14, &[0x46]),
+        changed(good.clone(), 14, &[0x55]),
+        [&good[..12], &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 1], &good[12..]].concat(),
+        changed(good, 0, &[2, 9, 9, 9, 9, 9]),
+        pfc(),
+    ];
+    for frame in kernels.iter().chain(&ours) {
+        peer.send(frame);
+    }
+    let read = read_all(&mut port, &mut pool(32), ours.len() + 1, 0);
+    assert_eq!(read, ours);
 }
 
 /// Counts packets that a device of a namespace received, by a look at its ICMP counter.
@@ -522,6 +575,7 @@ fn a_full_tap_ring_is_counted() {
     let mut port = TapPort::open(&config).unwrap();
     let found = inside(&cable.left, || sluice_ports::device::device("t0").unwrap());
     assert_eq!((found.mac, found.mtu, found.up), (mac, 1400, true));
+    let seen = kernel_drops("a_full_tap_ring_is_counted", &[&cable.left]);
     let mut peer = inside(&cable.left, || RawPeer::new("t0"));
     for nth in 0..80 {
         peer.send(&test_frame(nth, 1400));
@@ -531,6 +585,43 @@ fn a_full_tap_ring_is_counted() {
     assert_eq!(read.len() as u64 + rows["device.tx_dropped"], 80, "{rows:?}");
     assert!(rows["device.tx_dropped"] > 0);
     assert!(port.lossless().to_string().starts_with("no, needs"));
+    if let Some(seen) = seen {
+        let full = seen.frames(&cable.left, "t0", "FULL_RING");
+        assert_eq!(full, rows["device.tx_dropped"], "the kernel says {:?}", seen.since());
+    }
+}
+
+/// Behind a TAP is the container's stack, and in front of its sockets are their buffers.
+#[test]
+fn a_full_socket_of_a_container_is_counted() {
+    let test = "a_full_socket_of_a_container_is_counted";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let cable = Cable::new();
+    run(&format!("ip -n {} link set lo up", cable.left));
+    let overrun = || {
+        inside(&cable.left, || {
+            let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+            for _ in 0..2000 {
+                sender.send_to(&[0; 1000], receiver.local_addr().unwrap()).unwrap();
+            }
+        });
+    };
+    overrun();
+    let config = TapConfig { netns: Some(path(&cable.left)), ..TapConfig::new("t0", 1400) };
+    let port = TapPort::open(&config).unwrap();
+    let lost = || port.kernel_counters().unwrap()["container.udp_rcvbuf_errors"];
+    assert_eq!(lost(), 0, "what was lost before is not this port's");
+    let seen = kernel_drops(test, &[&cable.left]);
+    overrun();
+    assert!(lost() > 0);
+    assert_eq!(port.kernel_counters().unwrap()["container.udp_in_errors"], 0, "counted once");
+    if let Some(seen) = seen {
+        let full = seen.frames(&cable.left, "lo", "SOCKET_RCVBUFF");
+        assert_eq!(full, lost(), "the kernel says {:?}", seen.since());
+    }
 }
 
 /// A persistent device stays, and the second to open it is told why it cannot.

@@ -27,9 +27,10 @@ const RULES: &[Rule] = &[
     rule("sim", 4, &["base", "wire", "switch", "placement", "host"]),
     rule("api", 4, &["base"]),
     rule("testkit", 4, &[]),
+    rule("dropwatch", 4, &[]),
     rule("daemon", 5, &["base", "wire", "switch", "control", "placement", "host", "ports", "api"]),
     rule("steer", 5, &["base", "placement", "ports", "api"]),
-    rule("lab", 5, &["base", "wire", "placement", "api", "sim"]),
+    rule("lab", 5, &["base", "wire", "placement", "api", "sim", "dropwatch"]),
     rule(
         "bench",
         5,
@@ -54,6 +55,8 @@ const RULES: &[Rule] = &[
 const TEST_EDGES: &[(&str, &str)] = &[
     // The guest at the other end of a vhost-user port.
     ("ports", "testkit"),
+    // The kernel's own word on what it dropped.
+    ("ports", "dropwatch"),
 ];
 
 /// What comes from outside and may be used below L4. Tests may use anything.

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard};
 use sluice_api::config::Policy;
 use sluice_api::placement::{Followed, Stamped};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, MacRow, PauseRow, PlacementRow,
-    PortRow, QueueRow, TunnelRow, VERSION, WorkerTimes,
+    Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, LossRow, MacRow, PauseRow,
+    PlacementRow, PortRow, QueueRow, TunnelRow, VERSION, WorkerTimes, losses_text,
 };
 use sluice_api::trace::{Looked, PortLook, TunnelLook, Way};
 use sluice_base::{Nanos, PortId, TunnelId, VnetId};
@@ -18,6 +18,7 @@ use sluice_switch::{Destination, LaneKind, TunnelCounters};
 
 use super::homes;
 use super::look;
+use super::losses::Ledger;
 use super::next_hops::NextHops;
 use super::placing::Shown;
 use super::policy::Wanted;
@@ -38,6 +39,7 @@ pub(super) struct Names {
     buckets: Shown,
     homes: homes::Shown,
     wanted: Wanted,
+    losses: Ledger,
     worker_cpus: Vec<Option<u32>>,
     vnets: Vec<String>,
     peers: Vec<(String, Ipv4Addr)>,
@@ -73,6 +75,7 @@ impl Names {
             buckets,
             homes,
             wanted,
+            losses: Ledger::default(),
             worker_cpus: (0..plan.workers.count).map(|at| super::cpu_of(plan, at)).collect(),
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
@@ -110,6 +113,22 @@ impl Names {
         self.ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// The ports there may be.
+    pub(super) fn port_ids(&self) -> Vec<PortId> {
+        self.ports().keys().copied().collect()
+    }
+
+    /// The losses of ports that were looked at, those of all of them.
+    pub(super) fn losses(&self, shots: &[(Nanos, PortShot)]) -> Vec<LossRow> {
+        let of = |(at, shot): &(Nanos, PortShot)| self.losses.note(*at, &self.port(shot.id), shot);
+        shots.iter().flat_map(of).collect()
+    }
+
+    /// Where losses are remembered.
+    pub(super) fn ledger(&self) -> Ledger {
+        self.losses.clone()
+    }
+
     /// The answer to the question that a snapshot was taken for.
     pub(super) fn answer(&self, shot: Snapshot, next_hops: &NextHops) -> Answer {
         let at_ns = shot.at.since(self.started).0;
@@ -118,7 +137,8 @@ impl Names {
                 let ports = self.ports();
                 let rows = rows.into_iter().filter_map(|row| {
                     let names = ports.get(&row.id)?;
-                    Some(port_row(row, names))
+                    let losses = self.losses.note(shot.at, &names.name, &row);
+                    Some(port_row(row, names, losses))
                 });
                 Body::Ports(rows.collect())
             }
@@ -162,7 +182,8 @@ impl Names {
                     .collect(),
             ),
         };
-        Answer { version: VERSION, host: self.host.clone(), policy: self.policy, at_ns, body }
+        let (host, policy) = (self.host.clone(), self.policy);
+        Answer { version: VERSION, host, policy, at_ns, outside: Vec::new(), body }
     }
 
     /// Ports, and behind the one that is shared who has which part of it.
@@ -215,10 +236,11 @@ impl Names {
         let known = self.ports().clone();
         let ports = seen.ports.into_iter().filter_map(|port| {
             let names = known.get(&port.id)?;
+            let losses = self.losses.note(seen.at, &names.name, &port.shot);
             Some(PortLook {
                 index: port.id.0,
                 gone: port.shot.gone.clone(),
-                row: port_row(port.shot, names),
+                row: port_row(port.shot, names, losses),
                 up: port.up,
                 window_frames: port.window_frames,
                 blocked: port.blocked,
@@ -360,10 +382,10 @@ fn balance(sum: sluice_switch::Balance) -> Balance {
     }
 }
 
-fn port_row(shot: PortShot, names: &PortNames) -> PortRow {
+fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow {
     let frames = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let state = shot.state;
-    let lossless = lossless(&shot, names.policy_lacks);
+    let lossless = lossless(&shot, names.policy_lacks, &losses);
     // A counter that cannot be read is not zero: it is told as an unknown loss.
     let kernel = match shot.kernel {
         Ok(counters) => counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
@@ -393,11 +415,22 @@ fn port_row(shot: PortShot, names: &PortNames) -> PortRow {
         aside_frames_max: shot.aside.frames_max,
         aside_bytes_max: shot.aside.bytes_max,
         kernel,
+        losses,
     }
 }
 
-/// `yes`, or what it needs: the device, the policy, and then what the kind of port itself needs.
-fn lossless(shot: &PortShot, policy: Option<&str>) -> String {
+/// `yes`, or what it needs: the device, the policy, and then what the kind of port itself needs. What
+/// was lost is said whatever was promised.
+fn lossless(shot: &PortShot, policy: Option<&str>, losses: &[LossRow]) -> String {
+    let promise = promise(shot, policy);
+    match (losses_text(losses), promise.as_str()) {
+        (None, _) => promise,
+        (Some(lost), "yes") => format!("no, {lost}"),
+        (Some(lost), _) => format!("{promise}; {lost}"),
+    }
+}
+
+fn promise(shot: &PortShot, policy: Option<&str>) -> String {
     match (&shot.gone, policy, &shot.problem) {
         (Some(error), ..) => format!("no, needs its device back ({error}) and a restart"),
         (None, Some(policy), _) => format!("no, needs {policy}"),

@@ -13,7 +13,7 @@ use super::snapshot::{self, PortShot};
 use super::worker::Attached;
 
 /// So many of each kind are looked at.
-const WANTED_MAX: usize = 8;
+pub(super) const WANTED_MAX: usize = 8;
 
 /// What is looked at.
 #[derive(Clone, Debug)]
@@ -25,6 +25,12 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// Ports alone, no more than [`WANTED_MAX`].
+    pub(super) fn of_ports(ports: &[PortId]) -> Self {
+        let (macs, tunnels) = (Vec::new(), Vec::new());
+        Self { vnet: VnetId(0), macs, ports: ports.to_vec(), tunnels }
+    }
+
     /// Reads the question; `None` if it names what is no address, or too much.
     pub(super) fn read(look: &Look) -> Option<Self> {
         let sizes = [look.macs.len(), look.ports.len(), look.tunnels.len()];

@@ -93,7 +93,7 @@ fn add(all: &mut Balance, one: Balance) {
 }
 
 /// A port of which each worker has a part.
-fn part(all: &mut PortShot, one: PortShot) {
+pub(super) fn part(all: &mut PortShot, one: PortShot) {
     let (state, other) = (&mut all.state, one.state);
     state.received.add_all(other.received);
     state.sent.add_all(other.sent);

@@ -12,7 +12,7 @@ use super::look::Wanted;
 use super::next_hops::NextHops;
 use super::ports::Ports;
 use super::worker::Ask;
-use super::{Asker, Askers, merge, spawn};
+use super::{Asker, Askers, losses, merge, spawn};
 use crate::config::{Fingerprint, Plan};
 use crate::protocol::{self, Failure, Hello, Request};
 use crate::serve;
@@ -36,6 +36,8 @@ pub(super) fn serve(
     let fingerprint = plan.fingerprint;
     let ports = Ports::new(plan);
     let server = Arc::new(Server { names, ports, next_hops, fingerprint, askers });
+    let known = Arc::clone(&server);
+    losses::watch(server.names.ledger(), server.askers.clone(), move || known.names.port_ids())?;
     spawn("server", move || {
         // Control keeps a connection open to see this process end, so there is no time limit.
         serve::connections(&listener, None, move |stream, reader| {
@@ -109,7 +111,12 @@ impl Server {
     fn show(&self, question: Question) -> Result<Answer, String> {
         let shots = self.askers.answers(|reply| Ask::Show(question, reply))?;
         let shot = merge::snapshots(shots).ok_or("there is no worker")?;
-        Ok(self.names.answer(shot, &self.next_hops))
+        let mut answer = self.names.answer(shot, &self.next_hops);
+        if matches!(question, Question::Drops | Question::Audit) {
+            let shots = losses::shots(&self.askers, &self.names.port_ids())?;
+            answer.outside = self.names.losses(&shots);
+        }
+        Ok(answer)
     }
 
     fn look(&self, question: &Look) -> Result<Looked, String> {

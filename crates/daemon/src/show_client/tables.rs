@@ -3,8 +3,8 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Body, DropRow, MacRow, PauseRow, PlacementRow, PortRow, QueueRow,
-    TunnelRow, WorkerTimes,
+    Answer, Audit, AuditRow, Body, DropRow, LossRow, MacRow, PauseRow, PlacementRow, PortRow,
+    QueueRow, TunnelRow, WorkerTimes, seconds,
 };
 
 /// Columns up to here hold names; the ones behind hold numbers.
@@ -21,8 +21,8 @@ pub(super) fn render(answer: &Answer) -> String {
     head + &match &answer.body {
         Body::Ports(rows) => ports(rows),
         Body::Queues(rows) => queues(rows),
-        Body::Drops(rows) => drops(rows),
-        Body::Audit(audit) => audit_text(audit),
+        Body::Drops(rows) => drops(rows, &answer.outside),
+        Body::Audit(audit) => audit_text(audit, &answer.outside),
         Body::Pauses(rows) => pauses(rows),
         Body::Tunnels(rows) => tunnels(rows),
         Body::Mac(rows) => macs(rows),
@@ -120,7 +120,7 @@ fn queues(rows: &[QueueRow]) -> String {
     table(&header, 2, cells.collect(), "no frame waits")
 }
 
-fn drops(rows: &[DropRow]) -> String {
+fn drops(rows: &[DropRow], outside: &[LossRow]) -> String {
     let cells = rows.iter().map(|row| {
         vec![
             row.port.clone(),
@@ -132,10 +132,24 @@ fn drops(rows: &[DropRow]) -> String {
         ]
     });
     let header = ["port", "reason", "class", "priority", "frames", "bytes"];
-    table(&header, 3, cells.collect(), "nothing was dropped")
+    let none = if outside.is_empty() { "nothing was dropped" } else { "no drop in the switch" };
+    table(&header, 3, cells.collect(), none) + &losses(outside)
 }
 
-fn audit_text(audit: &Audit) -> String {
+/// Losses outside the switch, with a title; nothing if there are none.
+fn losses(rows: &[LossRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        let frames = row.frames.to_string();
+        vec![row.port.clone(), row.counter.clone(), frames, seconds(row.ago_ns)]
+    });
+    if rows.is_empty() {
+        return String::new();
+    }
+    let header = ["port", "counter", "frames", "last ago"];
+    "lost outside the switch:\n".to_owned() + &table(&header, 2, cells.collect(), "")
+}
+
+fn audit_text(audit: &Audit, outside: &[LossRow]) -> String {
     let header = [
         "port",
         "priority",
@@ -172,7 +186,7 @@ fn audit_text(audit: &Audit) -> String {
     } else {
         "NOT CLOSED: frames were lost or counted twice; please report this"
     };
-    format!("{text}{verdict}\n")
+    format!("{text}{verdict}\n{}", losses(outside))
 }
 
 fn pauses(rows: &[PauseRow]) -> String {
@@ -222,13 +236,8 @@ fn isolated(rows: &[PauseRow]) -> String {
         return String::new();
     }
     let header =
-        ["isolated", "endpoints", "priority", "state", "since s", "moved s", "reserve", "waiting"];
+        ["isolated", "endpoints", "priority", "state", "since", "moved", "reserve", "waiting"];
     table(&header, 4, cells, "")
-}
-
-/// A time from the start of the data process on.
-fn seconds(ns: u64) -> String {
-    format!("{}.{:03}", ns / 1_000_000_000, ns / 1_000_000 % 1_000)
 }
 
 fn tunnels(rows: &[TunnelRow]) -> String {

@@ -2,14 +2,15 @@ use std::os::unix::net::UnixListener;
 
 use sluice_api::config::Policy;
 use sluice_api::show::{
-    Audit, AuditRow, Balance, Body, BucketsRow, DropRow, PlacementRow, PortRow, VERSION,
+    Audit, AuditRow, Balance, Body, BucketsRow, DropRow, LossRow, PlacementRow, PortRow, VERSION,
 };
 
 use super::*;
 
 fn answer(body: Body) -> Answer {
     let host = "h1".to_owned();
-    Answer { version: VERSION, host, policy: Policy::ZZ, at_ns: 1_500_000_000, body }
+    let (policy, outside) = (Policy::ZZ, Vec::new());
+    Answer { version: VERSION, host, policy, at_ns: 1_500_000_000, outside, body }
 }
 
 #[test]
@@ -47,6 +48,20 @@ fn drops_are_a_row_each() {
     assert_eq!(words, ["c1", "output_full", "congestion", "3", "12", "3400"]);
     let text = tables::render(&answer(Body::Drops(Vec::new())));
     assert_eq!(text, "h1  policy ZZ  1.5 s\nnothing was dropped\n");
+}
+
+#[test]
+fn nothing_was_dropped_only_if_the_kernel_lost_nothing_either() {
+    let (port, counter) = ("c1".to_owned(), "ring.drops".to_owned());
+    let lost = LossRow { port, counter, frames: 12, ago_ns: 3_049_000_000 };
+    let audit = Audit { closed: true, rows: Vec::new() };
+    for body in [Body::Drops(Vec::new()), Body::Audit(audit)] {
+        let text = tables::render(&Answer { outside: vec![lost.clone()], ..answer(body) });
+        assert!(!text.contains("nothing was dropped"), "{text}");
+        let at = text.find("lost outside the switch:\n").expect("a second table");
+        let words: Vec<&str> = text[at..].lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["c1", "ring.drops", "12", "3.0", "s"]);
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 pub(crate) mod dpdk;
 pub(crate) mod iperf;
+pub(crate) mod kernel;
 pub(crate) mod monitor;
 pub(crate) mod pair;
 pub(crate) mod ping;

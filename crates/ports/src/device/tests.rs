@@ -26,5 +26,5 @@ fn the_loopback_has_counters() {
     let counters = DeviceCounters::new(device("lo").unwrap().index).unwrap();
     let mut rows = Counters::new();
     counters.read(&mut rows).unwrap();
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 8);
 }

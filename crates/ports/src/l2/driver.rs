@@ -169,7 +169,7 @@ impl L2Port {
             counters: DeviceCounters::new(found.index).map_err(failed("read its counters"))?,
             softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
             index: found.index,
-            ring: ring_of(&plan, Kind::Data)?,
+            ring: ring_of(&plan, Kind::Data(config.kernel))?,
             quiet,
             offloads,
         };

@@ -18,6 +18,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use sluice_base::Mac;
 use sluice_wire::EtherType;
 
+use super::driver::KernelShare;
+use super::filter;
 use crate::staging::{STAGED_FRAMES_MAX, Staging};
 use crate::sys::{self, Instruction, bpf};
 
@@ -81,34 +83,38 @@ pub(super) enum Kind {
     /// Flow control: untagged MAC Control frames to its group address (802.3 clause 31, 802.1Q
     /// clause 36).
     Control,
-    /// All others.
-    Data,
+    /// All others, but for those that are the kernel's.
+    Data(KernelShare),
 }
 
 impl Kind {
-    fn filter(self) -> [Instruction; 12] {
+    fn filter(self) -> Vec<Instruction> {
         let [a, b, c, d, e, f] = Mac::PAUSE.0.map(u32::from);
-        let (is_control, is_not) = match self {
-            Self::Control => (u32::MAX, 0),
-            Self::Data => (0, u32::MAX),
-        };
         let load = Instruction::new;
-        let unless = |k, to: u8| Instruction::jump(bpf::JUMP_IF_EQUAL, k, 0, to);
-        [
+        let returns = |size| Instruction::new(bpf::RET_K, size);
+        // The instruction behind the eleven below is where frames that are no flow control go.
+        let unless = |k, at: u8| Instruction::jump(bpf::JUMP_IF_EQUAL, k, 0, 10 - at);
+        let (control, others) = match self {
+            Self::Control => (u32::MAX, vec![returns(0)]),
+            Self::Data(KernelShare::NoVxlan(vtep)) => (0, filter::program(vtep)),
+            Self::Data(_) => (0, vec![returns(u32::MAX)]),
+        };
+        let mut program = vec![
             // A load from behind the end would end the program, and keep nothing.
             load(bpf::LOAD_SIZE, 0),
-            Instruction::jump(bpf::JUMP_IF_NOT_BELOW, 14, 0, 8),
+            Instruction::jump(bpf::JUMP_IF_NOT_BELOW, 14, 0, 10 - 1),
             load(bpf::LOAD_WORD, HAS_TAG),
-            unless(0, 6),
+            unless(0, 3),
             load(bpf::LOAD_HALF, 12),
-            unless(EtherType::MAC_CONTROL.0.into(), 4),
+            unless(EtherType::MAC_CONTROL.0.into(), 5),
             load(bpf::LOAD_HALF, 4),
-            unless(e << 8 | f, 2),
+            unless(e << 8 | f, 7),
             load(bpf::LOAD_WORD, 0),
-            Instruction::jump(bpf::JUMP_IF_EQUAL, a << 24 | b << 16 | c << 8 | d, 1, 0),
-            load(bpf::RET_K, is_not),
-            load(bpf::RET_K, is_control),
-        ]
+            unless(a << 24 | b << 16 | c << 8 | d, 9),
+            returns(control),
+        ];
+        program.extend(others);
+        program
     }
 }
 
@@ -156,7 +162,7 @@ impl RxRing {
         set(libc::PACKET_VERSION, version).map_err(|e| ("choose TPACKET_V2", e))?;
         set(libc::PACKET_IGNORE_OUTGOING, 1).map_err(|e| ("ignore what it sends", e))?;
         sys::filter(&socket, &mut kind.filter())
-            .map_err(|e| ("keep flow control apart on it", e))?;
+            .map_err(|e| ("tell flow control and the kernel's frames apart on it", e))?;
         let block_size = RingPlan::block_size(plan.slot_size);
         let per_block = block_size / plan.slot_size;
         let request = libc::tpacket_req {

@@ -193,6 +193,7 @@ impl Port for TapPort {
         let mut rows = Counters::new();
         if let Some(tap) = &self.tap {
             tap.counters.read(&mut rows)?;
+            tap.sockets.read(&mut rows)?;
             rows.insert("ring.truncated", self.truncated.get());
         }
         Ok(rows)

@@ -12,6 +12,7 @@ use crate::device::{DeviceCounters, ioctl_socket};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::netlink::Netlink;
+use crate::sockets::SocketCounters;
 use crate::sys::{DeviceRequest, tap_without_offloads, write_gathered};
 
 /// What opening a TAP gives.
@@ -19,6 +20,7 @@ use crate::sys::{DeviceRequest, tap_without_offloads, write_gathered};
 pub(super) struct Tap {
     file: OwnedFd,
     pub(super) counters: DeviceCounters,
+    pub(super) sockets: SocketCounters,
 }
 
 /// Opens the TAP in the namespace of the calling thread.
@@ -55,7 +57,9 @@ pub(super) fn open(config: &TapConfig) -> Result<Tap, OpenError> {
         }
     }
     let counters = DeviceCounters::new(index).map_err(device("read its counters"))?;
-    Ok(Tap { file, counters })
+    let sockets =
+        SocketCounters::new().map_err(device("read the counters of sockets behind it"))?;
+    Ok(Tap { file, counters, sockets })
 }
 
 /// What became of a frame that was written.

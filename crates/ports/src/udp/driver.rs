@@ -16,6 +16,7 @@ use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::pool::{Pool, SlotMut};
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::sockets::snmp_counter;
 use crate::staging::NotStaged;
 
 /// The UDP port of VXLAN (RFC 7348 section 5).
@@ -303,13 +304,6 @@ impl Open {
         }
         Ok(rows)
     }
-}
-
-/// A counter of `/proc/net/snmp`: a line of names, and a line of values.
-pub(super) fn snmp_counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines().filter(|line| line.split_whitespace().next() == Some(protocol));
-    let column = lines.next()?.split_whitespace().position(|word| word == name)?;
-    lines.next()?.split_whitespace().nth(column)?.parse().ok()
 }
 
 impl Sink<FrameBuf> for UdpPort {

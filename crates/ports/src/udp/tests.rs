@@ -1,8 +1,9 @@
 use std::net::Ipv4Addr;
 
 use super::buckets::RECEIVE_COST_MIN;
-use super::driver::{snmp_counter, target};
+use super::driver::target;
 use super::rings::{Receiver, control_of_tos, tos_of};
+use crate::sockets::snmp_counter;
 
 /// Outer headers with TOS 0xba, to 10.0.0.2, from port 0xc001; `tag` goes before the EtherType.
 fn outer(tag: &[u8], ethertype: u16, first: u8, protocol: u8) -> Vec<u8> {

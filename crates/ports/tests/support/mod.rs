@@ -25,6 +25,13 @@ pub(crate) fn can_have_namespaces(test: &str) -> bool {
     can
 }
 
+/// The kernel's own word on what it drops in these namespaces, or `None` and a word where it cannot
+/// be had.
+pub(crate) fn kernel_drops(test: &str, namespaces: &[&str]) -> Option<sluice_dropwatch::Drops> {
+    let drops = sluice_dropwatch::Drops::watch(namespaces);
+    drops.map_err(|error| eprintln!("SKIPPED part of {test}: {error}")).ok()
+}
+
 /// Runs a command; panics with what it said if it fails.
 pub(crate) fn run(command: &str) {
     let mut words = command.split_whitespace();

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use sluice_api::show::losses_text;
 use sluice_api::trace::{Grade, Looked, PortLook, Step, TunnelLook, Verdict, Way};
 use sluice_base::{HostId, Mac, PortId};
 use sluice_control::directory::State;
@@ -147,6 +148,9 @@ fn seen_at(mut step: Step, port: &PortLook) -> Step {
     let kernel = row.kernel.iter().filter(|(_, count)| **count > 0);
     step.seen.extend(kernel.map(|(name, count)| (format!("kernel.{name}"), *count)));
     step.seen.extend(drops);
+    if let Some(lost) = losses_text(&row.losses) {
+        step.why += &format!("; but port {} {lost}", row.port);
+    }
     step
 }
 

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
-use sluice_api::show::{DropRow, PauseRow, PortRow, TunnelRow};
+use sluice_api::show::{DropRow, LossRow, PauseRow, PortRow, TunnelRow};
 use sluice_base::{VnetId, Vni};
 
 use super::super::facts::Frame;
@@ -258,6 +258,25 @@ fn a_receiver_at_the_same_host_needs_no_tunnel() {
         change(&mut case);
         assert_eq!(case.source(), expected, "{name}");
     }
+}
+
+/// A way that is open is said to be so, and what its ports have lost all the same.
+#[test]
+fn losses_of_the_ports_on_the_way_are_told() {
+    let lost = |frames| {
+        let counter = "ring.drops".to_owned();
+        vec![LossRow { port: "p".to_owned(), counter, frames, ago_ns: 3_000_000_000 }]
+    };
+    let mut case = Case::new();
+    case.looked.ports[0].row.losses = lost(1);
+    case.looked.ports[2].row.losses = lost(12);
+    let (steps, _) = source(&case.facts, &case.looked, case.facts.port.as_ref().unwrap());
+    let of = |what: &str| &steps.iter().find(|step| step.what == what).unwrap().why;
+    assert!(of("port").ends_with("lost 1 frame outside the switch (ring.drops), last 3.0 s ago"));
+    assert!(of("tunnel").contains("; but port "), "{}", of("tunnel"));
+    assert!(
+        of("tunnel").contains("lost 12 frames outside the switch (ring.drops), last 3.0 s ago")
+    );
 }
 
 #[test]

@@ -1,0 +1,26 @@
+//! Compiles the BPF program, where there is clang. Without it the observer says that it is absent.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    const SOURCE: &str = "../../bpf/dropwatch.bpf.c";
+    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    println!("cargo::rustc-check-cfg=cfg(has_program)");
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let object = Path::new(&out).join("dropwatch.bpf.o");
+    let mut compile = Command::new(clang);
+    compile.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf"]);
+    // Where Debian keeps what is not the same on all architectures.
+    for architecture in ["x86_64", "aarch64"] {
+        compile.arg(format!("-I/usr/include/{architecture}-linux-gnu"));
+    }
+    compile.args(["-c", SOURCE, "-o"]).arg(&object);
+    match compile.status() {
+        Ok(status) if status.success() => println!("cargo::rustc-cfg=has_program"),
+        Ok(status) => println!("cargo::warning=the BPF program does not compile ({status})"),
+        Err(error) => println!("cargo::warning=kernel drops cannot be watched: clang: {error}"),
+    }
+}

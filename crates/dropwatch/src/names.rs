@@ -1,0 +1,73 @@
+//! Names for the numbers that the program counts by: reasons, places in the kernel.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::btf;
+
+/// Names of the running kernel. Where one cannot be read the number stands for it.
+pub(crate) struct Names {
+    reasons: BTreeMap<u32, String>,
+    /// Functions of the kernel by where they begin.
+    functions: BTreeMap<u64, String>,
+}
+
+impl Names {
+    pub(crate) fn of_this_kernel() -> Self {
+        let btf = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+        let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        Self {
+            reasons: btf::enumeration(&btf, "skb_drop_reason").unwrap_or_default(),
+            functions: functions(&symbols),
+        }
+    }
+
+    /// A reason as the kernel's source has it, without `SKB_DROP_REASON_`.
+    pub(crate) fn reason(&self, reason: u32) -> String {
+        let name = self.reasons.get(&reason).map(|name| {
+            let short = name.strip_prefix("SKB_DROP_REASON_");
+            short.or_else(|| name.strip_prefix("SKB_")).unwrap_or(name).to_owned()
+        });
+        name.unwrap_or_else(|| format!("reason {reason}"))
+    }
+
+    /// The function in which an address lies.
+    pub(crate) fn function(&self, address: u64) -> String {
+        let before = self.functions.range(..=address).next_back();
+        before.map_or_else(|| format!("{address:#x}"), |(_, name)| name.clone())
+    }
+}
+
+/// Reads `/proc/kallsyms`. Who may not see addresses reads zeros, and gets no names.
+fn functions(text: &str) -> BTreeMap<u64, String> {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
+        (is_code && address != 0).then_some((address, words.next()?.to_owned()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_numbers_stand_for_missing_ones() {
+        let reasons = [(2, "SKB_DROP_REASON_FULL_RING"), (1, "SKB_CONSUMED")];
+        let names = Names {
+            reasons: reasons.map(|(number, name)| (number, name.to_owned())).into(),
+            functions: functions(
+                "0000000000000000 T hidden\nffffffff81000000 T tun_net_xmit\n\
+                 ffffffff81000100 d data\nffffffff81000200 t udp_queue [udp]\n",
+            ),
+        };
+        assert_eq!(names.reason(2), "FULL_RING");
+        assert_eq!(names.reason(1), "CONSUMED");
+        assert_eq!(names.reason(77), "reason 77");
+        assert_eq!(names.function(0xffff_ffff_8100_01ff), "tun_net_xmit");
+        assert_eq!(names.function(0xffff_ffff_8100_0200), "udp_queue");
+        assert_eq!(names.function(16), "0x10");
+    }
+}

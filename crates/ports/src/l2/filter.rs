@@ -1,0 +1,73 @@
+//! The switch's share of what an underlay device receives, the counterpart of [`super::quiet`]: what
+//! the kernel takes for itself never enters the ring, so that it neither takes room there nor ends
+//! as a drop.
+//!
+//! ```text
+//!   device ─▶ filter ─┬─ VXLAN to this VTEP, MAC Control, other stations' frames ─▶ ring
+//!                     └─ everything else to this host or to a group ─▶ the kernel's alone
+//! ```
+//!
+//! What cannot be told apart here enters: fragments, options, stacked tags, frames too short for
+//! their headers. The switch names what is wrong with them. The device's MAC does not stand in the
+//! program: the kernel knows whose a frame is, also after the MAC changed.
+
+use std::net::Ipv4Addr;
+
+use crate::sys::{Instruction, bpf};
+use crate::udp::VXLAN_PORT;
+
+/// `SKF_AD_OFF + SKF_AD_PKTTYPE`: whose the frame is.
+const PACKET_TYPE: u32 = 0xffff_f004;
+/// `PACKET_HOST`: addressed to this device.
+const THIS_HOST: u32 = 0;
+/// `PACKET_OTHERHOST`.
+const OTHER_HOST: u32 = 3;
+
+/// Marks of the two ends, until [`program`] knows how far they are.
+const KEEP: u8 = 254;
+const KERNEL: u8 = 255;
+
+/// Keeps nothing but the switch's share.
+pub(super) fn program(vtep: Ipv4Addr) -> Vec<Instruction> {
+    const HALF: u16 = bpf::LOAD_HALF;
+    const EQUAL: u16 = bpf::JUMP_IF_EQUAL;
+    // Operation, operand, and where to go on if a comparison holds, and if not; 0: behind it.
+    let lines: [(u16, u32, u8, u8); 21] = [
+        (HALF, 12, 0, 0),
+        (EQUAL, 0x8808, KEEP, 0),
+        // A tag behind the one that the kernel took out.
+        (EQUAL, 0x8100, KEEP, 0),
+        (EQUAL, 0x88a8, KEEP, 0),
+        (bpf::LOAD_WORD, PACKET_TYPE, 0, 0),
+        (EQUAL, OTHER_HOST, KEEP, 0),
+        (EQUAL, THIS_HOST, 0, KERNEL),
+        (HALF, 12, 0, 0),
+        (EQUAL, 0x0800, 0, KERNEL),
+        (bpf::LOAD_SIZE, 0, 0, 0),
+        (bpf::JUMP_IF_NOT_BELOW, 14 + 20 + 8, 0, KEEP),
+        (bpf::LOAD_WORD, 14 + 16, 0, 0),
+        (EQUAL, u32::from(vtep), 0, KERNEL),
+        (bpf::LOAD_BYTE, 14, 0, 0),
+        (EQUAL, 0x45, 0, KEEP),
+        (bpf::LOAD_BYTE, 14 + 9, 0, 0),
+        (EQUAL, 17, 0, KERNEL),
+        (HALF, 14 + 6, 0, 0),
+        (bpf::JUMP_IF_ANY, 0x3fff, KEEP, 0),
+        (HALF, 14 + 20 + 2, 0, 0),
+        (EQUAL, VXLAN_PORT as u32, KEEP, KERNEL),
+    ];
+    let ends = lines.len();
+    let over = |at: usize, to: u8| {
+        let end = match to {
+            KEEP => ends,
+            KERNEL => ends + 1,
+            near => return near,
+        };
+        u8::try_from(end - at - 1).expect("a short program")
+    };
+    let line = |(at, (code, k, yes, no)): (usize, (u16, u32, u8, u8))| {
+        Instruction::jump(code, k, over(at, yes), over(at, no))
+    };
+    let ends = [Instruction::new(bpf::RET_K, u32::MAX), Instruction::new(bpf::RET_K, 0)];
+    lines.into_iter().enumerate().map(line).chain(ends).collect()
+}
