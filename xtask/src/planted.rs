@@ -31,6 +31,7 @@ mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
@@ -40,7 +41,7 @@ use choice::{Choice, Why};
 use content::{Evidence, Sources};
 use fault::{Fault, Target, Test};
 use patch::Fit;
-use record::Record;
+use record::{Keeper, Record};
 use scratch::{Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
 use verdict::Verdict;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(request: &Request) -> Result<bool> {
     let faults = fault::load()?;
     let metadata = workspace::metadata()?;
     let sources = Sources::read(&metadata)?;
-    let mut record = Record::load()?;
+    let record = Record::load()?;
     let faults: Vec<(&Fault, Evidence)> =
         faults.iter().map(|fault| (fault, sources.evidence(fault))).collect();
     let mut choices = choose(request, &faults, &record, &sources)?;
@@ -85,19 +86,13 @@ pub(crate) fn run(request: &Request) -> Result<bool> {
         .filter(|((fault, _), choice)| chosen(choice) && !lost.contains(&*fault.name))
         .map(|((fault, _), _)| *fault)
         .collect();
-    let caught = Work::new(&to_prove, &metadata).share(workers(&to_prove))?;
-    if request.record || request.all {
-        let names = faults.iter().map(|(fault, _)| &*fault.name).collect();
-        record.retain(&names);
-        for ((fault, evidence), _) in faults.iter().zip(&choices).filter(|(_, it)| chosen(it)) {
-            record.forget(&fault.name);
-            if caught.contains(&*fault.name) {
-                record.add(&fault.name, *evidence);
-            }
-        }
-        record.save()?;
+    let keeper = (request.record || request.all).then(|| Keeper::new(record, &faults, &sources));
+    if let Some(keeper) = &keeper {
+        lost.iter().try_for_each(|name| keeper.keep(name, false))?;
     }
-    let not_caught = lost.len() + to_prove.len() - caught.len();
+    let work = Work::new(&to_prove, &metadata, keeper.as_ref());
+    let caught = work.share(workers(&to_prove))?;
+    let not_caught = lost.len() + to_prove.len() - caught;
     println!("planted: {}, {not_caught} not caught", summary(&choices));
     Ok(not_caught == 0)
 }
@@ -217,7 +212,8 @@ struct Work<'a> {
     /// Faults of one program stand together.
     line: Mutex<VecDeque<&'a Fault>>,
     programs: Vec<Program<'a>>,
-    caught: Mutex<BTreeSet<&'a str>>,
+    caught: AtomicUsize,
+    keeper: Option<&'a Keeper>,
     /// Where the work tree builds, and the copies too.
     target: &'a Path,
     beside: Vec<String>,
@@ -231,7 +227,7 @@ struct Program<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(faults: &[&'a Fault], metadata: &'a Metadata) -> Self {
+    fn new(faults: &[&'a Fault], metadata: &'a Metadata, keeper: Option<&'a Keeper>) -> Self {
         let mut line: Vec<&Fault> = faults.to_vec();
         // Within a program, those that change the same files: what they touch is built once.
         let same_program = |fault: &Fault| (fault.test.package.clone(), fault.test.target.clone());
@@ -246,7 +242,8 @@ impl<'a> Work<'a> {
         Self {
             line: Mutex::new(line.into()),
             programs,
-            caught: Mutex::default(),
+            caught: AtomicUsize::new(0),
+            keeper,
             target: &metadata.target_directory,
             beside: beside(metadata, faults),
         }
@@ -257,8 +254,8 @@ impl<'a> Work<'a> {
         if from_front { line.pop_front() } else { line.pop_back() }
     }
 
-    /// Names of those that are caught, by so many workers.
-    fn share(self, workers: usize) -> Result<BTreeSet<&'a str>> {
+    /// How many are caught, by so many workers.
+    fn share(&self, workers: usize) -> Result<usize> {
         std::thread::scope(|scope| {
             let work = |worker: usize| {
                 let home = self.target.join("planted").join(worker.to_string());
@@ -273,7 +270,7 @@ impl<'a> Work<'a> {
                 .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a worker panicked"))));
             joined.try_for_each(|ended| ended)
         })?;
-        Ok(self.caught.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.caught.load(Ordering::Relaxed))
     }
 
     /// Proves what is left, until nothing is.
@@ -287,13 +284,16 @@ impl<'a> Work<'a> {
             };
             let mut report = format!("{verdict}: {} ({}){took}", fault.name, fault.what);
             if verdict.is_caught() {
-                self.caught.lock().unwrap_or_else(PoisonError::into_inner).insert(&fault.name);
+                self.caught.fetch_add(1, Ordering::Relaxed);
             } else {
                 let log = scratch.log(&fault.name);
                 report +=
                     &format!("\n    command: {}\n    its output: {}", fault.test, log.display());
             }
             println!("{report}");
+            if let Some(keeper) = self.keeper {
+                keeper.keep(&fault.name, verdict.is_caught())?;
+            }
         }
         Ok(())
     }

@@ -7,10 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use super::content::Evidence;
+use super::content::{Digest, Evidence, Sources};
+use super::fault::Fault;
 use crate::workspace;
 
 pub(super) const FILE: &str = "planted/verdicts.txt";
@@ -82,6 +84,38 @@ impl Record {
             }
         }
         text
+    }
+}
+
+/// Writes each verdict down as soon as it is known: what ends early is not lost.
+pub(super) struct Keeper {
+    record: Mutex<Record>,
+    evidence: BTreeMap<String, Evidence>,
+    /// Of the work tree that the evidence is about.
+    content: Digest,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        mut record: Record,
+        faults: &[(&Fault, Evidence)],
+        sources: &Sources,
+    ) -> Self {
+        record.retain(&faults.iter().map(|(fault, _)| &*fault.name).collect());
+        let evidence = faults.iter().map(|(fault, evidence)| (fault.name.clone(), *evidence));
+        Self { record: Mutex::new(record), evidence: evidence.collect(), content: sources.all() }
+    }
+
+    /// Replaces what is known of the fault.
+    pub(super) fn keep(&self, name: &str, is_caught: bool) -> Result<()> {
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Sources::read(&workspace::metadata()?)?.all();
+        ensure!(now == self.content, "the work tree changed meanwhile: {name} is not recorded");
+        record.forget(name);
+        if let Some(evidence) = self.evidence.get(name).filter(|_| is_caught) {
+            record.add(name, *evidence);
+        }
+        record.save()
     }
 }
 

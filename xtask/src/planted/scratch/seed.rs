@@ -59,11 +59,12 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether one file serves both folders: the compiler never writes into one of these, it puts a new
-/// one in its place.
+/// Whether one file serves both folders: compiler and linker never write into a library or a
+/// program, they put a new one in its place.
 fn is_shared(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    matches!(extension, Some("rlib" | "rmeta" | "so"))
+    let is_output = matches!(extension, None | Some("rlib" | "rmeta" | "so"));
+    is_output && path.parent().is_some_and(|folder| folder.ends_with("deps"))
 }
 
 fn copy_file(source: &Path, copy: &Path) -> io::Result<()> {
