@@ -207,6 +207,25 @@ fn beside(metadata: &Metadata, faults: &[&Fault]) -> Vec<String> {
     metadata.packages.iter().filter(adds_none).map(|package| package.name.clone()).collect()
 }
 
+/// Packages of one program that are built incrementally: those that its faults change, if there are
+/// several, and that of its test. One fault alone is built once, and what is built without it is
+/// there already.
+fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
+    let test = &faults[0].test;
+    if faults.len() < 2 {
+        // Unit tests are not optimized here, so that nothing of their package is there yet.
+        let unit = (test.target == Target::Lib).then(|| test.package.clone());
+        return unit.into_iter().collect();
+    }
+    let is_changed = |package: &&Package| {
+        let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+        let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder);
+        let mut files = faults.iter().flat_map(|fault| &fault.files);
+        package.name == test.package || files.any(|file| file.starts_with(folder))
+    };
+    metadata.packages.iter().filter(is_changed).map(|package| package.name.clone()).collect()
+}
+
 /// What is to do, shared by the workers.
 struct Work<'a> {
     /// Faults of one program stand together.
@@ -222,6 +241,8 @@ struct Work<'a> {
 /// Tests that one program runs.
 struct Program<'a> {
     tests: BTreeSet<&'a Test>,
+    /// Packages that its faults change.
+    incremental: BTreeSet<String>,
     /// Those that run, and pass without a fault: once the first worker that came by has seen to it.
     good: OnceLock<BTreeSet<&'a Test>>,
 }
@@ -236,6 +257,7 @@ impl<'a> Work<'a> {
             .chunk_by(|a, b| a.test.same_program(&b.test))
             .map(|faults| Program {
                 tests: faults.iter().map(|fault| &fault.test).collect(),
+                incremental: incremental(metadata, faults),
                 good: OnceLock::new(),
             })
             .collect();
@@ -277,8 +299,14 @@ impl<'a> Work<'a> {
     fn one_by_one(&self, scratch: &Scratch, from_front: bool) -> Result<()> {
         while let Some(fault) = self.next(from_front) {
             scratch.restore()?;
-            let (verdict, took) = if self.is_good(scratch, &fault.test) {
-                judge(scratch, fault)?
+            let Some(program) = self.programs.iter().find(|it| it.tests.contains(&fault.test))
+            else {
+                bail!("{} is in no program", fault.name)
+            };
+            // All tests at once, so that the program is built only once without a fault.
+            let good = program.good.get_or_init(|| good(scratch, program));
+            let (verdict, took) = if good.contains(&fault.test) {
+                judge(scratch, fault, &program.incremental)?
             } else {
                 (Verdict::TestIsNoGood, String::new())
             };
@@ -297,23 +325,14 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
-
-    /// Whether the test shows anything. The copy is without fault.
-    fn is_good(&self, scratch: &Scratch, test: &Test) -> bool {
-        let mut programs = self.programs.iter();
-        programs.find(|program| program.tests.contains(test)).is_some_and(|program| {
-            // All at once, so that it is built only once without a fault.
-            program.good.get_or_init(|| good(scratch, &program.tests)).contains(test)
-        })
-    }
 }
 
-/// The tests that run and pass. A test that fails anyway proves nothing.
-fn good<'a>(scratch: &Scratch, tests: &BTreeSet<&'a Test>) -> BTreeSet<&'a Test> {
+/// The tests that run and pass in the copy without a fault. A test that fails anyway proves nothing.
+fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     let mut good = BTreeSet::new();
-    for &test in tests {
+    for &test in &program.tests {
         let log = format!("unpatched {test}").replace([' ', '/'], "_");
-        let problem = match scratch.test(test, &log, TIME_MAX_FIRST) {
+        let problem = match scratch.test(test, &program.incremental, &log, TIME_MAX_FIRST) {
             Err(error) => format!("cannot be run: {error:#}"),
             Ok(ended) if !ended.success => "fails without any fault".to_owned(),
             Ok(ended) if verdict::tests_passed(&ended.output) == 0 => {
@@ -331,12 +350,16 @@ fn good<'a>(scratch: &Scratch, tests: &BTreeSet<&'a Test>) -> BTreeSet<&'a Test>
 }
 
 /// What became of the fault, and how long that took.
-fn judge(scratch: &Scratch, fault: &Fault) -> Result<(Verdict, String)> {
+fn judge(
+    scratch: &Scratch,
+    fault: &Fault,
+    incremental: &BTreeSet<String>,
+) -> Result<(Verdict, String)> {
     if let Err(error) = scratch.apply(&fault.path) {
         std::fs::write(scratch.log(&fault.name), error.to_string())?;
         return Ok((Verdict::DoesNotApply, String::new()));
     }
-    let ended = scratch.test(&fault.test, &fault.name, TIME_MAX)?;
+    let ended = scratch.test(&fault.test, incremental, &fault.name, TIME_MAX)?;
     Ok((verdict::of(&ended), times(&ended)))
 }
 

@@ -92,16 +92,27 @@ impl Scratch {
     /// Builds and runs `test`, for `time_max` at most.
     ///
     /// Unit tests are not optimized: they have little to do, and building those of a whole crate
-    /// takes far longer than running one. They are built incrementally, since a fault changes a
-    /// line or two. Integration tests play thousands of cases and keep the level of the workspace.
-    pub(super) fn test(&self, test: &Test, log: &str, time_max: Duration) -> Result<Ended> {
+    /// takes far longer than running one. Integration tests play thousands of cases and keep the
+    /// level of the workspace. The packages `incremental` are built incrementally: it costs the
+    /// first build some time, and saves most of each that follows.
+    pub(super) fn test(
+        &self,
+        test: &Test,
+        incremental: &BTreeSet<String>,
+        log: &str,
+        time_max: Duration,
+    ) -> Result<Ended> {
         let mut command = workspace::cargo();
         command.current_dir(&self.tree).arg("test");
+        let mut set = |package: &str, setting: &str| {
+            command.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
+        };
+        for package in incremental {
+            set(package, "incremental=true");
+        }
         if test.target == Target::Lib {
-            for setting in ["opt-level=0", "debug=0", "incremental=true"] {
-                let setting = format!("profile.dev.package.{}.{setting}", test.package);
-                command.args(["--config", &setting]);
-            }
+            set(&test.package, "opt-level=0");
+            set(&test.package, "debug=0");
         }
         command.args(&self.beside).args(test.arguments()).env("CARGO_TARGET_DIR", &self.build);
         // The same cases in each run: whether a fault is caught is no matter of luck.

@@ -48,3 +48,32 @@ fn packages_beside_a_test_have_no_program_for_it() {
     assert_eq!(beside(&metadata, &[&fault]), ["tool"]);
     assert_eq!(beside(&metadata, &[]), ["tool", "same-name"]);
 }
+
+#[test]
+fn what_several_faults_change_is_built_incrementally() {
+    let package = |name: &str| Package {
+        name: name.to_owned(),
+        manifest_path: workspace::root().join(name).join("Cargo.toml"),
+        dependencies: Vec::new(),
+        targets: Vec::new(),
+    };
+    let metadata = Metadata {
+        packages: ["a", "b", "c"].map(package).into(),
+        target_directory: "target".into(),
+    };
+    let fault = |target: &str| {
+        let text = format!(
+            "# fault: x\n# caught by: cargo test -p a {target} it\n--- a/b/x.rs\n+++ b/b/x.rs\n\
+             @@ -1 +1 @@\n-a\n+b\n"
+        );
+        fault::parse(Path::new("planted/a.patch"), &text).unwrap()
+    };
+    let (unit, whole) = (fault("--lib"), fault("--test swarm"));
+    let names = |faults: &[&Fault]| {
+        incremental(&metadata, faults).into_iter().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(&[&unit]), "a");
+    assert_eq!(names(&[&unit, &unit]), "a b");
+    assert_eq!(names(&[&whole]), "");
+    assert_eq!(names(&[&whole, &whole]), "a b");
+}
