@@ -29,7 +29,7 @@ fn content_decides_what_is_proved() {
         ("--lib", &[(1, 2)], Choice::Older),
         ("--lib", &[(2, 2)], Choice::Prove(Why::Touched)),
         ("--test fairness", &[(1, 2)], Choice::Older),
-        ("--test random", &[(1, 2)], Choice::Prove(Why::Oracle)),
+        ("--test random", &[(1, 2)], Choice::Older),
         ("--test random", &[(2, 2)], Choice::Prove(Why::Touched)),
         ("--test random", &[(1, 1)], Choice::Same),
         // Both sides of a merge left a verdict.
@@ -63,6 +63,26 @@ fn a_tenth_of_the_rest_is_drawn_by_content_alone() {
     for at in 0..41 {
         assert!((1..40).contains(&turns(at)), "fault {at}: {} turns", turns(at));
     }
+}
+
+#[test]
+fn a_third_of_the_faults_of_oracles_is_proved_when_something_far_changed() {
+    let fault = |at: usize| match at % 2 {
+        0 => fault(&format!("f{at:02}"), "--test random"),
+        _ => fault(&format!("f{at:02}"), "--test fairness"),
+    };
+    let faults: Vec<Fault> = (0..60).map(fault).collect();
+    let with_evidence: Vec<(&Fault, Evidence)> =
+        faults.iter().map(|fault| (fault, evidence(1, 2))).collect();
+    let count = |recorded: Evidence, why: Why| {
+        let mut record = Record::default();
+        faults.iter().for_each(|fault| record.add(&fault.name, recorded));
+        let choices = choose(&with_evidence, &record, Digest::EMPTY);
+        choices.iter().filter(|choice| **choice == Choice::Prove(why)).count()
+    };
+    let (far, same) = (evidence(1, 1), evidence(1, 2));
+    assert_eq!([count(far, Why::Oracle), count(far, Why::Drawn)], [10, 3]);
+    assert_eq!([count(same, Why::Oracle), count(same, Why::Drawn)], [0, 6]);
 }
 
 #[test]
