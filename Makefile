@@ -38,6 +38,7 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	SLUICE_MOVE_SECONDS=60 cargo test --profile soak -p sluice-daemon --lib tests::spread -- --nocapture
 	SLUICE_REFILLS=500 cargo test --profile soak -p sluice-daemon --lib guests::refills
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
+	cargo xtask planted --all
 	cargo build --package sluice
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond
 	cargo build --profile dist --package sluice --package sluice-bench

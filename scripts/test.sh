@@ -10,8 +10,14 @@
 #   deny     licenses, sources and banned crates of what comes from outside
 #   unit     cargo test of every crate; tests under #[ignore] are left to `live`
 #   fuzz     every fuzz target, FUZZ_SECONDS each (default 30)
-#   planted  every planted fault is caught by its test (cargo xtask planted)
+#   planted  planted faults that a change touches, and a draw of the rest, are caught by their
+#            tests (cargo xtask planted); every patch applies
 #   live     crates/*/tests/live*.rs in network namespaces; needs root
+#
+# LIVE=live_trace runs only these of the live tests.
+#
+# tidy, unit, planted and live share one build: all of them select the whole workspace, so that
+# every package has the same features in each.
 #
 # Every step is run, even after one has failed. A step that cannot run here is skipped aloud. Its
 # output is kept in target/test/STEP.log and shown when it fails, or as it comes with VERBOSE=1.
@@ -35,7 +41,13 @@ step_clippy() { cargo clippy --workspace --all-targets -- -D warnings; }
 
 step_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items; }
 
-step_tidy() { cargo xtask tidy; }
+# As `cargo xtask`, which would build its dependencies with features of their own.
+xtask() {
+    cargo build --quiet --workspace --bin xtask
+    "$target/debug/xtask" "$@"
+}
+
+step_tidy() { xtask tidy; }
 
 skip_deny() { cargo deny --version >/dev/null 2>&1 || echo "cargo-deny is not installed"; }
 step_deny() { cargo deny check bans licenses sources; }
@@ -43,55 +55,91 @@ step_deny() { cargo deny check bans licenses sources; }
 # The same cases in each run, so that a change is judged by what it changed; `make soak` draws
 # others.
 step_unit() {
-    PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1} cargo test --workspace --no-fail-fast
+    local kinds pid log failed=0 pids=() all=()
+    export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
+    cargo test --workspace --no-run
+    # Programs run one after the other, and some of them are one long test, or sleep: in two rows,
+    # they fill the cores.
+    for kinds in '--lib --bins' '--test *' --doc; do
+        log=$logs/unit-$(tr -dc a-z <<<"$kinds").log
+        all+=("$log")
+        set -f
+        # shellcheck disable=SC2086
+        cargo test --workspace --no-fail-fast $kinds >"$log" 2>&1 &
+        set +f
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || failed=1
+    done
+    cat "${all[@]}"
+    return "$failed"
+}
+
+# With the output of each in a file, since several run at the same time.
+fuzz_one() {
+    echo "fuzz target $1"
+    cargo fuzz run --sanitizer none "$1" "fuzz/corpus/$1" "fuzz/seeds/$1" -- \
+        -max_total_time="${FUZZ_SECONDS:-30}" -print_final_stats=1
 }
 
 fuzz_not_run="targets compiled, NOT run: cargo-fuzz is not installed"
 step_fuzz() {
-    local source name
+    local source name pid failed=0 all=() pids=()
     if ! cargo fuzz --version >/dev/null 2>&1; then
         cargo check --manifest-path fuzz/Cargo.toml --target-dir fuzz/target
         echo "$fuzz_not_run"
         return
     fi
+    cargo fuzz build --sanitizer none
+    # A target is one thread: as many at a time as there are cores.
     for source in fuzz/fuzz_targets/*.rs; do
         name=$(basename "$source" .rs)
+        all+=("$name")
         mkdir -p "fuzz/corpus/$name" "fuzz/seeds/$name"
-        echo "fuzz target $name"
-        cargo fuzz run --sanitizer none "$name" "fuzz/corpus/$name" "fuzz/seeds/$name" -- \
-            -max_total_time="${FUZZ_SECONDS:-30}" -print_final_stats=1
+        if [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; then
+            wait -n || true
+        fi
+        fuzz_one "$name" >"$logs/fuzz-$name.log" 2>&1 &
+        pids+=($!)
     done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || failed=1
+    done
+    for name in "${all[@]}"; do
+        cat "$logs/fuzz-$name.log"
+    done
+    return "$failed"
 }
 
-step_planted() { cargo xtask planted; }
+step_planted() { xtask planted; }
 
-live_tests() { find crates -path '*/tests/live*.rs' -not -path '*/src/*' | sort; }
 skip_live() {
-    if [ -z "$(live_tests)" ]; then
-        echo "there are no live tests"
-    elif [ "$(id -u)" -ne 0 ]; then
+    local probe=sluice-probe-$$
+    if [ "$(id -u)" -ne 0 ]; then
         echo "live tests need root: they make network namespaces"
-    elif ! ip netns add sluice-probe 2>/dev/null; then
+    elif ! ip netns add "$probe" 2>/dev/null; then
         echo "this machine lets nobody make network namespaces"
     else
-        ip netns delete sluice-probe
+        ip netns delete "$probe"
     fi
 }
+# In a mount namespace with a /run/netns of its own: names of others are neither seen nor taken.
 step_live() {
-    local source package before after
-    before=$(ip netns list | sort)
-    cargo build --package sluice
-    for source in $(live_tests); do
-        package=$(sed -n 's/^name = "\(.*\)"/\1/p' "${source%%/tests/*}/Cargo.toml" | head -n 1)
-        echo "live tests $source"
-        cargo test --package "$package" --test "$(basename "$source" .rs)" -- \
-            --include-ignored --test-threads=1
-    done
-    after=$(ip netns list | sort)
-    if [ "$before" != "$after" ]; then
-        echo "the live tests left namespaces behind:"
-        diff <(echo "$before") <(echo "$after")
+    mkdir -p /run/netns
+    exec unshare --mount bash "$0" --live-alone
+}
+live_alone() {
+    local left status=0
+    mount -t tmpfs -o mode=755 sluice-live /run/netns
+    cargo test --workspace --no-fail-fast --test "${LIVE:-live*}" -- \
+        --include-ignored --test-threads=1 || status=$?
+    left=$(ip netns list)
+    if [ -n "$left" ]; then
+        printf 'the live tests left namespaces behind:\n%s\n' "$left"
+        status=1
     fi
+    return "$status"
 }
 
 # What the output of a step says in a few words, for its line of the summary.
@@ -142,10 +190,16 @@ run_step() {
     fi
 }
 
-if [ "${1:-}" = --inside ]; then
+case ${1:-} in
+--inside)
     "step_$2"
     exit
-fi
+    ;;
+--live-alone)
+    live_alone
+    exit
+    ;;
+esac
 steps=("$@")
 if [ ${#steps[@]} -eq 0 ]; then
     steps=(fmt clippy doc tidy deny unit fuzz planted live)

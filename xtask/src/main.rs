@@ -1,6 +1,7 @@
 //! Checks and chores of the workspace, run as `cargo xtask COMMAND`.
 //!
-//! Each command is one module; none of them changes a file of the work tree.
+//! Each command is one module; none of them changes a file of the work tree but
+//! `planted --record`, which writes the record of verdicts.
 
 mod planted;
 mod results;
@@ -30,11 +31,18 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Check the checkers: apply each planted fault to a scratch copy and require that it is caught
+    /// Check the checkers: apply planted faults to a scratch copy and require that they are caught.
+    /// Without options: those that a change touches, and a draw of the rest
     Planted {
         /// Only the faults whose name contains this
         #[arg(long, value_name = "NAME")]
         only: Option<String>,
+        /// Every fault, and write the record
+        #[arg(long, conflicts_with = "only")]
+        all: bool,
+        /// Every fault without a verdict about this content, and write the record
+        #[arg(long, conflicts_with_all = ["only", "all"])]
+        record: bool,
         /// Say which faults there are and run nothing
         #[arg(long)]
         list: bool,
@@ -45,7 +53,9 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
         Command::Results { files } => results::run(&files),
-        Command::Planted { only, list } => planted::run(only.as_deref(), list),
+        Command::Planted { only, all, record, list } => {
+            planted::run(&planted::Request { only, all, record, list })
+        }
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

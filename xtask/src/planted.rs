@@ -14,54 +14,216 @@
 //! A fault that does not compile, a test that crashes or hangs, and a patch that does not apply any
 //! more prove nothing and count as not caught.
 //!
-//! Building takes longer than testing. The copies and their build folders stay in the target
-//! folder, and faults of one test program follow each other, so that only what a fault touches is
-//! built again. There are two copies: one worker takes faults from the front of the line, the other
-//! from its end, so that no more than one package is worked on by both.
+//! Building takes longer than testing, so a verdict is kept with digests of what it rests on
+//! ([`content`]), and `choice` says which faults are proved now. The copies begin with what the work
+//! tree has built; they stay in the target folder, and faults of one test program follow each other,
+//! so that only what a fault touches is built. There are two copies: one worker takes faults from
+//! the front of the line, the other from its end, so that no more than one package is worked on by
+//! both.
 
+mod choice;
+mod content;
 mod fault;
+mod patch;
+mod record;
 mod scratch;
 mod verdict;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
 
-use crate::workspace;
-use fault::{Fault, Test};
+use crate::workspace::{self, Metadata, Package};
+use choice::{Choice, Why};
+use content::{Evidence, Sources};
+use fault::{Fault, Target, Test};
+use patch::Fit;
+use record::{Keeper, Record};
 use scratch::{Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
 use verdict::Verdict;
 
 /// Scratch copies at work at the same time. Each has the memory of a compiler.
 const WORKERS_MAX: usize = 2;
 
-/// Runs the faults whose name contains `only`, or lists them. `false` if one is not caught.
-pub(crate) fn run(only: Option<&str>, list: bool) -> Result<bool> {
-    let mut faults = fault::load()?;
-    faults.retain(|fault| only.is_none_or(|only| fault.name.contains(only)));
-    if faults.is_empty() {
-        bail!("no fault in planted/ has such a name; `cargo xtask planted --list` shows them");
-    }
-    if list {
-        for fault in &faults {
-            println!("{}: {}\n    caught by: {}", fault.name, fault.what, fault.test);
+/// What the caller asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Request {
+    /// Faults whose name contains this, whatever their verdicts.
+    pub(crate) only: Option<String>,
+    /// Every fault, whatever its verdict.
+    pub(crate) all: bool,
+    /// Those without a verdict about this content, and the record is written.
+    pub(crate) record: bool,
+    /// Nothing is run.
+    pub(crate) list: bool,
+}
+
+/// Proves what is asked for. `false` if a fault is not caught.
+pub(crate) fn run(request: &Request) -> Result<bool> {
+    let faults = fault::load()?;
+    let metadata = workspace::metadata()?;
+    let sources = Sources::read(&metadata)?;
+    let record = Record::load()?;
+    let faults: Vec<(&Fault, Evidence)> =
+        faults.iter().map(|fault| (fault, sources.evidence(fault))).collect();
+    let mut choices = choose(request, &faults, &record, &sources)?;
+    if request.list {
+        let asked = |it: &(_, &Choice)| *it.1 != Choice::NotAsked;
+        for ((fault, _), choice) in faults.iter().zip(&choices).filter(asked) {
+            let test = &fault.test;
+            println!("{} ({choice}): {}\n    caught by: {test}", fault.name, fault.what);
         }
         return Ok(true);
     }
-    let home = workspace::metadata()?.target_directory.join("planted");
-    let work = Work::new(&faults);
-    let caught = work.share(&home, workers(&faults))?;
-    println!("planted: {caught} of {} faults caught", faults.len());
-    Ok(caught == faults.len())
+    let lost = fit_all(&faults, &mut choices);
+    let chosen = |choice: &Choice| matches!(choice, Choice::Prove(_));
+    let to_prove: Vec<&Fault> = faults
+        .iter()
+        .zip(&choices)
+        .filter(|((fault, _), choice)| chosen(choice) && !lost.contains(&*fault.name))
+        .map(|((fault, _), _)| *fault)
+        .collect();
+    let keeper = (request.record || request.all).then(|| Keeper::new(record, &faults, &sources));
+    if let Some(keeper) = &keeper {
+        lost.iter().try_for_each(|name| keeper.keep(name, false))?;
+    }
+    let work = Work::new(&to_prove, &metadata, keeper.as_ref());
+    let caught = work.share(workers(&to_prove))?;
+    let not_caught = lost.len() + to_prove.len() - caught;
+    println!("planted: {}, {not_caught} not caught", summary(&choices));
+    Ok(not_caught == 0)
+}
+
+/// What is done about each fault.
+fn choose(
+    request: &Request,
+    faults: &[(&Fault, Evidence)],
+    record: &Record,
+    sources: &Sources,
+) -> Result<Vec<Choice>> {
+    if let Some(only) = &request.only {
+        let choice = |(fault, _): &(&Fault, Evidence)| match fault.name.contains(only) {
+            true => Choice::Prove(Why::Asked),
+            false => Choice::NotAsked,
+        };
+        let choices: Vec<Choice> = faults.iter().map(choice).collect();
+        if choices.iter().all(|choice| *choice == Choice::NotAsked) {
+            bail!("no fault in planted/ has such a name; `cargo xtask planted --list` shows them");
+        }
+        return Ok(choices);
+    }
+    if request.all {
+        return Ok(vec![Choice::Prove(Why::Asked); faults.len()]);
+    }
+    if request.record {
+        return Ok(choice::unrecorded(faults, record));
+    }
+    let seed = sources.all();
+    println!("the draw of this content is {seed}");
+    Ok(choice::choose(faults, record, seed))
+}
+
+/// Tries all patches, whether proved now or not; gives the names of those that do not apply. One
+/// that fits with less context is proved: the place may not mean any more what it meant.
+fn fit_all<'a>(faults: &[(&'a Fault, Evidence)], choices: &mut [Choice]) -> BTreeSet<&'a str> {
+    let mut lost = BTreeSet::new();
+    for ((fault, _), choice) in faults.iter().zip(choices) {
+        if *choice == Choice::NotAsked {
+            continue;
+        }
+        match patch::fit(workspace::root(), &workspace::root().join(&fault.path)) {
+            Ok(Fit::Exact) => {}
+            Ok(Fit::Loose) => {
+                println!("{} {}: make it anew when you come by", fault.path.display(), Fit::Loose);
+                if !matches!(choice, Choice::Prove(_)) {
+                    *choice = Choice::Prove(Why::Touched);
+                }
+            }
+            Err(error) => {
+                println!(
+                    "{}: {} ({})\n    {error:#}",
+                    Verdict::DoesNotApply,
+                    fault.name,
+                    fault.what
+                );
+                *choice = Choice::Prove(Why::Touched);
+                lost.insert(&*fault.name);
+            }
+        }
+    }
+    lost
+}
+
+/// Counts, for the last line: `31 proved now (3 new, 28 drawn), 244 by record`.
+fn summary(choices: &[Choice]) -> String {
+    let mut counts: BTreeMap<Choice, usize> = BTreeMap::new();
+    for choice in choices {
+        *counts.entry(*choice).or_default() += 1;
+    }
+    let count = |choice| counts.get(&choice).copied().unwrap_or(0);
+    let proved: Vec<(Why, usize)> = counts
+        .iter()
+        .filter_map(|(choice, count)| match choice {
+            Choice::Prove(why) => Some((*why, *count)),
+            _ => None,
+        })
+        .collect();
+    let total: usize = proved.iter().map(|(_, count)| count).sum();
+    let reasons: Vec<String> = proved.iter().map(|(why, count)| format!("{count} {why}")).collect();
+    let mut text = format!("{total} proved now");
+    if !reasons.is_empty() {
+        text += &format!(" ({})", reasons.join(", "));
+    }
+    let (same, older) = (count(Choice::Same), count(Choice::Older));
+    if same + older > 0 {
+        text += &format!(", {} by record", same + older);
+    }
+    if older > 0 {
+        text += &format!(" ({older} of them of older content)");
+    }
+    text
 }
 
 /// One for each core, but none that would have to build what another builds anyway.
-fn workers(faults: &[Fault]) -> usize {
+fn workers(faults: &[&Fault]) -> usize {
     let packages: BTreeSet<&str> = faults.iter().map(|fault| &*fault.test.package).collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     packages.len().min(cores).min(WORKERS_MAX)
+}
+
+/// Packages that can be selected beside a test and add no program to it.
+fn beside(metadata: &Metadata, faults: &[&Fault]) -> Vec<String> {
+    let adds_none = |package: &&Package| {
+        let tests = faults.iter().filter_map(|fault| match &fault.test.target {
+            Target::Test(name) => Some(name),
+            Target::Lib => None,
+        });
+        let mut tests = tests.filter(|name| package.has_target("test", Some(name)));
+        !package.has_target("lib", None) && tests.next().is_none()
+    };
+    metadata.packages.iter().filter(adds_none).map(|package| package.name.clone()).collect()
+}
+
+/// Packages of one program that are built incrementally: those that its faults change, if there are
+/// several, and that of its test. One fault alone is built once, and what is built without it is
+/// there already.
+fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
+    let test = &faults[0].test;
+    if faults.len() < 2 {
+        // Unit tests are not optimized here, so that nothing of their package is there yet.
+        let unit = (test.target == Target::Lib).then(|| test.package.clone());
+        return unit.into_iter().collect();
+    }
+    let is_changed = |package: &&Package| {
+        let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+        let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder);
+        let mut files = faults.iter().flat_map(|fault| &fault.files);
+        package.name == test.package || files.any(|file| file.starts_with(folder))
+    };
+    metadata.packages.iter().filter(is_changed).map(|package| package.name.clone()).collect()
 }
 
 /// What is to do, shared by the workers.
@@ -69,27 +231,44 @@ struct Work<'a> {
     /// Faults of one program stand together.
     line: Mutex<VecDeque<&'a Fault>>,
     programs: Vec<Program<'a>>,
+    caught: AtomicUsize,
+    keeper: Option<&'a Keeper>,
+    /// Where the work tree builds, and the copies too.
+    target: &'a Path,
+    beside: Vec<String>,
 }
 
 /// Tests that one program runs.
 struct Program<'a> {
     tests: BTreeSet<&'a Test>,
+    /// Packages that its faults change.
+    incremental: BTreeSet<String>,
     /// Those that run, and pass without a fault: once the first worker that came by has seen to it.
     good: OnceLock<BTreeSet<&'a Test>>,
 }
 
 impl<'a> Work<'a> {
-    fn new(faults: &'a [Fault]) -> Self {
-        let mut line: Vec<&Fault> = faults.iter().collect();
-        line.sort_by_key(|fault| &fault.test);
+    fn new(faults: &[&'a Fault], metadata: &'a Metadata, keeper: Option<&'a Keeper>) -> Self {
+        let mut line: Vec<&Fault> = faults.to_vec();
+        // Within a program, those that change the same files: what they touch is built once.
+        let same_program = |fault: &Fault| (fault.test.package.clone(), fault.test.target.clone());
+        line.sort_by_key(|fault| (same_program(fault), fault.files.clone()));
         let programs = line
             .chunk_by(|a, b| a.test.same_program(&b.test))
             .map(|faults| Program {
                 tests: faults.iter().map(|fault| &fault.test).collect(),
+                incremental: incremental(metadata, faults),
                 good: OnceLock::new(),
             })
             .collect();
-        Self { line: Mutex::new(line.into()), programs }
+        Self {
+            line: Mutex::new(line.into()),
+            programs,
+            caught: AtomicUsize::new(0),
+            keeper,
+            target: &metadata.target_directory,
+            beside: beside(metadata, faults),
+        }
     }
 
     fn next(&self, from_front: bool) -> Option<&'a Fault> {
@@ -98,60 +277,62 @@ impl<'a> Work<'a> {
     }
 
     /// How many are caught, by so many workers.
-    fn share(&self, home: &Path, workers: usize) -> Result<usize> {
+    fn share(&self, workers: usize) -> Result<usize> {
         std::thread::scope(|scope| {
             let work = |worker: usize| {
-                let scratch = Scratch::new(&home.join(worker.to_string()))?;
+                let home = self.target.join("planted").join(worker.to_string());
+                let scratch = Scratch::new(&home, &self.beside)?;
+                scratch.seed(self.target)?;
                 self.one_by_one(&scratch, worker == 0)
             };
             let threads: Vec<_> =
                 (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
-            let joined = threads
+            let mut joined = threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a worker panicked"))));
-            joined.sum()
-        })
+            joined.try_for_each(|ended| ended)
+        })?;
+        Ok(self.caught.load(Ordering::Relaxed))
     }
 
-    /// How many are caught by one worker.
-    fn one_by_one(&self, scratch: &Scratch, from_front: bool) -> Result<usize> {
-        let mut caught = 0;
+    /// Proves what is left, until nothing is.
+    fn one_by_one(&self, scratch: &Scratch, from_front: bool) -> Result<()> {
         while let Some(fault) = self.next(from_front) {
             scratch.restore()?;
-            let (verdict, took) = if self.is_good(scratch, &fault.test) {
-                judge(scratch, fault)?
+            let Some(program) = self.programs.iter().find(|it| it.tests.contains(&fault.test))
+            else {
+                bail!("{} is in no program", fault.name)
+            };
+            // All tests at once, so that the program is built only once without a fault.
+            let good = program.good.get_or_init(|| good(scratch, program));
+            let (verdict, took) = if good.contains(&fault.test) {
+                judge(scratch, fault, &program.incremental)?
             } else {
                 (Verdict::TestIsNoGood, String::new())
             };
             let mut report = format!("{verdict}: {} ({}){took}", fault.name, fault.what);
             if verdict.is_caught() {
-                caught += 1;
+                self.caught.fetch_add(1, Ordering::Relaxed);
             } else {
                 let log = scratch.log(&fault.name);
                 report +=
                     &format!("\n    command: {}\n    its output: {}", fault.test, log.display());
             }
             println!("{report}");
+            if let Some(keeper) = self.keeper {
+                keeper.keep(&fault.name, verdict.is_caught())?;
+            }
         }
-        Ok(caught)
-    }
-
-    /// Whether the test shows anything. The copy is without fault.
-    fn is_good(&self, scratch: &Scratch, test: &Test) -> bool {
-        let mut programs = self.programs.iter();
-        programs.find(|program| program.tests.contains(test)).is_some_and(|program| {
-            // All at once, so that it is built only once without a fault.
-            program.good.get_or_init(|| good(scratch, &program.tests)).contains(test)
-        })
+        Ok(())
     }
 }
 
-/// The tests that run and pass. A test that fails anyway proves nothing.
-fn good<'a>(scratch: &Scratch, tests: &BTreeSet<&'a Test>) -> BTreeSet<&'a Test> {
+/// The tests that run and pass in the copy without a fault. A test that fails anyway proves nothing.
+fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     let mut good = BTreeSet::new();
-    for &test in tests {
+    for &test in &program.tests {
         let log = format!("unpatched {test}").replace([' ', '/'], "_");
-        let problem = match scratch.test(test, &log, TIME_MAX_FIRST) {
+        let problem = match scratch.test(test, &program.incremental, &log, TIME_MAX_FIRST) {
             Err(error) => format!("cannot be run: {error:#}"),
             Ok(ended) if !ended.success => "fails without any fault".to_owned(),
             Ok(ended) if verdict::tests_passed(&ended.output) == 0 => {
@@ -169,12 +350,16 @@ fn good<'a>(scratch: &Scratch, tests: &BTreeSet<&'a Test>) -> BTreeSet<&'a Test>
 }
 
 /// What became of the fault, and how long that took.
-fn judge(scratch: &Scratch, fault: &Fault) -> Result<(Verdict, String)> {
+fn judge(
+    scratch: &Scratch,
+    fault: &Fault,
+    incremental: &BTreeSet<String>,
+) -> Result<(Verdict, String)> {
     if let Err(error) = scratch.apply(&fault.path) {
         std::fs::write(scratch.log(&fault.name), error.to_string())?;
         return Ok((Verdict::DoesNotApply, String::new()));
     }
-    let ended = scratch.test(&fault.test, &fault.name, TIME_MAX)?;
+    let ended = scratch.test(&fault.test, incremental, &fault.name, TIME_MAX)?;
     Ok((verdict::of(&ended), times(&ended)))
 }
 
@@ -184,3 +369,6 @@ fn times(ended: &Ended) -> String {
     let built = ended.time.saturating_sub(tested);
     format!(" [built in {:.1} s, tested in {:.1} s]", built.as_secs_f64(), tested.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests;

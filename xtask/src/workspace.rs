@@ -60,7 +60,25 @@ pub(crate) struct Metadata {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<BuildTarget>,
+}
+
+/// One program or library of a package.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BuildTarget {
+    pub(crate) name: String,
+    /// Such as `lib`, `bin` or `test`.
+    pub(crate) kind: Vec<String>,
+}
+
+impl Package {
+    pub(crate) fn has_target(&self, kind: &str, name: Option<&str>) -> bool {
+        let of_kind = |target: &&BuildTarget| target.kind.iter().any(|own| own == kind);
+        let mut targets = self.targets.iter().filter(of_kind);
+        targets.any(|target| name.is_none_or(|name| target.name == name))
+    }
 }
 
 /// One entry of a `[dependencies]` table.

@@ -27,6 +27,7 @@ use rig::iperf::Server;
 use rig::ping::Pinger;
 use rig::wire::Capture;
 use rig::{Daemon, Net, Netns, cable, say, skip};
+use sluice_testkit::bound::at_least;
 
 const TOOLS: [&str; 4] = ["iperf3", "tcpdump", "tshark", "ss"];
 const BOX: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -167,7 +168,8 @@ fn carries_tcp(case: &Case, seconds: u32) {
     let back = server.rate(&case.container, seconds, "--reverse");
     let (there, back) = (there / 1_000_000, back / 1_000_000);
     say(&format!("{}: TCP to the kernel {there} Mbit/s, from it {back} Mbit/s", case.word));
-    assert!(there >= 20 && back >= 20, "{there} and {back} Mbit/s");
+    assert!(there > 0 && back > 0, "{there} and {back} Mbit/s");
+    at_least("Mbit/s of the slower way", there.min(back), 20);
 }
 
 /// Of all that went through the tunnels only broadcasts reached the third VTEP.

@@ -20,6 +20,7 @@ use rig::kernel::Kernel;
 use rig::wire::{Capture, Captured};
 use rig::{Daemon, Net, Netns, cable, raw, say, skip, wait_for};
 use sluice_base::Mac;
+use sluice_testkit::bound::at_most;
 
 const TOOLS: [&str; 4] = ["iperf3", "tcpdump", "tshark", "ss"];
 /// Of every cable.
@@ -373,9 +374,11 @@ fn a_pause_of_the_whole_link_is_obeyed_for_its_time() {
          one that was ended after 60 ms"
     ));
     // The machine may add some; it cannot take any away.
-    assert!((asked_ms - 5..asked_ms + 100).contains(&whole), "{whole} of {asked_ms} ms");
-    assert!((55..asked_ms - 10).contains(&ended), "{ended} ms");
-    assert!(none < asked_ms / 2, "{none} ms");
+    assert!(whole >= asked_ms - 5, "{whole} of {asked_ms} ms");
+    assert!(ended >= 55, "{ended} ms");
+    at_most("ms of silence for a PAUSE", whole, asked_ms + 100);
+    at_most("ms of silence for one that was ended", ended, asked_ms - 10);
+    at_most("ms of silence without one", none, asked_ms / 2);
     let sent = stream.stop();
     for priority in 0..8 {
         let row = pauses(&case.hosts[0], "underlay", priority);

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
+use sluice_testkit::bound::at_most;
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 const C2: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 2);
@@ -200,7 +201,7 @@ fn a_host_that_hangs_costs_its_part_of_the_answer_and_no_more() {
         let begin = Instant::now();
         let trace = case.trace(own, C1_MAC, C2_MAC, &["--limit-ms", "1000"]);
         let took = begin.elapsed();
-        assert!(took < Duration::from_millis(1_500), "{took:?}: {trace:#}");
+        at_most("a trace that may take 1 s", took, Duration::from_millis(1_500));
         trace
     };
     // The data process of the receiver's host, asked from both sides.

@@ -107,7 +107,7 @@ fn the_window_is_kept(rig: &mut Rig<'_>, pool: &mut Pool) {
     let frames = rig.frames(12);
     frames.iter().for_each(|frame| rig.peer.send(frame));
     let mut batch = Batch::with_limit(64);
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(2);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     let mut read_frames: Vec<Vec<u8>> = Vec::new();
     let mut narrow = true;
     while read_frames.len() < frames.len() && std::time::Instant::now() < end {

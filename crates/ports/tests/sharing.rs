@@ -14,7 +14,7 @@ use sluice_switch::Window;
 
 /// The bytes that the port puts in front of a datagram, and the VXLAN header.
 const OUTER_SIZE: usize = 42 + 8;
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn datagram(dst: u8, src: u8, number: u32) -> Vec<u8> {
     let vxlan = [8, 0, 0, 0, 0, 0, 42, 0];

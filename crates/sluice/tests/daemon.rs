@@ -7,10 +7,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use sluice_testkit::bound::at_most;
 use support::{Rig, cpu_time, percentile, say, skip};
 
 /// How long something that must happen may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
@@ -120,7 +121,7 @@ fn stopping_drains_and_leaves_no_socket_and_no_process() {
     rig.pinger(0, 1).ping().expect("a ping comes back");
     let begin = Instant::now();
     daemon.stop();
-    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    at_most("stopping", begin.elapsed(), Duration::from_secs(3));
     assert!(!support::alive(data));
     assert_eq!(rig.sockets(), Vec::<String>::new());
     assert!(rig.log().contains("drained; 0 frames held and 0 in drivers"), "{}", rig.log());
@@ -185,7 +186,7 @@ fn an_idle_host_sleeps_and_wakes_at_once() {
     assert!(times.len() >= 290, "{} arrived", times.len());
     let (p50, p99) = (percentile(&times, 50), percentile(&times, 99));
     say(&format!("idle to the receiver's socket: p50 {p50:?}, p99 {p99:?}"));
-    assert!(p50 < Duration::from_millis(1), "{p50:?}");
+    at_most("idle to the receiver's socket, median", p50, Duration::from_millis(1));
     daemon.stop();
 }
 

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! [`guest`] is the driver and the front end, [`load`] a generator that drives several guests from
-//! one thread, [`unfinished`] makes frames of which something is left to a card. The guest shares
+//! one thread, [`unfinished`] makes frames of which something is left to a card, and [`bound`] keeps
+//! bounds on time for machines that have nothing else to do. The guest shares
 //! memory with another process, so this crate may use `unsafe`; nothing that is shipped depends on
 //! it (`docs/decisions/0016-testkit.md`).
 //!
 //! Directions are those of the guest: a [`guest::Sender`] sends into the switch, a
 //! [`guest::Receiver`] takes what comes from it. The words *rx* and *tx* are left to ports.
 
+pub mod bound;
 pub mod guest;
 pub mod load;
 pub mod unfinished;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::patch;
 use crate::workspace;
 
 const FOLDER: &str = "planted";
@@ -17,6 +18,8 @@ pub(super) struct Fault {
     /// What is wrong once it is applied, in a few words.
     pub(super) what: String,
     pub(super) test: Test,
+    /// Files that it changes.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// The command that must fail. In the order of these, what shares a build stands together.
@@ -96,7 +99,7 @@ pub(super) fn load() -> Result<Vec<Fault>> {
 
 /// Reads the header: the lines before the diff that begin with `#`. A line without `KEY:` goes on
 /// with the line before it.
-fn parse(path: &Path, text: &str) -> Result<Fault> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Fault> {
     let mut what = String::new();
     let mut test = String::new();
     let mut in_test = false;
@@ -123,7 +126,8 @@ fn parse(path: &Path, text: &str) -> Result<Fault> {
         );
     };
     let name = path.file_stem().context("a patch has a name")?.to_string_lossy().into_owned();
-    Ok(Fault { name, path: path.to_owned(), what, test })
+    let files = patch::files(text);
+    Ok(Fault { name, path: path.to_owned(), what, test, files })
 }
 
 #[cfg(test)]

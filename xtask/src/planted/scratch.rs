@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::fault::{Target, Test};
+use super::patch::{self, Fit};
 use crate::workspace;
+
+mod seed;
 
 /// How long a test may take, with the build of what its fault touches. A fault that makes a test
 /// hang is not caught by it.
@@ -27,6 +30,8 @@ pub(super) struct Scratch {
     tree: PathBuf,
     build: PathBuf,
     logs: PathBuf,
+    /// Arguments of `cargo test` that select packages without a library.
+    beside: Vec<String>,
     /// Held as long as the copy is in use.
     _lock: File,
 }
@@ -42,8 +47,10 @@ pub(super) struct Ended {
 }
 
 impl Scratch {
-    /// Lies in `home`, and has it alone.
-    pub(super) fn new(home: &Path) -> Result<Self> {
+    /// Lies in `home`, and has it alone. `beside` are packages without a library: selected with the
+    /// package of a test, they give its dependencies the features that they have in a build of the
+    /// whole workspace, so that nothing is built twice.
+    pub(super) fn new(home: &Path, beside: &[String]) -> Result<Self> {
         let (tree, build, logs) = (home.join("tree"), home.join("target"), home.join("logs"));
         fs::create_dir_all(&tree)?;
         fs::create_dir_all(&logs)?;
@@ -56,7 +63,18 @@ impl Scratch {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        Ok(Self { tree, build, logs, _lock: lock })
+        let beside = beside.iter().flat_map(|name| ["-p".to_owned(), name.clone()]).collect();
+        Ok(Self { tree, build, logs, beside, _lock: lock })
+    }
+
+    /// Starts with what the work tree has built into `target`, if this copy has built nothing.
+    pub(super) fn seed(&self, target: &Path) -> Result<()> {
+        if self.build.exists() {
+            return Ok(());
+        }
+        self.restore()?;
+        seed::times(workspace::root(), &self.tree, &workspace::files()?)?;
+        seed::artifacts(target, &self.build)
     }
 
     /// Makes the copy equal to the work tree. A file that is equal already is not written, so that
@@ -67,30 +85,36 @@ impl Scratch {
     }
 
     /// Applies a patch of the work tree to the copy, whole or not at all.
-    pub(super) fn apply(&self, patch: &Path) -> Result<()> {
-        let mut git = Command::new("git");
-        // Without a repository around it, git takes the paths of the patch as below the copy.
-        git.current_dir(&self.tree).env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap());
-        git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
-        git.args(["apply", "--whitespace=nowarn"]).arg(workspace::root().join(patch));
-        workspace::output(&mut git).map(|_| ())
+    pub(super) fn apply(&self, patch: &Path) -> Result<Fit> {
+        patch::apply(&self.tree, &workspace::root().join(patch))
     }
 
     /// Builds and runs `test`, for `time_max` at most.
     ///
-    /// A fault changes a line or two, so the build is incremental, whatever the caller's
-    /// environment says, and without debug information. Unit tests are not optimized: they have
-    /// little to do, and building those of a whole crate takes far longer than running one.
-    /// Integration tests play thousands of cases and keep the level of the workspace.
-    pub(super) fn test(&self, test: &Test, log: &str, time_max: Duration) -> Result<Ended> {
+    /// Unit tests are not optimized: they have little to do, and building those of a whole crate
+    /// takes far longer than running one. Integration tests play thousands of cases and keep the
+    /// level of the workspace. The packages `incremental` are built incrementally: it costs the
+    /// first build some time, and saves most of each that follows.
+    pub(super) fn test(
+        &self,
+        test: &Test,
+        incremental: &BTreeSet<String>,
+        log: &str,
+        time_max: Duration,
+    ) -> Result<Ended> {
         let mut command = workspace::cargo();
         command.current_dir(&self.tree).arg("test");
-        if test.target == Target::Lib {
-            let level = format!("profile.dev.package.{}.opt-level=0", test.package);
-            command.args(["--config", &level]);
+        let mut set = |package: &str, setting: &str| {
+            command.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
+        };
+        for package in incremental {
+            set(package, "incremental=true");
         }
-        command.args(test.arguments()).env("CARGO_TARGET_DIR", &self.build);
-        command.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
+        if test.target == Target::Lib {
+            set(&test.package, "opt-level=0");
+            set(&test.package, "debug=0");
+        }
+        command.args(&self.beside).args(test.arguments()).env("CARGO_TARGET_DIR", &self.build);
         // The same cases in each run: whether a fault is caught is no matter of luck.
         command.env("PROPTEST_RNG_SEED", "1");
         // The output is read: see `verdict`.

@@ -27,7 +27,7 @@ pub(crate) mod vm;
 pub(crate) mod wire;
 
 /// How long something that must happen may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says something that the test harness does not swallow.
 pub(crate) fn say(text: &str) {

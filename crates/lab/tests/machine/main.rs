@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand};
 use sluice_api::results::Results;
 use sluice_lab::cli::LabCommand;
+use sluice_testkit::bound::{at_least, at_most};
 
 #[derive(Parser)]
 struct Arguments {
@@ -118,7 +119,7 @@ impl Case {
     }
 
     fn nothing_left(&self) {
-        let deadline = Instant::now() + Duration::from_secs(3);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while !self.processes().is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -162,7 +163,7 @@ fn said(output: &Output) -> String {
 
 /// Waits until something is so.
 fn until(what: &str, mut check: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !check() {
         assert!(Instant::now() < deadline, "{what} did not come to be");
         std::thread::sleep(Duration::from_millis(5));
@@ -227,12 +228,15 @@ fn queries_over_a_bridge() {
         // Four answers at 500 Mbit/s, or they have not come over the wire that was asked for.
         let bytes = cell.context["size_packets"].as_f64().unwrap() * 1398.0 * 4.0;
         let least = (bytes - 30_000.0).max(0.0) * 8.0 / 500e6 * 1e9;
-        assert!(cell.values.iter().all(|&ns| ns > least && ns < 5e9), "{:?}", cell.values);
+        assert!(cell.values.iter().all(|&ns| ns > least), "{:?}", cell.values);
+        let longest = cell.values.iter().copied().fold(0.0, f64::max);
+        at_most("ns until all answers are there", longest, 5e9);
     }
     let row = |measure: &str| results.rows.iter().find(|row| row.measure == measure).unwrap();
     assert_eq!(row("lab.ping").values.len(), 3);
     let rate = row("tcp_stream").median;
-    assert!((50e6..505e6).contains(&rate), "{rate} through a bucket of 500 Mbit/s");
+    assert!(rate > 0.0 && rate < 505e6, "{rate} through a bucket of 500 Mbit/s");
+    at_least("bit/s through a bucket of 500 Mbit/s", rate, 50e6);
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     std::fs::remove_file(out.join("report.html")).unwrap();
     assert!(lab(&["report", &out_word]).status.success());

@@ -194,6 +194,9 @@ impl Peer for sluice_ports::memory::Probe {
     }
 }
 
+/// How long nothing comes before nothing more is waited for.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
 /// A window that limits nothing.
 pub(crate) const OPEN: Window = Window {
     frames: u32::MAX,
@@ -257,7 +260,8 @@ impl Waiter {
     }
 }
 
-/// Reads frames until `count` came, each without its first `strip` bytes; at most 2 s.
+/// Reads frames until `count` came, each without its first `strip` bytes, or
+/// too long none.
 pub(crate) fn read_all(
     port: &mut dyn Port,
     pool: &mut Pool,
@@ -267,11 +271,12 @@ pub(crate) fn read_all(
     let mut batch = Batch::with_limit(64);
     let mut frames = Vec::new();
     let waiter = Waiter::new(port);
-    let end = Instant::now() + Duration::from_secs(2);
+    let mut end = Instant::now() + SILENCE_MAX;
     while frames.len() < count && Instant::now() < end {
         let read = port.read(OPEN, 64, pool, &mut batch).unwrap();
         assert_eq!(read.frames, batch.len());
         for buf in batch.drain() {
+            end = Instant::now() + SILENCE_MAX;
             frames.push(buf.bytes()[strip..].to_vec());
             pool.give_back(buf);
         }
@@ -282,13 +287,16 @@ pub(crate) fn read_all(
     frames
 }
 
-/// Receives at a peer until `count` frames came; at most 2 s.
+/// Receives at a peer until `count` frames came, or too long none.
 pub(crate) fn receive_all(peer: &mut dyn Peer, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    let end = Instant::now() + Duration::from_secs(2);
+    let mut end = Instant::now() + SILENCE_MAX;
     while frames.len() < count && Instant::now() < end {
         match peer.receive() {
-            Some(frame) => frames.push(frame),
+            Some(frame) => {
+                frames.push(frame);
+                end = Instant::now() + SILENCE_MAX;
+            }
             None => std::thread::sleep(Duration::from_micros(200)),
         }
     }
@@ -300,10 +308,10 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV | libc::EBADFD))
 }
 
-/// Whether `what` becomes true within 2 s. A closed descriptor lives on for a moment in a child
+/// Whether `what` becomes true within 20 s. A closed descriptor lives on for a moment in a child
 /// that another test is just starting.
 pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
         if what() {
             return true;

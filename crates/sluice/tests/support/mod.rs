@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::LinkNameSpaceType;
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Both services of a container.
 const ECHO_PORT: u16 = 7;
 const SINK_PORT: u16 = 9;

@@ -54,7 +54,7 @@ fn the_copy_becomes_equal_and_equal_files_are_not_touched() {
 #[test]
 fn a_patch_is_applied_to_the_copy_only() {
     let home = Folder::new("apply");
-    let scratch = Scratch::new(&home.0).unwrap();
+    let scratch = Scratch::new(&home.0, &[]).unwrap();
     fs::write(scratch.tree.join("a.txt"), "one\ntwo\n").unwrap();
     home.write(
         "a.patch",
@@ -68,10 +68,10 @@ fn a_patch_is_applied_to_the_copy_only() {
 #[test]
 fn the_copy_has_one_user() {
     let home = Folder::new("lock");
-    let scratch = Scratch::new(&home.0).unwrap();
-    assert!(Scratch::new(&home.0).is_err());
+    let scratch = Scratch::new(&home.0, &[]).unwrap();
+    assert!(Scratch::new(&home.0, &[]).is_err());
     drop(scratch);
-    assert!(Scratch::new(&home.0).is_ok());
+    assert!(Scratch::new(&home.0, &[]).is_ok());
 }
 
 #[test]

@@ -6,7 +6,12 @@ fn found(from: &str, to: &str, kind: Option<&str>, path: bool) -> Vec<String> {
         kind: kind.map(str::to_owned),
         path: path.then(|| "/elsewhere".into()),
     };
-    let package = Package { name: from.to_owned(), dependencies: vec![dependency] };
+    let package = Package {
+        name: from.to_owned(),
+        manifest_path: "Cargo.toml".into(),
+        dependencies: vec![dependency],
+        targets: Vec::new(),
+    };
     check(&Metadata { packages: vec![package], target_directory: "/target".into() }).problems
 }
 

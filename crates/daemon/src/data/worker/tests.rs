@@ -12,6 +12,7 @@ use sluice_host::rig;
 use sluice_ports::PoolConfig;
 use sluice_ports::memory::{self, MemoryConfig, Probe};
 use sluice_switch::{Destination, LaneKind, RateLimit, SpareConfig, SwitchConfig};
+use sluice_testkit::bound::at_most;
 
 use super::*;
 use crate::channel::{Cause, Order, Pipe, Told, Way};
@@ -26,7 +27,7 @@ mod several;
 mod spread;
 mod underlay;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// For a test that wants all processors: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -432,7 +433,7 @@ fn a_rate_is_kept_without_anybody_waking_the_worker() {
     // 200 frames of 100 bytes at 8 Mbit/s are 20 ms, of which 0.5 may be caught up.
     let took = begin.elapsed();
     assert!(took > Duration::from_millis(18), "{took:?}");
-    assert!(took < Duration::from_millis(500), "{took:?}");
+    at_most("200 frames at 8 Mbit/s", took, Duration::from_millis(500));
     running.drain();
 }
 
@@ -446,7 +447,7 @@ fn a_broadcast_reaches_everybody_at_once() {
     for port in 1..4 {
         assert_eq!(number(&running.receive(port)), 5);
     }
-    assert!(begin.elapsed() < Duration::from_secs(1), "no deadline had to pass");
+    at_most("a broadcast to three", begin.elapsed(), Duration::from_secs(1));
     assert!(running.probes[0].receive().is_none());
     assert_eq!(running.drain().0, Left::default());
 }

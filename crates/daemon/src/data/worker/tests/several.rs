@@ -166,7 +166,7 @@ fn a_worker_that_sleeps_is_woken_by_what_crosses() {
     }
     times.sort();
     // Without its bell it would sleep for an hour, or until something else wakes it.
-    assert!(times[100] < Duration::from_millis(20), "{:?}", times[100]);
+    at_most("woken by what crosses, median of 200", times[100], Duration::from_millis(20));
     running.end();
 }
 

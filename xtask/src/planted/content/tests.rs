@@ -1,0 +1,129 @@
+use super::*;
+use crate::planted::fault::parse;
+
+const PATCH: &str = "planted/a-fault.patch";
+
+fn diff(test: &str) -> String {
+    format!(
+        "# fault: x\n# caught by: cargo test -p a {test}\n--- a/crates/a/src/code.rs\n\
+         +++ b/crates/a/src/code.rs\n@@ -1 +1 @@\n-a\n+b\n"
+    )
+}
+
+fn member(folder: &str, normal: &[&str], dev: &[&str]) -> Member {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    Member { folder: folder.into(), normal: names(normal), dev: names(dev) }
+}
+
+/// `a` is built from `b`, its tests from `kit` too, and those of `kit` from `far`.
+fn sources(test: &str, changed: Option<(&str, &str)>) -> Sources {
+    let diff = diff(test);
+    let files = [
+        (PATCH, &*diff),
+        ("Cargo.toml", "profiles"),
+        ("docs/named.md", "page"),
+        ("docs/other.md", "page"),
+        ("crates/a/src/code.rs", "fn work() {}"),
+        ("crates/a/src/code/tests.rs", "#[test]\nfn works() {}"),
+        ("crates/a/src/more/tests.rs", "#[test]\nfn more() {}"),
+        ("crates/a/tests/random.rs", "#[test]\nfn all() {}"),
+        ("crates/a/tests/random/steps.rs", ""),
+        ("crates/a/tests/other.rs", ""),
+        ("crates/a/tests/big/main.rs", ""),
+        ("crates/a/tests/big/part.rs", ""),
+        ("crates/a/tests/support/mod.rs", ""),
+        ("crates/b/src/lib.rs", "const PAGE: &str = include_str!(\"../../../docs/named.md\");"),
+        ("crates/kit/src/lib.rs", ""),
+        ("crates/far/src/lib.rs", ""),
+    ];
+    let mut texts: BTreeMap<PathBuf, Vec<u8>> =
+        files.iter().map(|(path, text)| (path.into(), text.as_bytes().to_vec())).collect();
+    if let Some((path, text)) = changed {
+        texts.insert(path.into(), text.as_bytes().to_vec());
+    }
+    let members = [
+        ("a", member("crates/a", &["b"], &["kit"])),
+        ("b", member("crates/b", &[], &["far"])),
+        ("kit", member("crates/kit", &["b"], &["far"])),
+        ("far", member("crates/far", &[], &[])),
+    ];
+    let members = members.into_iter().map(|(name, member)| (name.to_owned(), member)).collect();
+    Sources::new(texts, members, "rustc 1".to_owned())
+}
+
+fn evidence(test: &str, changed: Option<(&str, &str)>) -> Evidence {
+    let sources = sources(test, changed);
+    let text = String::from_utf8(sources.texts[Path::new(PATCH)].clone()).unwrap();
+    sources.evidence(&parse(Path::new(PATCH), &text).unwrap())
+}
+
+/// What a change of the file does to both digests.
+fn effect(test: &str, file: &str) -> &'static str {
+    let (before, after) = (evidence(test, None), evidence(test, Some((file, "// changed"))));
+    match (before.near == after.near, before.whole == after.whole) {
+        (true, true) => "none",
+        (true, false) => "far",
+        (false, false) => "near",
+        (false, true) => panic!("what is near is part of the whole"),
+    }
+}
+
+#[test]
+fn a_change_is_near_far_or_without_effect() {
+    for (file, unit, random, big) in [
+        ("crates/a/src/code.rs", "near", "near", "near"),
+        ("crates/a/src/code/tests.rs", "near", "far", "far"),
+        ("crates/a/src/more/tests.rs", "far", "far", "far"),
+        ("crates/a/tests/random.rs", "far", "near", "far"),
+        ("crates/a/tests/random/steps.rs", "far", "near", "far"),
+        ("crates/a/tests/big/part.rs", "far", "far", "near"),
+        ("crates/a/tests/other.rs", "far", "far", "far"),
+        ("crates/a/tests/support/mod.rs", "far", "near", "near"),
+        ("crates/b/src/lib.rs", "far", "far", "far"),
+        ("crates/kit/src/lib.rs", "far", "far", "far"),
+        ("crates/far/src/lib.rs", "none", "none", "none"),
+        ("docs/named.md", "far", "far", "far"),
+        ("docs/other.md", "none", "none", "none"),
+        ("Cargo.toml", "far", "far", "far"),
+        ("planted/verdicts.txt", "none", "none", "none"),
+    ] {
+        // A new file is new content, too.
+        assert_eq!(effect("--lib code::tests::works", file), unit, "{file}");
+        assert_eq!(effect("--test random all", file), random, "{file}");
+        assert_eq!(effect("--test big all", file), big, "{file}");
+    }
+}
+
+#[test]
+fn another_compiler_or_command_is_another_content() {
+    let before = evidence("--lib works", None);
+    let after = evidence("--lib code", None);
+    assert_ne!(before.near, after.near);
+    let mut sources = sources("--lib works", None);
+    sources.compiler = "rustc 2".to_owned();
+    let fault = parse(Path::new(PATCH), &diff("--lib works")).unwrap();
+    assert_eq!(sources.evidence(&fault).near, before.near);
+    assert_ne!(sources.evidence(&fault).whole, before.whole);
+}
+
+#[test]
+fn the_file_of_a_test_is_found_by_its_name() {
+    let src = Path::new("crates/a/src");
+    let names = |path: &str, filter| {
+        names_test(&src.join(path), src, "    #[test]\n    fn it_works() {", filter)
+    };
+    assert!(names("code/tests.rs", "code::tests::it_works"));
+    assert!(names("code/tests.rs", "tests::it"));
+    assert!(names("code/tests/mod.rs", "code::tests::"));
+    assert!(names("code.rs", "code::tests::it_works"), "`mod tests` inside of the file");
+    assert!(!names("code/tests.rs", "other::tests"));
+    assert!(!names("code/tests.rs", "it_fails"));
+}
+
+#[test]
+fn bytes_do_not_move_from_part_to_part() {
+    assert_ne!(Digest::EMPTY.and(b"ab").and(b"c"), Digest::EMPTY.and(b"a").and(b"bc"));
+    assert_ne!(Digest::EMPTY.and(b""), Digest::EMPTY);
+    let one_bit = (Digest::EMPTY.and(b"0").short() ^ Digest::EMPTY.and(b"1").short()).count_ones();
+    assert!(one_bit > 8, "{one_bit} bits differ");
+}

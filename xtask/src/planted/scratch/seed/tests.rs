@@ -1,0 +1,77 @@
+use std::time::{Duration, SystemTime};
+
+use super::*;
+
+/// A folder that is gone after the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("xtask-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A file that was written an hour ago.
+    fn write(&self, file: &str) {
+        let path = self.0.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, file).unwrap();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3_600);
+        fs::File::options().write(true).open(path).unwrap().set_modified(hour_ago).unwrap();
+    }
+
+    fn modified(&self, file: &str) -> SystemTime {
+        fs::metadata(self.0.join(file)).unwrap().modified().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_build_is_taken_over_with_its_times() {
+    let (from, to) = (Folder::new("seed-from"), Folder::new("seed-to"));
+    let taken = ["debug/.fingerprint/a/x", "debug/build/b/out/y", "debug/deps/libz.rlib"];
+    for file in taken {
+        from.write(file);
+    }
+    from.write("debug/incremental/i");
+    artifacts(&from.0, &to.0).unwrap();
+    for file in taken {
+        assert_eq!(to.modified(file), from.modified(file), "{file}");
+    }
+    assert!(!to.0.join("debug/incremental").exists());
+    // A library serves both; what cargo writes in place has a file of its own.
+    let inode = |root: &Folder| {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(root.0.join(taken[2])).unwrap().ino()
+    };
+    assert_eq!(inode(&from), inode(&to));
+    fs::write(to.0.join(taken[0]), "changed").unwrap();
+    assert_eq!(fs::read_to_string(from.0.join(taken[0])).unwrap(), taken[0]);
+}
+
+#[test]
+fn a_build_that_is_there_stays() {
+    let (from, to) = (Folder::new("stay-from"), Folder::new("stay-to"));
+    from.write("debug/.fingerprint/a/x");
+    to.write("debug/.fingerprint/b/y");
+    artifacts(&from.0, &to.0).unwrap();
+    assert!(!to.0.join("debug/.fingerprint/a").exists());
+    let empty = Folder::new("stay-empty");
+    artifacts(&empty.0, &empty.0.join("to")).unwrap();
+    assert!(!empty.0.join("to").exists());
+}
+
+#[test]
+fn a_copy_has_the_times_of_its_originals() {
+    let (from, to) = (Folder::new("times-from"), Folder::new("times-to"));
+    from.write("a.rs");
+    fs::write(to.0.join("a.rs"), "a").unwrap();
+    times(&from.0, &to.0, &["a.rs".into()]).unwrap();
+    assert_eq!(to.modified("a.rs"), from.modified("a.rs"));
+}
