@@ -1,6 +1,7 @@
 //! Receivers that never read: two machines on two hosts flood each other in one priority, with a
 //! physical switch between. Each host's input is full of the other's frames, and what a neighbour
-//! says of its own buffers, and every other priority, must not wait behind them.
+//! says of its own buffers, and every other priority, must not wait behind them. Nobody is isolated
+//! here, so that both inputs stay full.
 //!
 //! ```text
 //!   vm ─┤                                   ├─ vm      priority 3, nobody reads
@@ -74,7 +75,7 @@ impl Case {
 }
 
 fn switch_config() -> String {
-    let mut text = "role = \"switch\"\npolicy = \"ZZ\"\n[[vnet]]\nname = \"cables\"\n".to_owned();
+    let mut text = "role = \"switch\"\npolicy = \"ZZ\"\nisolate_after_ms = 0\n[[vnet]]\nname = \"cables\"\n".to_owned();
     for (device, mac) in ["a", "b"].iter().zip(UNDERLAY_MACS) {
         text += &format!(
             "[[port]]\nname = \"{device}\"\nkind = \"l2\"\nvnet = \"cables\"\n\
@@ -90,6 +91,7 @@ fn host_config(at: usize, socket: &PathBuf, container: &Netns) -> String {
     let text = |mac: [u8; 6]| mac.map(|octet| format!("{octet:02x}")).join(":");
     format!(
         r#"policy = "ZZ"
+isolate_after_ms = 0
 [underlay]
 kind = "l2"
 device = "up0"
