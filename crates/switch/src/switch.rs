@@ -560,6 +560,10 @@ impl<B: Buf> Switch<B> {
     pub fn deadline(&self) -> Option<Nanos> {
         let timed = self.ports.iter().position(|port| !port.is_timeless());
         let waits = !self.timed.is_empty() || !self.waiting_lanes.is_empty();
+        if self.has_receiver_news() {
+            // Senders are to be told at once.
+            return Some(Nanos::ZERO);
+        }
         let watched = [self.isolation.deadline(), self.holds.deadline()];
         let watched = watched.into_iter().flatten().min();
         if timed.is_none() && !waits && self.closed.is_empty() {
