@@ -34,7 +34,7 @@ impl Dropped {
     /// Whether somebody waited for these packets ([`is_loss`]).
     #[must_use]
     pub fn is_loss(&self) -> bool {
-        is_loss(&self.reason)
+        is_loss(&self.reason, &self.function)
     }
 }
 

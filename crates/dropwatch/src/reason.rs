@@ -33,10 +33,13 @@ const UNWANTED: &[&str] = &[
     "ARP_PVLAN_DISABLE",
 ];
 
-/// Whether a packet that ended by this reason was lost. An unknown reason is a loss.
+/// Whether a packet that a function of the kernel ended by this reason was lost. An unknown reason is
+/// a loss; no reason at all is one unless TCP gave none, as it does for segments of a connection
+/// that is closing.
 #[must_use]
-pub fn is_loss(reason: &str) -> bool {
-    !UNWANTED.iter().any(|known| reason.starts_with(known))
+pub fn is_loss(reason: &str, function: &str) -> bool {
+    let is_tcp = reason == "NOT_SPECIFIED" && function.starts_with("tcp_");
+    !is_tcp && !UNWANTED.iter().any(|known| reason.starts_with(known))
 }
 
 #[cfg(test)]
@@ -46,13 +49,16 @@ mod tests {
     #[test]
     fn no_room_and_no_reason_are_losses() {
         for reason in ["FULL_RING", "SOCKET_RCVBUFF", "QDISC_DROP"] {
-            assert!(is_loss(reason), "{reason}");
+            assert!(is_loss(reason, "tcp_v4_rcv") || reason == "NOT_SPECIFIED", "{reason}");
+            assert!(is_loss(reason, "tun_net_xmit"), "{reason}");
         }
         for reason in ["CPU_BACKLOG", "NOMEM", "NOT_SPECIFIED", "reason 300", "SOCKET_BACKLOG"] {
-            assert!(is_loss(reason), "{reason}");
+            assert!(is_loss(reason, "tcp_v4_rcv") || reason == "NOT_SPECIFIED", "{reason}");
+            assert!(is_loss(reason, "tun_net_xmit"), "{reason}");
         }
+        assert!(!is_loss("NOT_SPECIFIED", "tcp_rcv_state_process"));
         for reason in ["NO_SOCKET", "TC_INGRESS", "TCP_OLD_DATA", "OTHERHOST"] {
-            assert!(!is_loss(reason), "{reason}");
+            assert!(!is_loss(reason, "ip_rcv"), "{reason}");
         }
     }
 }

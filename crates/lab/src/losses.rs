@@ -35,6 +35,9 @@ pub(crate) struct Losses {
     pub(crate) congestion: u64,
     /// Non-zero kernel counters by `NODE/PORT COUNTER`.
     pub(crate) kernel: Counters,
+    /// Packets that the kernel itself says it lost, by `NODE DEVICE REASON`; empty also where it
+    /// cannot be asked.
+    pub(crate) kfree_skb: Counters,
     /// Pauses by `NODE/PORT`.
     pub(crate) pauses: BTreeMap<String, Paused>,
     /// Whether every audit closes; `None`: there is none.
@@ -136,6 +139,18 @@ fn kernel(losses: &mut Losses, old: &Snapshot, new: &Snapshot) {
             }
         }
     }
+}
+
+/// The kernel's own word on packets that it lost in the lab's namespaces.
+pub(crate) fn kfree_skb(lab: &str, rows: Vec<sluice_dropwatch::Dropped>) -> Counters {
+    let prefix = format!("slab-{lab}-");
+    let mut sums = Counters::new();
+    for row in rows.into_iter().filter(sluice_dropwatch::Dropped::is_loss) {
+        let node = row.namespace.strip_prefix(&prefix).unwrap_or(&row.namespace);
+        let device = if row.device.is_empty() { "-" } else { &row.device };
+        *sums.entry(format!("{node} {device} {}", row.reason)).or_default() += row.frames;
+    }
+    sums
 }
 
 /// The fullest port of each kind of place since the daemons started. An output that holds back has

@@ -2,7 +2,7 @@
 //!
 //! `pa.fct` and `pa.gain` have exactly the context that the format names. Everything else that
 //! the report shows stands in rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`,
-//! `lab.kernel`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables`
+//! `lab.kernel`, `lab.kfree_skb`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables`
 //! and `tcp_stream`.
 
 mod cell;
@@ -223,6 +223,10 @@ fn detail_rows(scenario: &Scenario, cell: &Cell) -> Vec<Row> {
     }));
     rows.extend(cell.losses.kernel.iter().map(|(counter, &value)| {
         name(row(scenario, "lab.kernel", "frames", count(value))).with("counter", counter.as_str())
+    }));
+    rows.extend(cell.losses.kfree_skb.iter().map(|(counter, &value)| {
+        name(row(scenario, "lab.kfree_skb", "frames", count(value)))
+            .with("counter", counter.as_str())
     }));
     rows.extend(cell.losses.pauses.iter().map(|(port, paused)| {
         name(row(scenario, "lab.pause", "frames", count(paused.xoff_sent)))

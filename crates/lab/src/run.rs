@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use sluice_api::config::Policy;
 use sluice_api::results::{Results, Row};
+use sluice_dropwatch::Drops;
 
 use crate::checks::check_one;
 use crate::counters;
@@ -227,7 +228,7 @@ fn measure(scenario: &Scenario, groups: &[Group], options: &Options) -> anyhow::
     let progress = Progress::new(options.quiet || options.json);
     progress.say(&format!("building {} containers", Plan::new(scenario).containers.len()));
     let mut lab = Lab::build(scenario)?;
-    let mut run = Run { progress, findings: Findings::default(), program };
+    let mut run = Run { progress, findings: Findings::default(), program, kernel: None };
     let outcome = run.everything(&mut lab, groups);
     if let Err(error) = &outcome {
         let logs = lab.plan.run_dir();
@@ -243,6 +244,8 @@ struct Run {
     progress: Progress,
     findings: Findings,
     program: PathBuf,
+    /// The kernel's own word on losses, where it can be had.
+    kernel: Option<Drops>,
 }
 
 impl Run {
@@ -252,6 +255,10 @@ impl Run {
             self.checks(lab, &mut workload)?;
         }
         let Some(pa) = lab.scenario.pa.clone() else { return Ok(()) };
+        match Drops::watch(lab.plan.namespaces()) {
+            Ok(drops) => self.kernel = Some(drops),
+            Err(error) => self.progress.say(&format!("{error}: no rows `lab.kfree_skb`")),
+        }
         workload.start_aggregator(lab)?;
         for group in groups {
             self.group(lab, &mut workload, &pa, group)?;
@@ -339,6 +346,9 @@ impl Run {
         let before = daemons.snapshot()?;
         let bridge_before = bridge_drops(lab)?;
         let (tcp_before, lost_before) = workload.counters()?;
+        if let Some(kernel) = &mut self.kernel {
+            kernel.restart();
+        }
         let began = Instant::now();
         let report = workload.query(lab, &job, SILENCE, &mut |queries| bar.at(queries))?;
         let Report::Cell { fct_ns, broken } = report else {
@@ -350,6 +360,9 @@ impl Run {
         let mut losses = self.losses(lab, daemons, &before, bridge_before)?;
         for (name, value) in counters::difference(&lost_before, &lost_after) {
             losses.kernel.insert(format!("containers {name}"), value);
+        }
+        if let Some(kernel) = &self.kernel {
+            losses.kfree_skb = losses::kfree_skb(&lab.scenario.lab.name, kernel.since());
         }
         bar.done(&fct_ns, losses.congestion);
         Ok(Cell {

@@ -60,14 +60,17 @@ pub(crate) fn render(results: &Results) -> String {
             stats::percentile(&row.values, 1.0) / 1e6
         );
     }
-    for row in view::rows(results, "lab.kernel") {
-        text += &format!(
-            "kernel counter, {} {} packets: {} = {}\n",
-            view::Series::of(row).label(false),
-            view::text(row, "size_packets"),
-            view::text(row, "counter"),
-            row.median
-        );
+    let kernel = [("lab.kernel", "kernel counter"), ("lab.kfree_skb", "the kernel lost")];
+    for (measure, word) in kernel {
+        for row in view::rows(results, measure) {
+            text += &format!(
+                "{word}, {} {} packets: {} = {}\n",
+                view::Series::of(row).label(false),
+                view::text(row, "size_packets"),
+                view::text(row, "counter"),
+                row.median
+            );
+        }
     }
     text
 }

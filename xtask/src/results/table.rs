@@ -144,6 +144,7 @@ const BESIDE: &[Measure] = &[
     measure("lab.cell", "s", CELL),
     measure("lab.tcp", "count", CELL_COUNTER),
     measure("lab.kernel", "frames", CELL_COUNTER),
+    measure("lab.kfree_skb", "frames", CELL_COUNTER),
     measure("lab.pause", "frames", &["variant", "policy", "size_packets", "port", "paused_ns"]),
     measure("lab.high_water", "frames", &["variant", "policy", "place", "port"]),
     measure("lab.ping", "ns", &["from", "to", "policy", "sent"]),

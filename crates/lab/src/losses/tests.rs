@@ -1,6 +1,26 @@
 use sluice_api::show::{Audit, DropRow, PauseRow};
 
 use super::*;
+
+#[test]
+fn losses_that_the_kernel_names_are_summed_by_node_device_and_reason() {
+    let row = |namespace: &str, device: &str, reason: &str, frames| sluice_dropwatch::Dropped {
+        namespace: namespace.to_owned(),
+        device: device.to_owned(),
+        reason: reason.to_owned(),
+        function: format!("function_{frames}"),
+        frames,
+    };
+    let rows = vec![
+        row("slab-pa-h0c1", "eth0", "FULL_RING", 3),
+        row("slab-pa-h0c1", "eth0", "FULL_RING", 4),
+        row("slab-pa-h0", "", "NOT_SPECIFIED", 1),
+        row("slab-pa-h0", "up0", "NO_SOCKET", 9),
+    ];
+    let sums = [("h0c1 eth0 FULL_RING", 7), ("h0 - NOT_SPECIFIED", 1)];
+    let sums: Counters = sums.map(|(name, frames)| (name.to_owned(), frames)).into();
+    assert_eq!(kfree_skb("pa", rows), sums, "what nobody waited for is no loss");
+}
 use crate::settings::{Override, Variant};
 
 fn node(name: &str, frames: u64) -> Snapshot {
