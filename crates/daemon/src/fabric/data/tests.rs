@@ -107,6 +107,10 @@ fn hold_goes_to_every_worker_ahead_of_all_that_waits() {
     while data.workers.iter().any(|worker| worker.pipe.has_out()) {
         data.flush();
     }
+    // What it was told is read: else the connection would be reset.
+    let config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
+    data.wake();
+    data.read(Nanos::ZERO, &plan, &mut Plane::new(&config, 1, Nanos::ZERO)).unwrap();
     drop(data);
     for reader in readers {
         let told = reader.join().unwrap();
