@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 use sluice_control::digest::Digest;
 use sluice_control::publisher::Publisher;
-use sluice_control::rpc::{Event, OPEN_MAX};
+use sluice_control::rpc::{Event, OPEN_MAX, URGENT_OPEN_MAX};
 use sluice_control::session::{Config, NoRoom, Replica, Session, Timing};
 use sluice_control::vport::{Claim, Ips, Key, Origin};
 use sluice_wire::fabric::{
@@ -120,10 +120,12 @@ fn talk(session: &mut Session, now: Nanos) {
         }
     }
     let (mine, theirs) = rpc.open();
-    assert!(mine <= OPEN_MAX && theirs <= OPEN_MAX);
+    let most = OPEN_MAX + URGENT_OPEN_MAX;
+    assert!(mine <= most && theirs <= most);
     if mine == 0 {
         // There may be no connection, or none that knows questions.
         let _ = rpc.ask(now, Topic(1), Nanos::from_millis(100), b"who?");
+        let _ = rpc.ask(now, Topic::HOLD, Nanos::from_millis(100), b"held");
     }
 }
 

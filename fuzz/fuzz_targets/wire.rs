@@ -28,6 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
         checksum,
         ecn,
         fabric,
+        hold,
     ] {
         check(bytes);
     }
@@ -272,6 +273,15 @@ fn ecn(bytes: &[u8]) {
 }
 
 /// A message is written as it was read, but for what a newer version has added.
+fn hold(bytes: &[u8]) {
+    let Ok(part) = fabric::HoldPart::new_checked(bytes) else { return };
+    let mut writer = fabric::HoldWriter::new();
+    let fits = part.iter().take_while(|one| writer.push(one)).count();
+    let again = writer.finish(part.order()).to_vec();
+    let again = fabric::HoldPart::new_checked(&again).expect("it was written");
+    assert!(again.order() == part.order() && again.iter().eq(part.iter().take(fits)));
+}
+
 fn fabric(bytes: &[u8]) {
     let (message, used) = match fabric::Message::parse(bytes) {
         Ok(Some(read)) => read,

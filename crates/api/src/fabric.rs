@@ -27,6 +27,8 @@ pub enum Question {
     Members,
     /// The tunnels, and the flows in them.
     Flows,
+    /// Receivers that do not take what comes, here and elsewhere.
+    Holds,
     /// What would become of a frame, and what the entries on its way have seen.
     Trace(crate::trace::Question),
     /// What happens, from now on, a line each.
@@ -47,6 +49,8 @@ pub enum Answer {
     Members(Vec<MemberRow>),
     /// Tunnels and flows.
     Flows(Flows),
+    /// Receivers that do not take what comes.
+    Holds(Holds),
     /// What becomes of a frame.
     Trace(Box<crate::trace::Trace>),
     /// Something happened.
@@ -177,6 +181,55 @@ pub struct TunnelRow {
     pub encap_flows: u32,
     /// Decap flows in it.
     pub decap_flows: u32,
+}
+
+/// Receivers that do not take what comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holds {
+    /// Ports of this host.
+    pub isolated: Vec<IsolatedRow>,
+    /// Endpoints of other hosts, whose frames are held here.
+    pub held: Vec<HeldRow>,
+}
+
+/// A port that does not take what comes, and has lost its claim on what all share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsolatedRow {
+    /// Its name.
+    pub port: String,
+    /// The endpoints at it, network and address.
+    pub endpoints: Vec<String>,
+    /// Priorities that are isolated.
+    pub isolated: Vec<u8>,
+    /// Priorities that senders are told to hold.
+    pub held: Vec<u8>,
+    /// Those among them whose hold contract is over: their frames end as `receiver_stuck`.
+    pub stuck: Vec<u8>,
+    /// How long ago that began, in nanoseconds.
+    pub since_ns: u64,
+    /// The hosts that send to it, which were told.
+    pub senders: Vec<String>,
+    /// Those among them whose version cannot hold frames.
+    pub cannot_hold: Vec<String>,
+}
+
+/// An endpoint of another host, whose frames are held here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldRow {
+    /// The network.
+    pub vnet: String,
+    /// The endpoint.
+    pub mac: String,
+    /// Its host, which asked.
+    pub host: String,
+    /// Priorities that are held.
+    pub held: Vec<u8>,
+    /// Those among them whose frames end as `receiver_stuck`.
+    pub stuck: Vec<u8>,
+    /// How long ago that began, in nanoseconds.
+    pub since_ns: u64,
+    /// Whether anybody here sends to it.
+    pub in_use: bool,
 }
 
 /// An encap flow.

@@ -26,6 +26,7 @@ pub mod digest;
 pub mod directory;
 pub mod frame;
 mod hash;
+pub mod hold;
 pub mod learn;
 pub mod liveness;
 pub mod mobility;

@@ -35,6 +35,7 @@
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
 //! | `nets`, `agenda`, `outbox` | who is in which network; things with a time; what waits |
 //! | `talk` | questions to other members, and theirs |
+//! | `holds` | receivers that do not take what comes, here and elsewhere |
 //! | `restart` | a new plane beside a switch that went on, a new switch, goodbye |
 //! | `inspect` | what people may look at |
 
@@ -43,6 +44,7 @@ mod ask;
 mod chip;
 mod follow;
 mod foreign;
+mod holds;
 mod hosts;
 mod inspect;
 mod nets;
@@ -73,6 +75,7 @@ use self::peers::Peers;
 use self::tunnels::Tunnels;
 use crate::clock::Clock;
 use crate::directory::{Places, PortRule};
+use crate::hold::{Keeper, Teller};
 use crate::learn::{self, Learner};
 use crate::liveness::Liveness;
 use crate::mobility::{Mobility, Why};
@@ -111,6 +114,10 @@ pub struct Plane {
     chip: Chip,
     tunnels: Tunnels,
     foreign: Foreign,
+    /// Own receivers that do not take what comes.
+    teller: Teller,
+    /// Those of others.
+    keeper: Keeper,
     /// Endpoints that nobody claims and somebody sends to.
     wanted: Agenda<Key>,
     wanted_max: usize,
@@ -158,6 +165,8 @@ impl Plane {
             chip: Chip::new(config.flow_limit, entries, config.flow_life),
             tunnels: Tunnels::new(config.decap_life, config.tunnel_life),
             foreign: Foreign::new(entries, learn.lifetime),
+            teller: Teller::default(),
+            keeper: Keeper::default(),
             wanted: Agenda::new(),
             wanted_max: usize::try_from(config.punt.unknowns).expect("32 bits"),
             adopted: Agenda::new(),
@@ -176,6 +185,7 @@ impl Plane {
     pub fn remove_vnet(&mut self, now: Nanos, vni: Vni) {
         let now = self.clock.at(now);
         self.nets.remove(vni);
+        self.keeper.end_vni(vni);
         self.withdraw_own(now, |claim| claim.key.vni == vni);
         let installed = self.chip.iter().filter(|(key, ..)| key.vni == vni);
         let keys: Vec<_> = installed.map(|(key, ..)| key).collect();
@@ -208,6 +218,7 @@ impl Plane {
     pub fn remove_port(&mut self, now: Nanos, port: PortId) {
         let now = self.clock.at(now);
         if self.nets.remove_port(port) {
+            self.port_is_fine(now, port);
             self.withdraw_own(now, |claim| claim.port == port);
             self.learner.port_down(port);
         }
@@ -263,6 +274,8 @@ impl Plane {
         self.age_adopted(now);
         self.age_hosts(now);
         self.evict_some(now);
+        self.tell_holds(now);
+        self.keep_holds(now);
         if self.peers.has_news(&self.publisher) {
             self.peers.wake(&self.publisher);
         }
@@ -313,13 +326,15 @@ impl Plane {
             self.foreign.deadline(),
             self.wanted.deadline(),
             self.adopted.deadline(),
+            self.teller.deadline(),
+            self.keeper.deadline(),
         ];
         times.into_iter().flatten().min().map(|at| self.clock.outside(at))
     }
 
     /// The next thing for the switch to do. Take all.
     pub fn command(&mut self) -> Option<Command> {
-        self.outbox.next_command()
+        self.urgent_command().or_else(|| self.outbox.next_command())
     }
 
     /// The next thing to tell people. At most some thousands wait; then the oldest goes.

@@ -12,7 +12,8 @@
 //! Pure: the caller hands in what came and what it answers, and takes out [`Event`]s. Times are the
 //! caller's; a limit is told to the peer as what is left of it, so that no two clocks are compared.
 //!
-//! **Bounds.** At most [`OPEN_MAX`] questions of each side are open at a time, a question has
+//! **Bounds.** At most [`OPEN_MAX`] questions of each side are open at a time, and
+//! [`URGENT_OPEN_MAX`] urgent ones; a question has
 //! [`ASK_SIZE_MAX`] bytes and an answer [`ANSWER_SIZE_MAX`], and at most [`READY_BYTES_MAX`] bytes
 //! of answers wait to be sent. What a peer asks beyond that is refused, and when even its refusals
 //! do not fit, dropped: its own limit ends it.
@@ -20,6 +21,10 @@
 //! **Replication goes first.** [`Rpc::write`] writes one frame, and the session calls it once for
 //! each time that it writes claims; so a peer that asks for megabytes costs the claims of a write
 //! at most one frame.
+//!
+//! **Holds go before replication** ([`Topic::HOLD`]): questions about them and their answers are
+//! *urgent*. They are few and small, they have places of their own ([`URGENT_OPEN_MAX`]), which no
+//! other question can take, and the session writes them before everything else.
 //!
 //! **What a peer does wrong changes nothing**: an answer to no question, a second one, one that is
 //! too large, a question asked twice. It is counted, and told once a connection ([`Wrong`]). A
@@ -30,10 +35,13 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use sluice_base::Nanos;
+use sluice_wire::fabric::HOLD_PARTS_MAX;
 use sluice_wire::fabric::{ANSWER_SIZE_MAX, ASK_SIZE_MAX, Answer, Ask, Message, Outcome, Topic};
 
 /// Questions that may be open at a time, of each side.
 pub const OPEN_MAX: usize = 16;
+/// Urgent questions that may be open at a time beside them: twice all parts of a state.
+pub const URGENT_OPEN_MAX: usize = 2 * HOLD_PARTS_MAX as usize;
 /// Bytes of answers that may wait to be sent.
 pub const READY_BYTES_MAX: usize = 64 * 1024;
 /// The longest time that anybody waits.
@@ -215,6 +223,7 @@ struct Mine {
 struct Theirs {
     id: u64,
     ticket: u64,
+    urgent: bool,
     until: Nanos,
     reply: Option<(Outcome, Vec<u8>)>,
 }
@@ -244,6 +253,15 @@ pub struct Rpc {
     told: [bool; Wrong::ALL.len()],
     events: VecDeque<Event>,
     counts: Counts,
+}
+
+/// Whether questions about something go before claims, and have places of their own.
+fn is_urgent(topic: Topic) -> bool {
+    topic == Topic::HOLD
+}
+
+fn open_max(topic: Topic) -> usize {
+    if is_urgent(topic) { URGENT_OPEN_MAX } else { OPEN_MAX }
 }
 
 impl Default for Rpc {
@@ -314,7 +332,8 @@ impl Rpc {
         if body.len() > ASK_SIZE_MAX {
             return Err(Failure::TooBig);
         }
-        if self.mine.len() == OPEN_MAX {
+        let same = self.mine.iter().filter(|mine| is_urgent(mine.topic) == is_urgent(topic));
+        if same.count() == open_max(topic) {
             return Err(Failure::Busy);
         }
         let id = self.next;
@@ -352,7 +371,9 @@ impl Rpc {
             return self.wrong(Wrong::AskedTwice);
         }
         let is_big = ask.body.len() > ASK_SIZE_MAX;
-        if self.theirs.len() == OPEN_MAX {
+        let urgent = is_urgent(ask.topic);
+        let same = self.theirs.iter().filter(|one| one.urgent == urgent);
+        if same.count() == open_max(ask.topic) {
             self.wrong(Wrong::TooMany);
             if self.refusals.len() < REFUSALS_MAX {
                 self.refusals.push_back(ask.id);
@@ -364,7 +385,7 @@ impl Rpc {
         let reply = is_big.then_some((Outcome::TooBig, Vec::new()));
         let ticket = self.ticket;
         self.ticket += 1;
-        self.theirs.push(Theirs { id: ask.id, ticket, until: now.after(limit), reply });
+        self.theirs.push(Theirs { id: ask.id, ticket, urgent, until: now.after(limit), reply });
         if is_big {
             return self.wrong(Wrong::BigAsk);
         }
@@ -382,7 +403,8 @@ impl Rpc {
         let Some(at) = self.mine.iter().position(sent) else {
             return self.stray(id);
         };
-        self.mine.swap_remove(at);
+        // The others keep their order: it is the one that they are written in.
+        self.mine.remove(at);
         self.end(id, true);
         self.counts.answered += 1;
         let answer = match answer.outcome {
@@ -465,26 +487,41 @@ impl Rpc {
         })
     }
 
-    /// Questions go before answers and these before refusals: who asks a lot at a time waits for
-    /// its own questions.
+    /// The size in bytes of the urgent frame that is to be sent next; `None` if there is none.
+    #[must_use]
+    pub fn urgent_size(&self, now: Nanos) -> Option<usize> {
+        let is_some = self.ask_frame(now, true).or_else(|| self.ready_frame(true)).is_some();
+        is_some.then(|| self.frame_size(now)).flatten()
+    }
+
+    /// What is urgent goes first. Then questions go before answers and these before refusals: who
+    /// asks a lot at a time waits for its own questions.
     fn frame(&self, now: Nanos) -> Option<Message<'_>> {
-        let ask = self.mine.iter().find_map(|mine| {
-            let body = mine.unsent.as_deref()?;
-            let limit_ms = mine.until.since(now).0.div_ceil(1_000_000);
-            let limit_ms = u32::try_from(limit_ms).unwrap_or(u32::MAX);
-            Some(Message::Ask(Ask { id: mine.id, topic: mine.topic, limit_ms, body }))
-        });
-        let ready = || {
-            self.theirs.iter().find_map(|one| {
-                let (outcome, body) = one.reply.as_ref()?;
-                Some(Message::Answer(Answer { id: one.id, outcome: *outcome, body }))
-            })
-        };
         let refusal = || {
             let id = *self.refusals.front()?;
             Some(Message::Answer(Answer { id, outcome: Outcome::Refused, body: &[] }))
         };
-        ask.or_else(ready).or_else(refusal)
+        let urgent = self.ask_frame(now, true).or_else(|| self.ready_frame(true));
+        urgent
+            .or_else(|| self.ask_frame(now, false))
+            .or_else(|| self.ready_frame(false))
+            .or_else(refusal)
+    }
+
+    fn ask_frame(&self, now: Nanos, urgent: bool) -> Option<Message<'_>> {
+        self.mine.iter().filter(|mine| is_urgent(mine.topic) == urgent).find_map(|mine| {
+            let body = mine.unsent.as_deref()?;
+            let limit_ms = mine.until.since(now).0.div_ceil(1_000_000);
+            let limit_ms = u32::try_from(limit_ms).unwrap_or(u32::MAX);
+            Some(Message::Ask(Ask { id: mine.id, topic: mine.topic, limit_ms, body }))
+        })
+    }
+
+    fn ready_frame(&self, urgent: bool) -> Option<Message<'_>> {
+        self.theirs.iter().filter(|one| one.urgent == urgent).find_map(|one| {
+            let (outcome, body) = one.reply.as_ref()?;
+            Some(Message::Answer(Answer { id: one.id, outcome: *outcome, body }))
+        })
     }
 
     /// Appends the next frame to `out`, if it has at most `budget` bytes, and returns its size.

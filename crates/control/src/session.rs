@@ -399,6 +399,10 @@ impl Session {
         }
         if self.phase == Phase::Up {
             let timing = &self.config.timing;
+            // What is urgent is bounded, and goes before all else.
+            while self.rpc.urgent_size(now).is_some_and(|size| size <= left(out)) {
+                self.rpc.write(now, left(out), out);
+            }
             if self.inbound.ack_owed() && left(out) >= SMALL_SIZE_MAX {
                 let (round, sequence, whole) = self.inbound.take_ack();
                 emit(&Message::Ack { round, sequence, whole }, out);

@@ -9,6 +9,8 @@
 
 #[path = "fabric/frames.rs"]
 mod frames;
+#[path = "fabric/holds.rs"]
+mod holds;
 #[path = "fabric/host.rs"]
 mod host;
 #[path = "fabric/rules.rs"]
@@ -59,7 +61,15 @@ fn everybody_is_found_after_any_faults() {
     }
     println!("{total} seeds: {seen:?}");
     // A test in which nothing happens proves nothing.
-    let needed = ["vport-moved", "session-hung", "host-down", "claims-stale", "flow-ended"];
+    let needed = [
+        "hold-begun",
+        "hold-ended",
+        "vport-moved",
+        "session-hung",
+        "host-down",
+        "claims-stale",
+        "flow-ended",
+    ];
     for name in needed {
         assert!(total < 100 || seen.get(name).is_some_and(|n| *n > total / 5), "{name} is rare");
     }

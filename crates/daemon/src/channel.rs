@@ -13,12 +13,15 @@
 //! one, which then drains it ([`crate::control`]). So a record that cannot be read is a fault of
 //! the program, and ends the connection. Networks, ports and tunnels are told by their numbers,
 //! which the configuration gives, and which both have read.
+//!
+//! Receivers that do not take what comes, and what is held for such ones elsewhere, go ahead of
+//! every other record that waits ([`Pipe::put_ahead`]).
 
 mod pipe;
 
 use std::mem::size_of;
 
-use sluice_base::{Mac, PortId, TunnelId, VnetId};
+use sluice_base::{Mac, PortId, PriorityMask, TunnelId, VnetId};
 
 pub(crate) use pipe::Pipe;
 
@@ -27,6 +30,9 @@ pub(crate) const FRAME_SIZE_MAX: usize = 9_600;
 /// The size of the largest record.
 pub(crate) const RECORD_SIZE_MAX: usize = FRAME_SIZE_MAX + 32;
 const SIZE_SIZE: usize = size_of::<u16>();
+/// The most senders that a record names.
+pub(crate) const SENDERS_MAX: usize = 4096;
+const _: () = assert!(SENDERS_MAX * size_of::<u16>() <= FRAME_SIZE_MAX);
 
 /// Where an address is, or where a frame came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +70,36 @@ pub(crate) enum Told<'a> {
     Found { vnet: VnetId, mac: Mac, to: Way },
     /// That was all that was there before control came.
     All,
+    /// A port takes what comes like this from now on, as far as this worker sees.
+    Receiver {
+        port: PortId,
+        isolated: PriorityMask,
+        held: PriorityMask,
+        stuck: PriorityMask,
+        senders: Senders<'a>,
+    },
+}
+
+/// Tunnels whose hosts send to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Senders<'a>(&'a [u8]);
+
+impl<'a> Senders<'a> {
+    /// The first [`SENDERS_MAX`] of them, written into `bytes`.
+    pub(crate) fn write(tunnels: impl Iterator<Item = TunnelId>, bytes: &'a mut Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.extend(tunnels.take(SENDERS_MAX).flat_map(|tunnel| tunnel.0.to_le_bytes()));
+        Self(bytes)
+    }
+
+    fn read(bytes: &'a [u8]) -> Result<Self, Unreadable> {
+        if bytes.len().is_multiple_of(size_of::<u16>()) { Ok(Self(bytes)) } else { Err(Unreadable) }
+    }
+
+    /// The tunnels.
+    pub(crate) fn iter(self) -> impl Iterator<Item = TunnelId> + 'a {
+        self.0.chunks_exact(2).map(|id| TunnelId(u16::from_le_bytes([id[0], id[1]])))
+    }
 }
 
 /// What control wants.
@@ -74,6 +110,7 @@ pub(crate) enum Order<'a> {
     Reject { vnet: VnetId, mac: Mac },
     Send { vnet: VnetId, to: Way, frame: &'a [u8] },
     ForgetDecap { vnet: VnetId, tunnel: TunnelId },
+    Hold { vnet: VnetId, mac: Mac, tunnel: TunnelId, held: PriorityMask, stuck: PriorityMask },
 }
 
 /// A record that no process of this version writes.
@@ -110,6 +147,10 @@ impl<'a> Writer<'a> {
         self.bytes(&[kind]).id(id)
     }
 
+    fn mask(self, mask: PriorityMask) -> Self {
+        self.bytes(&[mask.0])
+    }
+
     fn bytes(self, bytes: &[u8]) -> Self {
         self.out.extend_from_slice(bytes);
         self
@@ -143,6 +184,10 @@ impl<'a> Reader<'a> {
 
     fn tunnel(&mut self) -> Result<TunnelId, Unreadable> {
         self.id().map(TunnelId)
+    }
+
+    fn mask(&mut self) -> Result<PriorityMask, Unreadable> {
+        self.take().map(|[mask]| PriorityMask(mask))
     }
 
     fn mac(&mut self) -> Result<Mac, Unreadable> {
@@ -191,6 +236,10 @@ impl<'a> Told<'a> {
             Self::Used { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
             Self::Found { vnet, mac, to } => Writer::new(out, 3).id(vnet.0).mac(mac).way(to),
             Self::All => Writer::new(out, 4),
+            Self::Receiver { port, isolated, held, stuck, senders } => {
+                let writer = Writer::new(out, 5).id(port.0).mask(isolated).mask(held).mask(stuck);
+                writer.bytes(senders.0)
+            }
         };
     }
 
@@ -210,6 +259,13 @@ impl<'a> Told<'a> {
             2 => Self::Used { vnet: body.vnet()?, mac: body.mac()? },
             3 => Self::Found { vnet: body.vnet()?, mac: body.mac()?, to: body.way()? },
             4 => Self::All,
+            5 => Self::Receiver {
+                port: PortId(body.id()?),
+                isolated: body.mask()?,
+                held: body.mask()?,
+                stuck: body.mask()?,
+                senders: Senders::read(body.rest())?,
+            },
             _ => return Err(Unreadable),
         })
     }
@@ -224,6 +280,9 @@ impl<'a> Order<'a> {
             Self::Reject { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
             Self::Send { vnet, to, frame } => Writer::new(out, 3).id(vnet.0).way(to).bytes(frame),
             Self::ForgetDecap { vnet, tunnel } => Writer::new(out, 4).id(vnet.0).id(tunnel.0),
+            Self::Hold { vnet, mac, tunnel, held, stuck } => {
+                Writer::new(out, 5).id(vnet.0).mac(mac).id(tunnel.0).mask(held).mask(stuck)
+            }
         };
     }
 
@@ -239,6 +298,13 @@ impl<'a> Order<'a> {
             2 => Self::Reject { vnet: body.vnet()?, mac: body.mac()? },
             3 => Self::Send { vnet: body.vnet()?, to: body.way()?, frame: body.rest() },
             4 => Self::ForgetDecap { vnet: body.vnet()?, tunnel: body.tunnel()? },
+            5 => Self::Hold {
+                vnet: body.vnet()?,
+                mac: body.mac()?,
+                tunnel: body.tunnel()?,
+                held: body.mask()?,
+                stuck: body.mask()?,
+            },
             _ => return Err(Unreadable),
         })
     }

@@ -6,6 +6,7 @@
 //! | `member` | the thread: one turn reads all, ticks, writes all |
 //! | `ports` | ports of the file, and those that come and go |
 //! | `data` | punts from the data process, orders to it |
+//! | `receivers` | ports that do not take what comes, as several workers see them |
 //! | `wires`, `link` | connections to other members: whose they are; TCP and TLS without waiting |
 //! | `identity`, `certificates` | who is believed; what `sluice fabric cert` makes |
 //! | `few` | what happens often is a number in the log, not lines |
@@ -24,6 +25,7 @@ mod identity;
 mod link;
 mod member;
 mod ports;
+mod receivers;
 mod trace;
 mod wires;
 

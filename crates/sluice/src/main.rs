@@ -313,6 +313,11 @@ enum FabricCommand {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Receivers that do not take what comes, here and at other hosts
+    Holds {
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Make certificates for hosts
     Cert {
         /// The folder for the authority and the hosts' folders
@@ -491,6 +496,7 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
     match command {
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
+        FabricCommand::Holds { asked } => ask(asked, fabric::Question::Holds),
         FabricCommand::Cert { out, days, replace, json, hosts } => {
             let wanted = Wanted { folder: out, hosts, days: *days, replace: *replace };
             let folders = certificates::make(&wanted)?;

@@ -35,6 +35,7 @@
 //! panics over what was received. What a message means, and whether it may come now, is up to the
 //! session.
 
+mod hold;
 mod record;
 mod rpc;
 
@@ -46,6 +47,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Truncated, put, split};
 
+pub use hold::{HOLD_PARTS_MAX, Held, HoldError, HoldOrder, HoldPart, HoldWriter};
 pub use record::{
     IPS_MAX, IpList, Origin, RECORD_SIZE_MAX, Record, RecordError, Records, WITHDRAWAL_SIZE,
 };

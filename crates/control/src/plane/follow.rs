@@ -50,6 +50,7 @@ impl Plane {
             return;
         }
         self.mobility.record(now, change, why);
+        self.holds_follow(now, change);
         let key = change.key;
         for ip in change.come.iter() {
             self.policer.known(key.vni, Target::Ip(ip));
@@ -155,6 +156,7 @@ impl Plane {
             let turn = self.tunnels.flow_made(now, host, Flow::Encap);
             self.turn(turn, host);
             self.outbox.event(Event::FlowMade(key, host));
+            self.keeper.installed(now, key, host);
         }
     }
 
@@ -162,6 +164,7 @@ impl Plane {
         if let Way::Host(host) = way {
             self.tunnels.flow_ended(now, host, Flow::Encap);
             self.outbox.event(Event::FlowEnded(key, host, end));
+            self.keeper.uninstalled(key);
         }
     }
 

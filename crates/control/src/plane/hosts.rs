@@ -78,6 +78,8 @@ impl Plane {
             session.disconnected(now);
             self.hear_talk(now, host);
         }
+        self.teller.remove(host);
+        self.keeper.remove_host(host);
         let Some(peer) = self.peers.remove(host) else { return };
         self.nets.set_host(host, &peer.vnets, &[]);
         self.publisher.forget(host);
@@ -213,9 +215,12 @@ impl Plane {
         if is_up && !was_up {
             (peer.lost_at, peer.hung) = (None, false);
             self.outbox.event(Event::SessionUp(host));
+            self.teller.up(now, host);
         } else if was_up && !is_up {
             peer.lost_at = Some(now);
             self.outbox.event(Event::SessionDown(host));
+            self.teller.down(host);
+            self.keeper.end_host(host);
         }
         self.judge(now, host);
         self.peers.reschedule(host, &self.publisher);
@@ -311,6 +316,7 @@ impl Plane {
             if peer.kind == Kind::Member {
                 peer.health = health;
                 if health == Health::Down {
+                    self.keeper.end_host(host);
                     self.peers.greet_at.get_or_insert(now.after(GREET_EVERY));
                 }
                 self.outbox.event(event);

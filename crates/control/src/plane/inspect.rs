@@ -159,7 +159,8 @@ impl Plane {
     /// How many commands, events and datagrams wait to be taken.
     #[must_use]
     pub fn waiting(&self) -> (usize, usize, usize) {
-        self.outbox.waiting()
+        let (commands, events, datagrams) = self.outbox.waiting();
+        (commands + self.keeper.waiting(), events, datagrams)
     }
 
     /// How many endpoints are wanted that nobody claims.

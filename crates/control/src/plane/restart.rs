@@ -38,6 +38,7 @@ impl Plane {
             self.tunnels.remove_decap(now, vni, host);
             self.outbox.event(Event::DecapEnded(vni, host, End::Removed));
         }
+        self.holds_lost(now);
     }
 
     /// An endpoint was in the chip before this plane was there.

@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
 
+use crate::hold::Receiver;
 use crate::learn;
 use crate::mobility::{self, Refusal};
 use crate::vport::Key;
@@ -161,6 +162,21 @@ pub enum Command {
         /// The host that the flow comes from.
         host: HostId,
     },
+    /// Hold the frames for an endpoint behind a host, in the inputs of their senders, as that host
+    /// asks; without priorities, let them go. It comes before all others, and again and again while
+    /// it stands: whoever hears nothing of it for [`crate::hold::LEASE`] lets go.
+    Hold {
+        /// The network.
+        vni: Vni,
+        /// The endpoint.
+        mac: Mac,
+        /// Its host.
+        host: HostId,
+        /// Priorities to hold.
+        held: PriorityMask,
+        /// Those among them whose frames end: the hold contract of the receiver is over.
+        stuck: PriorityMask,
+    },
 }
 
 /// Why a flow or tunnel ends.
@@ -258,6 +274,17 @@ pub enum Event {
     DecapMade(Vni, HostId),
     /// A decap flow ended.
     DecapEnded(Vni, HostId, End),
+    /// An own port does not take what comes, and has lost its claim on what all share; or other
+    /// priorities of it, or other hosts send to it.
+    Isolated(PortId, Receiver),
+    /// An own port takes what comes again.
+    Restored(PortId),
+    /// A host asks that frames for an endpoint of its be held here.
+    HoldBegun(Key, HostId),
+    /// They are not held any more.
+    HoldEnded(Key, HostId),
+    /// A host sends to an isolated port, and its version knows no holds.
+    HoldsUnknown(HostId),
     /// A host did something wrong in questions and answers, for the first time on its connection.
     WrongTalk(HostId, rpc::Wrong),
     /// Something is full.
@@ -293,6 +320,11 @@ impl Event {
             Self::FlowEnded(..) => "flow-ended",
             Self::DecapMade(..) => "decap-made",
             Self::DecapEnded(..) => "decap-ended",
+            Self::Isolated(..) => "isolated",
+            Self::Restored(..) => "restored",
+            Self::HoldBegun(..) => "hold-begun",
+            Self::HoldEnded(..) => "hold-ended",
+            Self::HoldsUnknown(..) => "holds-unknown",
             Self::WrongTalk(..) => "wrong-talk",
             Self::Full(..) => "full",
         }
@@ -333,7 +365,16 @@ impl fmt::Display for Event {
             | Self::SessionDown(host)
             | Self::SessionHung(host)
             | Self::ClaimsEvicted(host)
+            | Self::HoldsUnknown(host)
             | Self::TunnelOpened(host) => write!(f, "host {host}"),
+            Self::Isolated(port, receiver) => {
+                let Receiver { isolated, held, stuck } = receiver;
+                write!(f, "port {port}: {:#04x} {:#04x} {:#04x}", isolated.0, held.0, stuck.0)
+            }
+            Self::Restored(port) => write!(f, "port {port}"),
+            Self::HoldBegun(key, host) | Self::HoldEnded(key, host) => {
+                write!(f, "{} {} host {host}", key.vni, key.mac)
+            }
             Self::ClaimsStale(host, count) | Self::ClaimsLive(host, count) => {
                 write!(f, "host {host}: {count}")
             }
@@ -379,6 +420,8 @@ pub struct Counts {
     pub flows_evicted: u64,
     /// Endpoints of foreign hosts that went for want of room.
     pub foreign_evicted: u64,
+    /// Endpoints of isolated ports that senders were not told of: more than a message names.
+    pub holds_cut: u64,
 }
 
 /// Where the liveness of a host stands.

@@ -1,6 +1,8 @@
 //! Questions to other members and their questions to this host ([`crate::rpc`]), each on the
 //! session that is there anyway.
 
+use alloc::vec::Vec;
+
 use sluice_base::{HostId, Nanos};
 use sluice_wire::fabric::Topic;
 
@@ -60,10 +62,21 @@ impl Plane {
         let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
         let Some(session) = peer else { return };
         let (rpc, _) = session.rpc(now);
-        while let Some(event) = rpc.event() {
+        let events: Vec<_> = core::iter::from_fn(|| rpc.event()).collect();
+        for event in events {
             match event {
                 rpc::Event::Wrong(what) => self.outbox.event(Event::WrongTalk(host, what)),
-                event => self.outbox.talk(host, event),
+                // These are answered here: nobody else is to be woken for them first.
+                rpc::Event::Asked { ticket, topic: Topic::HOLD, body, .. } => {
+                    self.hear_hold(now, host, ticket, &body);
+                }
+                rpc::Event::Done { id, ref answer } => {
+                    let answered = answer.as_ref().map(|_| ()).map_err(|why| *why);
+                    if !self.hold_answered(now, host, id, answered) {
+                        self.outbox.talk(host, event);
+                    }
+                }
+                event @ rpc::Event::Asked { .. } => self.outbox.talk(host, event),
             }
         }
     }

@@ -409,3 +409,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn urgent_goes_first_and_has_places_that_nothing_else_takes() {
+    let mut rpc = Rpc::new();
+    rpc.up(true);
+    for _ in 0..OPEN_MAX {
+        rpc.ask(T0, TOPIC, LIMIT, b"q").unwrap();
+    }
+    assert_eq!(rpc.ask(T0, TOPIC, LIMIT, b"q"), Err(Failure::Busy));
+    assert_eq!(rpc.urgent_size(T0), None);
+    let urgent = rpc.ask(T0, Topic::HOLD, LIMIT, b"held").unwrap();
+    for id in 1..=u64::try_from(OPEN_MAX).unwrap() {
+        rpc.asked(T0, &ask(id, b"q"));
+        rpc.reply(T0, id, Ok(b"a"));
+    }
+    let ticket = u64::try_from(OPEN_MAX).unwrap() + 1;
+    rpc.asked(T0, &Ask { topic: Topic::HOLD, ..ask(ticket, b"held") });
+    rpc.reply(T0, ticket, Ok(b""));
+    let mut next = || {
+        let mut out = Vec::new();
+        let size = rpc.urgent_size(T0);
+        rpc.write(T0, 1 << 20, &mut out);
+        match Message::parse(&out).unwrap().unwrap().0 {
+            Message::Ask(ask) => (size.is_some(), "ask", ask.id),
+            Message::Answer(answer) => (size.is_some(), "answer", answer.id),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(next(), (true, "ask", urgent));
+    assert_eq!(next(), (true, "answer", ticket));
+    assert_eq!(next(), (false, "ask", 1));
+    assert_eq!(rpc.counts().wrong.iter().sum::<u64>(), 0);
+    for id in 0..2 * u64::try_from(URGENT_OPEN_MAX).unwrap() {
+        rpc.asked(T0, &Ask { topic: Topic::HOLD, ..ask(1_000 + id, b"held") });
+    }
+    assert_eq!(rpc.open().1, OPEN_MAX + URGENT_OPEN_MAX, "these are bounded as well");
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
 use sluice_control::directory::PortRule;
 use sluice_control::plane::{Command, Config, Event, Kind, Plane, PuntFrom, Way};
 use sluice_control::punt::Cause;
@@ -93,6 +93,8 @@ pub(crate) struct Host {
     pub(crate) chip: BTreeMap<Key, Way>,
     pub(crate) tunnels: BTreeSet<HostId>,
     pub(crate) decaps: BTreeSet<(Vni, HostId)>,
+    /// Endpoints that are held, for which host, and when it was told so last.
+    pub(crate) holds: BTreeMap<Key, (HostId, PriorityMask, Nanos)>,
     waiting: BTreeMap<Key, Waiting>,
     used: BTreeSet<Key>,
     polled: Nanos,
@@ -116,6 +118,7 @@ impl Host {
             chip: BTreeMap::new(),
             tunnels: BTreeSet::new(),
             decaps: BTreeSet::new(),
+            holds: BTreeMap::new(),
             waiting: BTreeMap::new(),
             used: BTreeSet::new(),
             polled: clock,
@@ -201,6 +204,15 @@ impl Host {
         });
     }
 
+    fn hold(&mut self, key: Key, host: HostId, held: PriorityMask, stuck: PriorityMask) {
+        assert_eq!(stuck.without(held), PriorityMask::NONE, "what is stuck is held");
+        if !held.is_empty() {
+            self.holds.insert(key, (host, held, self.clock));
+        } else if self.holds.get(&key).is_some_and(|there| there.0 == host) {
+            self.holds.remove(&key);
+        }
+    }
+
     /// Does what control wants.
     fn carry_out(&mut self) {
         while let Some(command) = self.plane.command() {
@@ -230,6 +242,9 @@ impl Host {
                     let used = self.chip.values().any(|way| *way == Way::Host(host));
                     assert!(!used, "nothing in the chip needs a tunnel that is closed");
                     assert!(self.decaps.iter().all(|(_, from)| *from != host), "decap flows");
+                }
+                Command::Hold { vni, mac, host, held, stuck } => {
+                    self.hold(Key { vni, mac }, host, held, stuck);
                 }
                 Command::ForgetDecap { vni, host } => {
                     assert!(self.decaps.remove(&(vni, host)), "what is forgotten was there");
@@ -311,6 +326,19 @@ impl Host {
         let decaps: BTreeSet<_> =
             self.plane.decap_flows().map(|(vni, host, _)| (vni, host)).collect();
         assert_eq!(decaps, self.decaps);
+        let held = self.plane.holds().filter(|(_, entry)| entry.is_held);
+        let held: BTreeMap<_, _> = held.map(|(key, one)| (key, (one.host, one.held))).collect();
+        let told: BTreeMap<_, _> =
+            self.holds.iter().map(|(key, (host, held, _))| (*key, (*host, *held))).collect();
+        assert_eq!(held, told, "{:?} knows what is held", self.id);
+        for (key, entry) in self.plane.holds() {
+            let is_up = self.plane.hosts().any(|info| info.host == entry.host && info.is_up);
+            assert!(is_up, "{:?} holds {key:?} for {}, which is gone", self.id, entry.host);
+        }
+        for (key, (host, ..)) in &self.holds {
+            let way = self.chip.get(key);
+            assert_eq!(way, Some(&Way::Host(*host)), "{:?} holds what goes there", self.id);
+        }
         assert!(self.plane.flow_count() <= 6 && self.plane.wanted_count() <= 64);
         for (key, way) in &self.chip {
             let vport = self.plane.vport(*key).expect("what is in the chip is in the table");

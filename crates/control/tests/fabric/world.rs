@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Prng, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Prng, Vni};
+use sluice_control::hold::Receiver;
 use sluice_control::mobility::Limits;
 use sluice_control::plane::PuntFrom;
 use sluice_control::session::Error;
@@ -383,12 +384,30 @@ impl World {
                 let at = self.draw(self.vms.len());
                 self.remove_vm(at);
             }
+            33..45 if !self.vms.is_empty() => {
+                let at = self.draw(self.vms.len());
+                let held = u8::try_from(self.rng.below(3)).unwrap();
+                self.press(at, held);
+            }
             32 if self.vms.len() < 12 => {
                 let which = self.draw(2);
                 let vni = self.vnis[which];
                 self.add_vm(a, vni, false);
             }
             _ => {}
+        }
+    }
+
+    /// The port of an endpoint holds the other hosts in these priorities from now on.
+    pub(crate) fn press(&mut self, at: usize, held: u8) {
+        let vm = self.vms[at];
+        let senders = self.ids().into_iter().filter(|id| *id != vm.host);
+        let senders: Vec<_> = senders.filter(|_| self.is_calm || self.rng.chance(3, 4)).collect();
+        let host = self.host(vm.host);
+        if !host.is_down {
+            let (isolated, held) = (PriorityMask(held), PriorityMask(held));
+            let receiver = Receiver { isolated, held, stuck: PriorityMask(held.0 & 1) };
+            host.plane.receiver(host.clock, vm.port, receiver, senders);
         }
     }
 
@@ -407,6 +426,9 @@ impl World {
             let host = self.host(id);
             for port in orphans {
                 host.plane.remove_port(host.clock, port);
+            }
+            for port in (0..PORTS).map(PortId) {
+                host.plane.receiver(host.clock, port, Receiver::default(), []);
             }
         }
     }
@@ -666,6 +688,8 @@ impl World {
         for host in self.hosts.values() {
             let idle = host.chip.is_empty() && host.decaps.is_empty() && host.tunnels.is_empty();
             assert!(idle, "{} keeps what nobody uses: {:?}", host.id, host.chip);
+            assert_eq!(host.plane.holds().count(), 0, "{} holds on", host.id);
+            assert_eq!(host.plane.isolated().count(), 0);
         }
     }
 

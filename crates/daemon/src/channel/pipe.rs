@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use super::Unreadable;
+use super::{SIZE_SIZE, Unreadable};
 
 /// What may wait to be sent before a pipe is full.
 const OUT_SIZE_MAX: usize = 256 << 10;
@@ -21,13 +21,17 @@ pub(crate) struct Pipe {
     out: Vec<u8>,
     /// How much of `out` is sent.
     sent: usize,
+    /// Where the first record begins that is not sent whole, as far as that was looked for.
+    record: usize,
+    /// Where what goes ahead of the others ends.
+    ahead: usize,
     unread: Vec<u8>,
 }
 
 impl Pipe {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, out: Vec::new(), sent: 0, unread: Vec::new() })
+        Ok(Self { stream, out: Vec::new(), sent: 0, record: 0, ahead: 0, unread: Vec::new() })
     }
 
     /// Whether what is written now would wait behind too much.
@@ -38,6 +42,28 @@ impl Pipe {
     /// Where records to be sent are appended.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
+    }
+
+    /// Whether nothing more may wait, not even what goes ahead of the others.
+    pub(crate) fn is_crammed(&self) -> bool {
+        self.out.len() - self.sent >= 2 * OUT_SIZE_MAX
+    }
+
+    /// Puts records ahead of all that wait, but behind those that were put there before: a record
+    /// whose first bytes are sent is sent to its end.
+    pub(crate) fn put_ahead(&mut self, records: &[u8]) {
+        self.find_record();
+        let at = self.record.max(self.ahead);
+        self.out.splice(at..at, records.iter().copied());
+        self.ahead = at + records.len();
+    }
+
+    /// Looks for the first record that is not sent whole, or whose sending has not begun.
+    fn find_record(&mut self) {
+        while self.record < self.sent {
+            let size = self.out[self.record..].first_chunk().expect("records are whole");
+            self.record += SIZE_SIZE + usize::from(u16::from_le_bytes(*size));
+        }
     }
 
     /// Whether something waits to be sent.
@@ -58,7 +84,10 @@ impl Pipe {
         }
         // What is left is moved only when that is less work than it saves.
         if !self.has_out() || self.sent >= OUT_SIZE_MAX {
+            self.find_record();
             self.out.drain(..self.sent);
+            self.record -= self.sent;
+            self.ahead = self.ahead.saturating_sub(self.sent);
             self.sent = 0;
         }
         Ok(())

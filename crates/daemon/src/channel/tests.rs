@@ -7,8 +7,20 @@ const MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
 const WAYS: [Way; 2] = [Way::Port(PortId(3)), Way::Tunnel(TunnelId(500))];
 
 fn told() -> Vec<Told<'static>> {
-    let mut all =
-        vec![Told::Decap { vnet: VNET, tunnel: TunnelId(9) }, Told::Used { vnet: VNET, mac: MAC }];
+    let (isolated, held, stuck) = (PriorityMask(7), PriorityMask(3), PriorityMask(1));
+    let receiver = |senders| Told::Receiver {
+        port: PortId(3),
+        isolated,
+        held,
+        stuck,
+        senders: Senders(senders),
+    };
+    let mut all = vec![
+        Told::Decap { vnet: VNET, tunnel: TunnelId(9) },
+        Told::Used { vnet: VNET, mac: MAC },
+        receiver(&[]),
+        receiver(&[1, 0, 2, 1]),
+    ];
     for way in WAYS {
         all.push(Told::Found { vnet: VNET, mac: MAC, to: way });
         for cause in Cause::ALL {
@@ -23,6 +35,13 @@ fn orders() -> Vec<Order<'static>> {
         Order::Remove { vnet: VNET, mac: MAC },
         Order::Reject { vnet: VNET, mac: MAC },
         Order::ForgetDecap { vnet: VNET, tunnel: TunnelId(1) },
+        Order::Hold {
+            vnet: VNET,
+            mac: MAC,
+            tunnel: TunnelId(1),
+            held: PriorityMask(3),
+            stuck: PriorityMask(2),
+        },
     ];
     for to in WAYS {
         all.push(Order::Install { vnet: VNET, mac: MAC, to });
@@ -61,6 +80,8 @@ fn what_no_process_writes_is_not_read() {
     for bytes in [&short_body[..], &no_kind, &unknown_kind, &too_long, &left_over] {
         assert_eq!(Told::read(bytes), Err(Unreadable), "{bytes:?}");
     }
+    let half_a_sender = [7, 0, 5, 3, 0, 1, 1, 0, 9];
+    assert_eq!(Told::read(&half_a_sender), Err(Unreadable));
     let no_such_way = [12, 0, 0, 7, 0, 2, 0, 0, 0, 0, 9, 2, 0, 0];
     assert_eq!(Order::read(&no_such_way), Err(Unreadable));
 }
@@ -93,4 +114,60 @@ fn a_pipe_carries_records_whole_and_in_order_however_they_are_cut() {
     assert!(!near.has_out());
     drop(near);
     assert!(far.fill().is_err(), "the end is told");
+}
+
+#[test]
+fn senders_are_read_as_they_were_written() {
+    let tunnels = [TunnelId(7), TunnelId(0x0102)];
+    let mut bytes = Vec::new();
+    let senders = Senders::write(tunnels.into_iter(), &mut bytes);
+    assert_eq!(senders.iter().collect::<Vec<_>>(), tunnels);
+    let many = (0..u16::MAX).map(TunnelId);
+    assert_eq!(Senders::write(many, &mut bytes).iter().count(), SENDERS_MAX);
+}
+
+#[test]
+fn record_put_ahead_overtakes_what_waits_but_none_that_was_put_there_before() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let (mut near, mut far) = (Pipe::new(near).unwrap(), Pipe::new(far).unwrap());
+    let (mut ahead, mut got, mut urgent) = (0_u64, Vec::new(), Vec::new());
+    let mut sent = 0_u64;
+    for round in 0..400_u64 {
+        while !near.is_full() && sent < 6_000 {
+            Order::Send { vnet: VNET, to: WAYS[1], frame: &sent.to_le_bytes() }.write(near.out());
+            Order::Send { vnet: VNET, to: WAYS[0], frame: &[1; 900] }.write(near.out());
+            sent += 1;
+        }
+        for _ in 0..round % 3 {
+            let mut record = Vec::new();
+            Order::Remove { vnet: VNET, mac: Mac::from_u64(ahead) }.write(&mut record);
+            near.put_ahead(&record);
+            ahead += 1;
+        }
+        near.flush().unwrap();
+        far.fill().unwrap();
+        far.take(|bytes| {
+            let Some((order, size)) = Order::read(bytes)? else { return Ok(None) };
+            match order {
+                Order::Remove { mac, .. } => {
+                    assert_eq!(mac, Mac::from_u64(urgent.len() as u64), "in their order");
+                    urgent.push(got.len());
+                }
+                Order::Send { to, frame, .. } if to == WAYS[1] => {
+                    got.push(u64::from_le_bytes(frame.try_into().unwrap()));
+                }
+                Order::Send { .. } => {}
+                other => panic!("{other:?}"),
+            }
+            Ok(Some(size))
+        })
+        .unwrap();
+    }
+    while near.has_out() {
+        near.flush().unwrap();
+        far.fill().unwrap();
+    }
+    assert!(got.len() > 3_000 && got.iter().copied().eq(0..got.len() as u64));
+    // What was in the pipe before it is what the socket had, and not what waits in `out`.
+    assert!(urgent.len() > 300, "{} came", urgent.len());
 }

@@ -4,16 +4,17 @@
 //! While nobody is attached, or control does not read, the switch goes on with what it knows: a
 //! full connection is left alone, and notices wait in the switch, which bounds them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use sluice_base::Nanos;
+use sluice_base::{Nanos, PortId, PriorityMask};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Command, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used};
 
-use crate::channel::{Cause, Order, Pipe, Told, Way};
+use crate::channel::{Cause, Order, Pipe, Senders, Told, Way};
 use crate::log::say;
 use crate::poller::Poller;
 
@@ -25,6 +26,11 @@ const READS_MAX: usize = 4;
 const USED_EVERY: Nanos = Nanos::from_millis(100);
 /// How large that part is: the largest chip is looked at within ten seconds.
 const USED_PLACES: u32 = 1 << 13;
+/// How often receivers are looked at although the switch says nothing: some are isolated without
+/// anybody to be told of it.
+const RECEIVERS_EVERY: Nanos = Nanos::from_millis(100);
+/// How often while the connection is full, and the switch is not asked what it has to say.
+const RECEIVERS_EVERY_FULL: Nanos = Nanos::from_millis(1);
 
 /// What control has done here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +47,7 @@ pub(super) struct Orders {
     pipe: Option<Pipe>,
     ready: bool,
     used_at: Nanos,
+    receivers: Receivers,
     pub(super) counts: Counts,
 }
 
@@ -66,6 +73,7 @@ impl Orders {
         }
         Told::All.write(pipe.out());
         (self.pipe, self.ready, self.used_at) = (Some(pipe), true, now);
+        self.receivers = Receivers::default();
         command(now, host.switch_mut(), Command::Control { attached: true }, &mut self.counts);
         Ok(())
     }
@@ -103,6 +111,8 @@ impl Orders {
             done += host.resolve(now, |switch, notice| {
                 if let Some(told) = told(switch, notice) {
                     told.write(pipe.out());
+                } else if matches!(notice, Notice::Receiver { .. }) {
+                    self.receivers.look_at = now;
                 }
             });
             if now >= self.used_at {
@@ -112,6 +122,7 @@ impl Orders {
                 });
             }
         }
+        self.receivers.tell(now, host.switch(), pipe);
         if let Err(error) = read.and_then(|()| pipe.flush()) {
             say!("control is gone ({error}); what is known stays");
             self.detach(now, host);
@@ -129,6 +140,49 @@ impl Orders {
         if self.pipe.take().is_some() {
             let off = Command::Control { attached: false };
             command(now, host.switch_mut(), off, &mut self.counts);
+        }
+    }
+}
+
+/// Receivers that do not take what comes: what stands is compared with what was told, so that
+/// nothing is lost when the connection is full.
+#[derive(Debug, Default)]
+struct Receivers {
+    look_at: Nanos,
+    /// The records that were told of those with whom something is wrong.
+    told: BTreeMap<PortId, Vec<u8>>,
+    tunnels: Vec<u8>,
+}
+
+impl Receivers {
+    /// Tells of those that are not as they were told, ahead of all that waits.
+    fn tell(&mut self, now: Nanos, switch: &Switch<FrameBuf>, pipe: &mut Pipe) {
+        if now < self.look_at || pipe.is_crammed() {
+            return;
+        }
+        let pace = if pipe.is_full() { RECEIVERS_EVERY_FULL } else { RECEIVERS_EVERY };
+        self.look_at = now.after(pace);
+        let mut isolated: BTreeMap<PortId, PriorityMask> = BTreeMap::new();
+        for state in switch.isolated() {
+            isolated.entry(state.port).or_default().insert(state.priority);
+        }
+        let known: BTreeSet<PortId> = self.told.keys().chain(isolated.keys()).copied().collect();
+        for port in known {
+            let isolated = isolated.get(&port).copied().unwrap_or_default();
+            let state = switch.receiver(port);
+            let senders = Senders::write(switch.senders(port), &mut self.tunnels);
+            let (held, stuck) = (state.held, state.stuck);
+            let mut record = Vec::new();
+            Told::Receiver { port, isolated, held, stuck, senders }.write(&mut record);
+            if self.told.get(&port) == Some(&record) {
+                continue;
+            }
+            pipe.put_ahead(&record);
+            if isolated.is_empty() && held.is_empty() {
+                self.told.remove(&port);
+            } else {
+                self.told.insert(port, record);
+            }
         }
     }
 }
@@ -163,6 +217,9 @@ fn carry_out(
         Order::Remove { vnet, mac } => Command::Remove { vnet, mac },
         Order::Reject { vnet, mac } => Command::Reject { vnet, mac },
         Order::ForgetDecap { vnet, tunnel } => Command::ForgetDecap { vnet, tunnel },
+        Order::Hold { vnet, mac, tunnel, held, stuck } => {
+            Command::Hold { vnet, mac, tunnel, held, stuck }
+        }
         Order::Send { vnet, to, frame } => {
             let to = match to {
                 Way::Port(port) => Target::Port(port),

@@ -1,5 +1,7 @@
 //! The control plane in words: numbers of networks, hosts and ports become names.
 
+mod holds;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -14,6 +16,8 @@ use sluice_control::table;
 use sluice_control::vport::{Key, Origin};
 
 use crate::config::FabricPlan;
+
+pub(super) use self::holds::words as priorities;
 
 /// Rows that are read from the table at a time.
 const PAGE: usize = 4096;
@@ -42,6 +46,9 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
             | Event::ClaimsStale(..)
             | Event::ClaimsLive(..)
             | Event::ClaimsEvicted(..)
+            | Event::Isolated(..)
+            | Event::Restored(..)
+            | Event::HoldsUnknown(..)
             | Event::WrongTalk(..)
             | Event::Full(..)
     )
@@ -62,6 +69,7 @@ impl<'a> Answers<'a> {
             Question::Vnets => Answer::Vnets(self.vnets()),
             Question::Members => Answer::Members(self.members()),
             Question::Flows => Answer::Flows(self.flows()),
+            Question::Holds => Answer::Holds(self.holds()),
             Question::Trace(_) => return Err("a trace is made elsewhere".to_owned()),
             Question::Watch => return Err("what is watched is told by and by".to_owned()),
         })
@@ -312,6 +320,17 @@ impl<'a> Answers<'a> {
             | Event::SessionHung(host)
             | Event::ClaimsEvicted(host)
             | Event::TunnelOpened(host) => self.host(*host),
+            Event::Isolated(port, receiver) => self.isolated(*port, receiver),
+            Event::Restored(port) => {
+                format!("port {} takes what comes again", self.port(self.plan.own, *port))
+            }
+            Event::HoldBegun(key, host) | Event::HoldEnded(key, host) => {
+                format!("{} for {}", endpoint(key), self.host(*host))
+            }
+            Event::HoldsUnknown(host) => format!(
+                "{} sends to an isolated port, and its version cannot hold frames: upgrade it",
+                self.host(*host)
+            ),
             Event::ClaimsStale(host, count) | Event::ClaimsLive(host, count) => {
                 format!("{count} of {}", self.host(*host))
             }

@@ -9,9 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use sluice_base::Nanos;
+use sluice_control::hold::Receiver;
 use sluice_control::plane::{self, Command, Plane, PuntFrom};
 use sluice_control::punt;
 
+use super::receivers::Receivers;
 use crate::channel::{Cause, Order, Pipe, Told, Way};
 use crate::config::FabricPlan;
 use crate::protocol::{self, Request};
@@ -25,7 +27,10 @@ const LINE_SIZE_MAX: usize = 4096;
 const READS_MAX: usize = 16;
 
 /// The connections, by worker.
-pub(super) struct Data(Vec<Worker>);
+pub(super) struct Data {
+    workers: Vec<Worker>,
+    receivers: Receivers,
+}
 
 /// The connection to a worker.
 struct Worker {
@@ -57,7 +62,13 @@ impl Worker {
         Ok(Self { pipe: Pipe::new(stream)?, ready: true, has_told_all: false })
     }
 
-    fn read(&mut self, now: Nanos, plan: &FabricPlan, plane: &mut Plane) -> io::Result<()> {
+    fn read(
+        &mut self,
+        now: Nanos,
+        plan: &FabricPlan,
+        plane: &mut Plane,
+        mut receiver: impl FnMut(&mut Plane, &Told<'_>),
+    ) -> io::Result<()> {
         for _ in 0..READS_MAX {
             if !self.ready {
                 break;
@@ -67,6 +78,7 @@ impl Worker {
                 let Some((told, size)) = Told::read(bytes)? else { return Ok(None) };
                 self.has_told_all |= told == Told::All;
                 tell(now, plan, plane, &told);
+                receiver(plane, &told);
                 Ok(Some(size))
             });
             taken.map_err(io::Error::other)?;
@@ -82,29 +94,29 @@ impl Data {
         (0..workers)
             .map(|number| Worker::attach(run_dir, number))
             .collect::<io::Result<_>>()
-            .map(Self)
+            .map(|workers| Self { workers, receivers: Receivers::default() })
     }
 
     /// What the poller is to watch.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(|worker| worker.pipe.as_fd())
+        self.workers.iter().map(|worker| worker.pipe.as_fd())
     }
 
     /// The poller told of one of them.
     pub(super) fn wake(&mut self) {
-        for worker in &mut self.0 {
+        for worker in &mut self.workers {
             worker.ready = true;
         }
     }
 
     /// Whether all have told what was in the chip before.
     pub(super) fn has_told_all(&self) -> bool {
-        self.0.iter().all(|worker| worker.has_told_all)
+        self.workers.iter().all(|worker| worker.has_told_all)
     }
 
     /// Whether one is to be looked at without an edge.
     pub(super) fn is_ready(&self) -> bool {
-        self.0.iter().any(|worker| worker.ready)
+        self.workers.iter().any(|worker| worker.ready)
     }
 
     /// Reads what was told. A worker ends with the process, so that one that is gone is all.
@@ -114,33 +126,56 @@ impl Data {
         plan: &FabricPlan,
         plane: &mut Plane,
     ) -> io::Result<()> {
-        self.0.iter_mut().try_for_each(|worker| worker.read(now, plan, plane))
+        let Self { workers, receivers } = self;
+        let mut numbered = workers.iter_mut().enumerate();
+        numbered.try_for_each(|(number, worker)| {
+            worker.read(now, plan, plane, |plane, told| {
+                if let Told::Receiver { port, isolated, held, stuck, senders } = *told {
+                    let receiver = Receiver { isolated, held, stuck };
+                    let all = receivers.told(number, port, receiver, senders.iter());
+                    let hosts = all.1.into_iter().filter_map(|tunnel| plan.host(tunnel));
+                    plane.receiver(now, port, all.0, hosts);
+                }
+            })
+        })
     }
 
     /// Whether nothing more should be ordered now.
     pub(super) fn is_full(&self) -> bool {
-        self.0.iter().any(|worker| worker.pipe.is_full())
+        self.workers.iter().any(|worker| worker.pipe.is_full())
     }
 
     /// Orders what the plane wants, if it concerns the switch.
     pub(super) fn order(&mut self, plan: &FabricPlan, command: &Command) {
         let Some(order) = order_of(plan, command) else { return };
+        let is_urgent = matches!(order, Order::Hold { .. });
         if let Order::Send { to, .. } = order {
             // Once, and where it leaves.
             let at = plan.worker_of(to);
-            if let Some(worker) = self.0.get_mut(at) {
+            if let Some(worker) = self.workers.get_mut(at) {
                 order.write(worker.pipe.out());
             }
             return;
         }
-        for worker in &mut self.0 {
-            order.write(worker.pipe.out());
+        for worker in &mut self.workers {
+            if is_urgent {
+                let mut record = Vec::new();
+                order.write(&mut record);
+                worker.pipe.put_ahead(&record);
+            } else {
+                order.write(worker.pipe.out());
+            }
         }
+    }
+
+    /// Whether not even a hold should be ordered now.
+    pub(super) fn is_crammed(&self) -> bool {
+        self.workers.iter().any(|worker| worker.pipe.is_crammed())
     }
 
     /// Sends what was ordered. A failure is found when it is read the next time.
     pub(super) fn flush(&mut self) {
-        for worker in &mut self.0 {
+        for worker in &mut self.workers {
             worker.ready |= worker.pipe.flush().is_err();
         }
     }
@@ -186,7 +221,8 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, told: &Told<'_>) {
                 plane.adopt(now, vni, mac, way);
             }
         }
-        Told::All => {}
+        // What several workers say of a receiver is put together first.
+        Told::All | Told::Receiver { .. } => {}
     }
 }
 
@@ -207,6 +243,13 @@ fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
         Command::ForgetDecap { vni, host } => {
             Order::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }
         }
+        Command::Hold { vni, mac, host, held, stuck } => Order::Hold {
+            vnet: plan.vnet(*vni)?,
+            mac: *mac,
+            tunnel: plan.tunnel(*host)?,
+            held: *held,
+            stuck: *stuck,
+        },
         // The switch has a place for every member; that one is in use is for people to see.
         Command::OpenTunnel { .. } | Command::CloseTunnel { .. } => return None,
     })

@@ -256,6 +256,11 @@ impl Member {
     /// What the plane wants of data, of people and of the network.
     fn carry_out(&mut self) {
         if let Some(data) = &mut self.data {
+            while !data.is_crammed()
+                && let Some(hold) = self.plane.urgent_command()
+            {
+                data.order(&self.plan, &hold);
+            }
             while !data.is_full()
                 && let Some(command) = self.plane.command()
             {

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use sluice_api::fabric::{Answer, EventRow, Flows, MemberRow, MoveRow, VnetRow, Vport, VportRow};
+use sluice_api::fabric::{
+    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, VnetRow, Vport, VportRow,
+};
 use sluice_api::trace::{Step, Trace};
 
 /// An answer for people.
@@ -15,6 +17,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Answer::Vnets(rows) => vnets(rows),
         Answer::Members(rows) => members(rows),
         Answer::Flows(flows) => all_flows(flows),
+        Answer::Holds(holds) => all_holds(holds),
         Answer::Trace(trace) => traced(trace),
         Answer::Event(event) => line(event),
     }
@@ -155,6 +158,37 @@ fn all_flows(flows: &Flows) -> String {
         table(&["TO", "OPEN FOR", "ENCAP", "DECAP"], tunnels),
         table(&["VNET", "MAC", "TO", "USED"], encap),
         table(&["VNET", "FROM"], decap),
+    )
+}
+
+fn all_holds(holds: &Holds) -> String {
+    let numbers = |all: &[u8]| {
+        let all: Vec<String> = all.iter().map(u8::to_string).collect();
+        if all.is_empty() { "-".to_owned() } else { all.join(",") }
+    };
+    let isolated = holds.isolated.iter().map(|row| {
+        let masks = [&row.isolated, &row.held, &row.stuck].map(|all| numbers(all));
+        let told = |host: &String| match row.cannot_hold.contains(host) {
+            true => format!("{host} (cannot hold)"),
+            false => host.clone(),
+        };
+        let senders: Vec<String> = row.senders.iter().map(told).collect();
+        let mut cells = vec![row.port.clone()];
+        cells.extend(masks);
+        cells.extend([span(row.since_ns), senders.join(", "), row.endpoints.join(", ")]);
+        cells
+    });
+    let held = holds.held.iter().map(|row| {
+        let used = if row.in_use { "yes" } else { "no" }.to_owned();
+        let (held, stuck) = (numbers(&row.held), numbers(&row.stuck));
+        let (vnet, mac, host) = (row.vnet.clone(), row.mac.clone(), row.host.clone());
+        vec![vnet, mac, host, held, stuck, span(row.since_ns), used]
+    });
+    let header = ["PORT", "ISOLATED", "HELD", "STUCK", "FOR", "TOLD", "ENDPOINTS"];
+    format!(
+        "isolated here\n{}\nheld for others\n{}",
+        table(&header, isolated),
+        table(&["VNET", "MAC", "HOST", "HELD", "STUCK", "FOR", "IN USE"], held),
     )
 }
 

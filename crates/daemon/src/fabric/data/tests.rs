@@ -1,11 +1,12 @@
 use std::io::{BufReader, Write as _};
 use std::os::unix::net::UnixListener;
 
-use sluice_base::{HostId, Mac, PortId, Vni};
+use sluice_base::{HostId, Mac, PortId, PriorityMask, TunnelId, Vni};
 use sluice_control::plane::Config;
 
 use super::super::tests::{Folder, plan};
 use super::*;
+use crate::channel::Senders;
 use crate::config::{Placed, Why, Workers};
 
 /// A data process that says who it is, and gives what it is connected by, worker after worker.
@@ -41,6 +42,7 @@ fn orders(stream: &mut UnixStream) -> Vec<String> {
             Order::Install { .. } => "install".to_owned(),
             Order::Remove { .. } => "remove".to_owned(),
             Order::Send { frame, .. } => String::from_utf8(frame.to_vec()).unwrap(),
+            Order::Hold { held, stuck, .. } => format!("hold {} {}", held.0, stuck.0),
             other => panic!("{other:?}"),
         });
         at += size;
@@ -79,4 +81,67 @@ fn every_worker_knows_the_chip_and_a_frame_goes_to_the_one_of_its_port() {
     let told: Vec<_> = streams.iter_mut().map(orders).collect();
     assert_eq!(told[0], ["install", "to port 1", "to a host", "remove"]);
     assert_eq!(told[1], ["install", "to port 0", "remove"]);
+}
+
+#[test]
+fn hold_goes_to_every_worker_ahead_of_all_that_waits() {
+    let folder = Folder::new("data-holds");
+    let mut plan = plan(&folder, 1, 2, 1);
+    let placed = Placed { worker: Some(0), why: Why::Configured, moves: false };
+    plan.workers = Workers { count: 2, ports: vec![placed] };
+    let (mut data, mut streams) = attached(&folder, plan.worker_count());
+    let (vni, mac) = (Vni::new(42).unwrap(), Mac([2, 0, 0, 0, 0, 2]));
+    let to = plane::Way::Host(HostId(2));
+    while !data.is_full() {
+        data.order(&plan, &Command::Install { vni, mac, to });
+    }
+    let (held, stuck) = (PriorityMask(3), PriorityMask(1));
+    assert!(!data.is_crammed(), "there is room for what does not wait");
+    data.order(&plan, &Command::Hold { vni, mac, host: HostId(2), held, stuck });
+    let held = PriorityMask::NONE;
+    data.order(&plan, &Command::Hold { vni, mac, host: HostId(2), held, stuck: held });
+    let readers: Vec<_> = streams
+        .drain(..)
+        .map(|mut stream| std::thread::spawn(move || orders(&mut stream)))
+        .collect();
+    while data.workers.iter().any(|worker| worker.pipe.has_out()) {
+        data.flush();
+    }
+    // What it was told is read: else the connection would be reset.
+    let config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
+    data.wake();
+    data.read(Nanos::ZERO, &plan, &mut Plane::new(&config, 1, Nanos::ZERO)).unwrap();
+    drop(data);
+    for reader in readers {
+        let told = reader.join().unwrap();
+        assert_eq!(told[..3], ["hold 3 1", "hold 0 0", "install"]);
+    }
+}
+
+#[test]
+fn receiver_that_a_worker_tells_of_is_isolated_until_it_says_otherwise() {
+    let folder = Folder::new("data-receivers");
+    let mut plan = plan(&folder, 1, 2, 1);
+    let placed = Placed { worker: Some(0), why: Why::Configured, moves: false };
+    plan.workers = Workers { count: 2, ports: vec![placed] };
+    let (mut data, mut streams) = attached(&folder, plan.worker_count());
+    let config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
+    let mut plane = Plane::new(&config, 1, Nanos::ZERO);
+    plane.add_host(Nanos::ZERO, HostId(2), &[], plane::Kind::Member);
+    let mut tell = |data: &mut Data, plane: &mut Plane, worker: usize, held: u8| {
+        let (mut bytes, mut tunnels) = (Vec::new(), Vec::new());
+        let senders = Senders::write([TunnelId(0), TunnelId(9)].into_iter(), &mut tunnels);
+        let (isolated, held, stuck) = (PriorityMask(held), PriorityMask(held), PriorityMask::NONE);
+        Told::Receiver { port: PortId(0), isolated, held, stuck, senders }.write(&mut bytes);
+        streams[worker].write_all(&bytes).unwrap();
+        data.wake();
+        data.read(Nanos::ZERO, &plan, plane).unwrap();
+        let port = plane.isolated().next().map(|(_, port)| port.clone());
+        port.map(|port| (port.receiver.held.0, port.senders.into_iter().collect::<Vec<_>>()))
+    };
+    let senders = vec![HostId(2)];
+    assert_eq!(tell(&mut data, &mut plane, 0, 1), Some((1, senders.clone())));
+    assert_eq!(tell(&mut data, &mut plane, 1, 2), Some((3, senders.clone())), "both");
+    assert_eq!(tell(&mut data, &mut plane, 0, 0), Some((2, senders)));
+    assert_eq!(tell(&mut data, &mut plane, 1, 0), None);
 }

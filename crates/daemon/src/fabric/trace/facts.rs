@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use sluice_base::{HostId, Mac, PortId, VnetId, Vni};
+use sluice_base::{HostId, Mac, PortId, PriorityMask, VnetId, Vni};
 use sluice_control::directory::State;
 use sluice_control::plane::{Kind, Plane};
 use sluice_control::vport::Key;
@@ -88,6 +88,13 @@ pub(crate) struct Peer {
     pub(crate) has_network: bool,
 }
 
+/// What the receiver's host asked to be held here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldHere {
+    pub(crate) held: PriorityMask,
+    pub(crate) stuck: PriorityMask,
+}
+
 /// What is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -101,6 +108,8 @@ pub(crate) struct Facts {
     pub(crate) destination: Option<Claimed>,
     /// The receiver's host, or the one that the frame comes from.
     pub(crate) peer: Option<Peer>,
+    /// What of the receiver is held here.
+    pub(crate) hold: Option<HeldHere>,
 }
 
 impl Facts {
@@ -126,7 +135,9 @@ impl Facts {
         let peer = remote.and_then(|one| peer(plan, plane, one.host, frame.vni));
         let port = at.and_then(|id| local_port(plan, plane, id, frame));
         let host_name = plan.name.clone();
-        Ok(Self { host_name, frame, vnet, source, port, destination, peer })
+        let hold = target.and_then(|mac| plane.hold_of(Key { vni: frame.vni, mac }));
+        let hold = hold.map(|entry| HeldHere { held: entry.held, stuck: entry.stuck });
+        Ok(Self { host_name, frame, vnet, source, port, destination, peer, hold })
     }
 
     /// The same at the host that the frame arrives at, from another one.

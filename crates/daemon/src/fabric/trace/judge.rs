@@ -16,7 +16,8 @@ use sluice_api::trace::{Grade, Looked, PortLook, Step, TunnelLook, Verdict, Way}
 use sluice_base::{HostId, Mac, PortId};
 use sluice_control::directory::State;
 
-use super::facts::{Claimed, Facts, LocalPort, Peer, To};
+use super::facts::{Claimed, Facts, HeldHere, LocalPort, Peer, To};
+use crate::fabric::answer::priorities;
 
 /// Where a frame goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,6 +215,16 @@ fn chip(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Way>) {
     };
     let at = facts.destination.as_ref().map_or_else(String::new, place);
     match (in_chip, wanted) {
+        (Some(there), Some(wanted)) if there == wanted && facts.hold.is_some() => {
+            let HeldHere { held, stuck } = facts.hold.unwrap_or_default();
+            let (verdict, what, mask) = match stuck.is_empty() {
+                true => (Verdict::HeldRemote, "held here", held),
+                false => (Verdict::StuckRemote, "ended as `receiver_stuck`", stuck),
+            };
+            let mask = priorities(mask);
+            let why = format!("{at} does not take frames of priority {mask}: they are {what}");
+            (step(verdict, why), in_chip)
+        }
         (Some(there), Some(wanted)) if there == wanted => {
             (step(Verdict::Installed, format!("the chip sends {target} to {at}")), in_chip)
         }

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_api::show::{DropRow, LossRow, PauseRow, PortRow, TunnelRow};
-use sluice_base::{VnetId, Vni};
+use sluice_base::{PriorityMask, VnetId, Vni};
 
 use super::super::facts::Frame;
 use super::*;
@@ -72,6 +72,7 @@ impl Case {
             port: Some(entrance),
             destination: Some(claimed(B, State::Authoritative, 7)),
             peer: Some(peer),
+            hold: None,
         };
         let row = TunnelRow {
             peer: "h2".to_owned(),
@@ -131,8 +132,18 @@ type Row = (&'static str, fn(&mut Case), &'static str);
 
 #[test]
 fn each_fact_at_the_sender_has_its_verdict() {
-    let rows: [Row; 25] = [
+    let rows: [Row; 27] = [
         ("all well", |_| (), "learned port_up installed tunnel_up lossless ->"),
+        (
+            "held for its receiver",
+            |c| c.facts.hold = Some(HeldHere { held: PriorityMask(9), ..HeldHere::default() }),
+            "learned port_up held_remote tunnel_up lossless ->",
+        ),
+        (
+            "held for too long",
+            |c| c.facts.hold = Some(HeldHere { held: PriorityMask(9), stuck: PriorityMask(8) }),
+            "learned port_up stuck_remote tunnel_up lossless ->",
+        ),
         (
             "bound",
             |c| (c.entrance().is_bound, c.entrance().has_sender) = (true, true),

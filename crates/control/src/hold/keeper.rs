@@ -1,0 +1,312 @@
+//! The sender's host: what others ask to be held here.
+//!
+//! ```text
+//!              a state names it, its host may speak for it
+//!   (none) ────────────────────────────────────────────────> KNOWN ──┐ it is in the chip,
+//!     ^                                                       ^      │ and there is room
+//!     │ a later state does not name it; nothing was heard     │      v
+//!     │ for a lease; the session ended; it is elsewhere     HELD <───┘
+//!     └───────────────────────────────────────────────────────┘ told to data, again and again
+//! ```
+//!
+//! What is not in the chip is not sent to, so that only what is there takes one of the places that
+//! a switch has.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use sluice_base::{HostId, Nanos, PriorityMask, Vni};
+use sluice_wire::fabric::HoldPart;
+
+use super::{LEASE, RENEW_EVERY};
+use crate::vport::Key;
+
+/// Endpoints that are remembered, of all hosts.
+const KNOWN_MAX: usize = 1024;
+/// Those of them that are held: as many places as a switch has.
+const HELD_MAX: usize = 64;
+
+/// An endpoint that is to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its host, which asked.
+    pub host: HostId,
+    /// Priorities to be held.
+    pub held: PriorityMask,
+    /// Those of them whose hold contract is over.
+    pub stuck: PriorityMask,
+    /// Since when.
+    pub since: Nanos,
+    /// Whether data was told.
+    pub is_held: bool,
+    /// Of the state that named it last.
+    order: (u64, u64),
+}
+
+/// For data: hold an endpoint behind a host, or let it go if there are no priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The endpoint.
+    pub key: Key,
+    /// Its host.
+    pub host: HostId,
+    /// Priorities to be held.
+    pub held: PriorityMask,
+    /// Those of them whose frames end.
+    pub stuck: PriorityMask,
+}
+
+/// A beginning or an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A host asks for an endpoint to be held.
+    Begun(Key, HostId),
+    /// It is not to be held any more.
+    Ended(Key, HostId),
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that were not above the last.
+    pub old: u64,
+    /// Endpoints that the host may not speak for.
+    pub disbelieved: u64,
+    /// Endpoints for which there was no room.
+    pub refused: u64,
+}
+
+/// The last state of a host.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// Incarnation and sequence. They outlive the session: an old message may come late.
+    order: (u64, u64),
+    parts: u8,
+    /// The parts that came, a bit each.
+    came: u8,
+    until: Nanos,
+}
+
+/// What others ask of this host.
+#[derive(Debug, Default)]
+pub struct Keeper {
+    said: BTreeMap<HostId, Said>,
+    entries: BTreeMap<Key, Entry>,
+    held: usize,
+    /// For data, the last for each endpoint.
+    orders: BTreeMap<Key, Order>,
+    turns: VecDeque<Turn>,
+    renew_at: Nanos,
+    counts: Counts,
+}
+
+impl Keeper {
+    /// A host says what is to be held. `believes` says whether it may speak for an endpoint,
+    /// `installed` whether an endpoint is in the chip as its.
+    pub fn heard(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        part: &HoldPart<'_>,
+        believes: impl Fn(Key) -> bool,
+        installed: impl Fn(Key) -> bool,
+    ) {
+        let place = part.order();
+        let order = (place.incarnation, place.sequence);
+        let said = self.said.entry(host).or_default();
+        let bit = 1 << place.part;
+        if order < said.order || (order == said.order && said.came & bit != 0) {
+            self.counts.old += 1;
+            return;
+        }
+        if order > said.order {
+            *said = Said { order, parts: place.parts, came: 0, until: now };
+        }
+        said.came |= bit;
+        said.until = now.after(LEASE);
+        let is_whole = said.came.count_ones() == u32::from(said.parts);
+        for one in part.iter().filter(|one| !one.held.is_empty()) {
+            let key = Key { vni: one.vni, mac: one.mac };
+            if !believes(key) {
+                self.counts.disbelieved += 1;
+                continue;
+            }
+            self.put(now, key, host, (one.held, one.stuck), order);
+            if installed(key) {
+                self.hold(now, key);
+            }
+        }
+        if is_whole {
+            self.let_go(|_, entry| entry.host == host && entry.order != order);
+        }
+    }
+
+    fn put(
+        &mut self,
+        now: Nanos,
+        key: Key,
+        host: HostId,
+        (held, stuck): (PriorityMask, PriorityMask),
+        order: (u64, u64),
+    ) {
+        if self.entries.get(&key).is_some_and(|entry| entry.host != host) {
+            self.let_go(|one, _| one == key);
+        }
+        if let Some(entry) = self.entries.get_mut(&key) {
+            let changes = (entry.held, entry.stuck) != (held, stuck);
+            (entry.held, entry.stuck, entry.order) = (held, stuck, order);
+            if changes && entry.is_held {
+                self.orders.insert(key, Order { key, host, held, stuck });
+            }
+        } else if self.entries.len() < KNOWN_MAX {
+            let entry = Entry { host, held, stuck, since: now, is_held: false, order };
+            self.entries.insert(key, entry);
+            self.turns.push_back(Turn::Begun(key, host));
+        } else {
+            self.counts.refused += 1;
+        }
+    }
+
+    /// Tells data to hold an endpoint, if there is room.
+    fn hold(&mut self, now: Nanos, key: Key) {
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| !entry.is_held) else { return };
+        if self.held == HELD_MAX {
+            self.counts.refused += 1;
+            return;
+        }
+        if self.held == 0 {
+            self.renew_at = now.after(RENEW_EVERY);
+        }
+        entry.is_held = true;
+        self.held += 1;
+        let Entry { host, held, stuck, .. } = *entry;
+        self.orders.insert(key, Order { key, host, held, stuck });
+    }
+
+    /// Tells data to let an endpoint go.
+    fn release(&mut self, key: Key) {
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.is_held) else { return };
+        entry.is_held = false;
+        self.held -= 1;
+        let (held, stuck, host) = (PriorityMask::NONE, PriorityMask::NONE, entry.host);
+        self.orders.insert(key, Order { key, host, held, stuck });
+    }
+
+    fn let_go(&mut self, which: impl Fn(Key, &Entry) -> bool) {
+        let found = self.entries.iter().filter(|(key, entry)| which(**key, entry));
+        let found: Vec<_> = found.map(|(key, entry)| (*key, entry.host)).collect();
+        for (key, host) in found {
+            self.release(key);
+            self.entries.remove(&key);
+            self.turns.push_back(Turn::Ended(key, host));
+        }
+    }
+
+    /// The session with a host ended, or it is dead: what it said does not count any more.
+    pub fn end_host(&mut self, host: HostId) {
+        self.let_go(|_, entry| entry.host == host);
+    }
+
+    /// A host is none any more, and what it said last is forgotten.
+    pub fn remove_host(&mut self, host: HostId) {
+        self.end_host(host);
+        self.said.remove(&host);
+    }
+
+    /// An endpoint has this host now, or none.
+    pub fn moved(&mut self, key: Key, to: Option<HostId>) {
+        if self.entries.get(&key).is_some_and(|entry| Some(entry.host) != to) {
+            self.let_go(|one, _| one == key);
+        }
+    }
+
+    /// This host has a network no more.
+    pub fn end_vni(&mut self, vni: Vni) {
+        self.let_go(|key, _| key.vni == vni);
+    }
+
+    /// An endpoint was put into the chip, as behind this host.
+    pub fn installed(&mut self, now: Nanos, key: Key, host: HostId) {
+        if self.entries.get(&key).is_some_and(|entry| entry.host == host) {
+            self.hold(now, key);
+        }
+    }
+
+    /// An endpoint was taken out of the chip.
+    pub fn uninstalled(&mut self, key: Key) {
+        self.release(key);
+    }
+
+    /// The switch is a new one, which holds nothing and has nothing in its chip.
+    pub fn chip_lost(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.is_held = false);
+        self.held = 0;
+        self.orders.clear();
+    }
+
+    /// Lets go of what nobody has spoken of for too long, and tells data again of what stands.
+    pub fn advance(&mut self, now: Nanos, installed: impl Fn(Key, HostId) -> bool) {
+        let over = |said: &Said| said.until <= now;
+        let silent = self.said.iter().filter(|(_, said)| over(said)).map(|(host, _)| *host);
+        for host in silent.collect::<Vec<_>>() {
+            self.end_host(host);
+        }
+        if self.entries.is_empty() || now < self.renew_at {
+            return;
+        }
+        self.renew_at = now.after(RENEW_EVERY);
+        let known = self.entries.iter().map(|(key, entry)| (*key, *entry)).collect::<Vec<_>>();
+        for (key, entry) in known {
+            let Entry { host, held, stuck, is_held, .. } = entry;
+            if is_held {
+                self.orders.insert(key, Order { key, host, held, stuck });
+            } else if self.held < HELD_MAX && installed(key, host) {
+                self.hold(now, key);
+            }
+        }
+    }
+
+    /// When [`Self::advance`] has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let speaks = |host: &HostId| self.entries.values().any(|entry| entry.host == *host);
+        let leases = self.said.iter().filter(|(host, _)| speaks(host)).map(|(_, said)| said.until);
+        leases.chain([self.renew_at]).min()
+    }
+
+    /// The next thing for data. Take all.
+    pub fn order(&mut self) -> Option<Order> {
+        self.orders.pop_first().map(|(_, order)| order)
+    }
+
+    /// The next beginning or end. Take all.
+    pub fn turn(&mut self) -> Option<Turn> {
+        self.turns.pop_front()
+    }
+
+    /// How many orders wait to be taken.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// What is to be held, in order.
+    pub fn entries(&self) -> impl Iterator<Item = (Key, &Entry)> + '_ {
+        self.entries.iter().map(|(key, entry)| (*key, entry))
+    }
+
+    /// What is to be held of an endpoint.
+    #[must_use]
+    pub fn entry(&self, key: Key) -> Option<&Entry> {
+        self.entries.get(&key)
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+}

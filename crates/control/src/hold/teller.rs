@@ -1,0 +1,262 @@
+//! The receiver's host: who was told what, and who has to be told.
+//!
+//! ```text
+//!   (none) ── it sends to a held port ──> DUE ── told ──> TOLD ── a change, or RENEW_EVERY ──> DUE
+//!     ^                                    ^               │  │
+//!     │                                    └─ no answer ───┘  │ its version knows no holds
+//!     ├── it answered that it holds nothing                   v
+//!     └── its session ended, and nothing is held        DEAF ── another session ──> DUE
+//! ```
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use sluice_base::{HostId, Nanos, PortId};
+
+use super::{RENEW_EVERY, Receiver};
+use crate::rpc::Failure;
+
+/// After so long a host is told again that could not be told.
+const RETRY_AFTER: Nanos = Nanos::from_millis(50);
+
+/// An own port that does not take what comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its state.
+    pub receiver: Receiver,
+    /// The hosts that send to it.
+    pub senders: BTreeSet<HostId>,
+    /// When that began.
+    pub since: Nanos,
+}
+
+/// A host that sends here.
+#[derive(Debug, Default)]
+struct Peer {
+    /// When it is told; `None`: not before something happens.
+    at: Option<Nanos>,
+    /// Questions that are open, and the sequence of each.
+    open: Vec<(u64, u64)>,
+    /// The last sequence that it was told, and whether that asked for nothing.
+    last: (u64, bool),
+    /// It may hold something that this host has asked for.
+    may_hold: bool,
+    is_deaf: bool,
+}
+
+/// The end of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It was none of the teller's.
+    NotAsked,
+    /// It was.
+    Done,
+    /// It was, and the host's version knows no holds: it is not asked again in this session.
+    Deaf,
+}
+
+/// What this host tells others of its receivers.
+#[derive(Debug, Default)]
+pub struct Teller {
+    ports: BTreeMap<PortId, Port>,
+    peers: BTreeMap<HostId, Peer>,
+    /// Hosts with a session.
+    up: BTreeSet<HostId>,
+    sequence: u64,
+}
+
+impl Teller {
+    /// A port is so from now on. Returns how it was, if anything was wrong with it.
+    pub fn set(
+        &mut self,
+        now: Nanos,
+        port: PortId,
+        receiver: Receiver,
+        senders: BTreeSet<HostId>,
+    ) -> Option<Port> {
+        let before = self.ports.remove(&port);
+        let was = before.as_ref().map(|port| port.receiver).unwrap_or_default();
+        let since = before.as_ref().map_or(now, |port| port.since);
+        let masks = |receiver: &Receiver| (receiver.held, receiver.stuck);
+        let none = BTreeSet::new();
+        let told = before.as_ref().map_or(&none, |port| &port.senders);
+        let changes: Vec<HostId> = if masks(&was) == masks(&receiver) {
+            told.symmetric_difference(&senders).copied().collect()
+        } else {
+            told.union(&senders).copied().collect()
+        };
+        let is_held = !receiver.held.is_empty() || !was.held.is_empty();
+        if !receiver.is_fine() {
+            self.ports.insert(port, Port { receiver, senders, since });
+        }
+        for host in changes.into_iter().filter(|_| is_held) {
+            self.hasten(now, host);
+        }
+        before
+    }
+
+    /// The endpoints at a port are others than before.
+    pub fn touch(&mut self, now: Nanos, port: PortId) {
+        let Some(port) = self.ports.get(&port) else { return };
+        if port.receiver.held.is_empty() {
+            return;
+        }
+        for host in port.senders.clone() {
+            self.hasten(now, host);
+        }
+    }
+
+    fn hasten(&mut self, now: Nanos, host: HostId) {
+        let wants = self.wanted(host).next().is_some();
+        let peer = self.peers.entry(host).or_default();
+        peer.at = (wants || peer.may_hold).then_some(now);
+        self.tidy(host);
+    }
+
+    /// Forgets a host of which nothing is wanted and nothing is waited for.
+    fn tidy(&mut self, host: HostId) {
+        let is_idle = |peer: &mut Peer| {
+            peer.at.is_none() && peer.open.is_empty() && !peer.may_hold && !peer.is_deaf
+        };
+        if self.peers.get_mut(&host).is_some_and(is_idle) {
+            self.peers.remove(&host);
+        }
+    }
+
+    /// There is a session with a host.
+    pub fn up(&mut self, now: Nanos, host: HostId) {
+        self.up.insert(host);
+        if let Some(peer) = self.peers.get_mut(&host) {
+            peer.at = Some(now);
+        }
+    }
+
+    /// There is none any more: the host has let go of everything.
+    pub fn down(&mut self, host: HostId) {
+        self.up.remove(&host);
+        let wants = self.wanted(host).next().is_some();
+        if let Some(peer) = self.peers.get_mut(&host) {
+            *peer = Peer::default();
+            if !wants {
+                self.peers.remove(&host);
+            }
+        }
+    }
+
+    /// A host that is to be told now what [`Self::wanted`] says.
+    #[must_use]
+    pub fn due(&self, now: Nanos) -> Option<HostId> {
+        let is_due = |peer: &Peer| !peer.is_deaf && peer.at.is_some_and(|at| at <= now);
+        let mut due = self.peers.iter().filter(|(host, _)| self.up.contains(host));
+        due.find(|(_, peer)| is_due(peer)).map(|(host, _)| *host)
+    }
+
+    /// When somebody is to be told, if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        let peers =
+            self.peers.iter().filter(|(host, peer)| self.up.contains(host) && !peer.is_deaf);
+        peers.filter_map(|(_, peer)| peer.at).min()
+    }
+
+    /// The ports that a host is to hold.
+    pub fn wanted(&self, host: HostId) -> impl Iterator<Item = (PortId, Receiver)> + '_ {
+        self.ports
+            .iter()
+            .filter(move |(_, port)| !port.receiver.held.is_empty() && port.senders.contains(&host))
+            .map(|(id, port)| (*id, port.receiver))
+    }
+
+    /// The sequence of the next state.
+    pub const fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// A host is being told: with these questions, in this sequence, and nothing or something.
+    pub fn told(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        ids: &[u64],
+        (sequence, is_nothing): (u64, bool),
+    ) {
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        peer.open.extend(ids.iter().map(|&id| (id, sequence)));
+        peer.last = (sequence, is_nothing);
+        peer.may_hold |= !is_nothing;
+        peer.at = (!is_nothing).then(|| now.after(RENEW_EVERY));
+    }
+
+    /// A host could not be told, or not all.
+    pub fn failed(&mut self, now: Nanos, host: HostId, why: Failure) -> Answered {
+        let Some(peer) = self.peers.get_mut(&host) else { return Answered::Done };
+        match why {
+            Failure::UnknownTopic | Failure::TooOld => {
+                (peer.is_deaf, peer.may_hold) = (true, false);
+                return Answered::Deaf;
+            }
+            // The end of the session is told otherwise.
+            Failure::NotConnected => peer.at = None,
+            // That took its time already.
+            Failure::TooLate => peer.at = Some(now),
+            Failure::Busy | Failure::TooBig | Failure::Refused | Failure::Unknown(_) => {
+                peer.at = Some(now.after(RETRY_AFTER));
+            }
+        }
+        Answered::Done
+    }
+
+    /// A question has ended.
+    pub fn answered(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        id: u64,
+        answer: Result<(), Failure>,
+    ) -> Answered {
+        let Some(peer) = self.peers.get_mut(&host) else { return Answered::NotAsked };
+        let Some(at) = peer.open.iter().position(|(open, _)| *open == id) else {
+            return Answered::NotAsked;
+        };
+        let (_, sequence) = peer.open.swap_remove(at);
+        let (last, is_nothing) = peer.last;
+        let mut end = Answered::Done;
+        match answer {
+            Ok(()) if sequence == last && is_nothing => peer.may_hold = false,
+            Err(why) if sequence == last => end = self.failed(now, host, why),
+            _ => {}
+        }
+        self.tidy(host);
+        end
+    }
+
+    /// Nothing is known of the ports any more: nothing is to be held.
+    pub fn forget_ports(&mut self, now: Nanos) -> Vec<PortId> {
+        let ports: Vec<_> = self.ports.keys().copied().collect();
+        for port in &ports {
+            self.set(now, *port, Receiver::default(), BTreeSet::new());
+        }
+        ports
+    }
+
+    /// A host is none any more.
+    pub fn remove(&mut self, host: HostId) {
+        self.down(host);
+        self.peers.remove(&host);
+        for port in self.ports.values_mut() {
+            port.senders.remove(&host);
+        }
+    }
+
+    /// The ports that do not take what comes.
+    pub fn ports(&self) -> impl Iterator<Item = (PortId, &Port)> + '_ {
+        self.ports.iter().map(|(id, port)| (*id, port))
+    }
+
+    /// Whether a host was told, or is to be, and cannot hold.
+    #[must_use]
+    pub fn is_deaf(&self, host: HostId) -> bool {
+        self.peers.get(&host).is_some_and(|peer| peer.is_deaf)
+    }
+}

@@ -1,0 +1,416 @@
+use alloc::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use sluice_base::{HostId, Mac, PortId, Vni};
+use sluice_wire::fabric::{Held, HoldOrder, HoldPart, HoldWriter};
+
+use super::*;
+use crate::rpc::Failure;
+use crate::vport::Key;
+
+const HERE: HostId = HostId(1);
+const THERE: HostId = HostId(2);
+
+fn millis(count: u64) -> Nanos {
+    Nanos::from_millis(count)
+}
+
+fn key(port: u16, n: u64) -> Key {
+    let mac = Mac::from_u64(0x0200_0000_0000 | u64::from(port) << 8 | n);
+    Key { vni: Vni::new(9).unwrap(), mac }
+}
+
+const fn receiver(held: u8, stuck: u8) -> Receiver {
+    let (held, stuck) = (PriorityMask(held), PriorityMask(stuck & held));
+    Receiver { isolated: held, held, stuck: PriorityMask(stuck.0 & held.0) }
+}
+
+fn senders(hosts: &[HostId]) -> BTreeSet<HostId> {
+    hosts.iter().copied().collect()
+}
+
+fn message(order: HoldOrder, all: &[(Key, u8)]) -> Vec<u8> {
+    let mut writer = HoldWriter::new();
+    for (Key { vni, mac }, held) in all.iter().copied() {
+        let (held, stuck) = (PriorityMask(held), PriorityMask::NONE);
+        assert!(writer.push(&Held { vni, mac, held, stuck }));
+    }
+    writer.finish(order).to_vec()
+}
+
+fn hear(keeper: &mut Keeper, now: Nanos, sequence: u64, part: (u8, u8), all: &[(Key, u8)]) {
+    let order = HoldOrder { incarnation: 1, sequence, part: part.0, parts: part.1 };
+    let bytes = message(order, all);
+    keeper.heard(now, HERE, &HoldPart::new_checked(&bytes).unwrap(), |_| true, |_| true);
+}
+
+fn held(keeper: &Keeper) -> Vec<Key> {
+    keeper.entries().map(|(key, _)| key).collect()
+}
+
+#[test]
+fn port_that_nobody_sends_to_is_told_to_nobody() {
+    let mut teller = Teller::default();
+    teller.up(Nanos::ZERO, THERE);
+    assert_eq!(teller.set(millis(1), PortId(1), receiver(1, 0), senders(&[])), None);
+    assert_eq!(teller.due(millis(1)), None);
+    assert_eq!(teller.deadline(), None);
+    teller.set(millis(2), PortId(1), receiver(1, 0), senders(&[THERE]));
+    assert_eq!(teller.due(millis(2)), Some(THERE), "it sends now");
+}
+
+#[test]
+fn isolated_port_that_holds_nobody_is_told_to_nobody() {
+    let mut teller = Teller::default();
+    teller.up(Nanos::ZERO, THERE);
+    let only = Receiver { held: PriorityMask::NONE, ..receiver(1, 0) };
+    teller.set(millis(1), PortId(1), only, senders(&[THERE]));
+    assert_eq!(teller.due(millis(9)), None);
+    assert_eq!(teller.ports().count(), 1, "it is shown");
+}
+
+#[test]
+fn release_is_told_until_it_is_answered() {
+    let mut teller = Teller::default();
+    teller.up(Nanos::ZERO, THERE);
+    teller.set(millis(1), PortId(1), receiver(1, 0), senders(&[THERE]));
+    teller.told(millis(1), THERE, &[7], (1, false));
+    assert_eq!(teller.due(millis(1)), None);
+    assert_eq!(teller.deadline(), Some(millis(1).after(RENEW_EVERY)));
+    assert_eq!(teller.answered(millis(2), THERE, 7, Ok(())), Answered::Done);
+    // Whoever sent to it and does not any more is told as well.
+    teller.set(millis(3), PortId(1), receiver(0, 0), senders(&[]));
+    assert_eq!(teller.due(millis(3)), Some(THERE));
+    teller.told(millis(3), THERE, &[8], (2, true));
+    assert_eq!(teller.due(millis(400)), None, "an answer is waited for");
+    assert_eq!(teller.answered(millis(503), THERE, 8, Err(Failure::TooLate)), Answered::Done);
+    assert_eq!(teller.due(millis(503)), Some(THERE), "there was none");
+    teller.told(millis(503), THERE, &[9], (3, true));
+    assert_eq!(teller.answered(millis(504), THERE, 9, Ok(())), Answered::Done);
+    assert_eq!((teller.due(millis(9_000)), teller.deadline()), (None, None));
+    assert_eq!(teller.answered(millis(505), THERE, 10, Ok(())), Answered::NotAsked);
+}
+
+#[test]
+fn host_that_knows_no_holds_is_asked_once_a_session() {
+    let mut teller = Teller::default();
+    teller.up(Nanos::ZERO, THERE);
+    for held in [1, 0, 1] {
+        teller.set(millis(1), PortId(1), receiver(held, 0), senders(&[THERE]));
+        if teller.due(millis(1)).is_some() {
+            teller.told(millis(1), THERE, &[7], (1, false));
+            let answer = Err(Failure::UnknownTopic);
+            assert_eq!(teller.answered(millis(1), THERE, 7, answer), Answered::Deaf);
+            assert_eq!(held, 1);
+        }
+        assert!(teller.is_deaf(THERE));
+        assert_eq!(teller.due(millis(9_000)), None);
+    }
+    teller.down(THERE);
+    teller.up(millis(2), THERE);
+    assert_eq!(teller.due(millis(2)), Some(THERE), "it may be a newer one");
+}
+
+#[test]
+fn old_message_changes_nothing() {
+    let mut keeper = Keeper::default();
+    hear(&mut keeper, millis(1), 5, (0, 1), &[(key(1, 1), 1)]);
+    hear(&mut keeper, millis(2), 4, (0, 1), &[]);
+    hear(&mut keeper, millis(2), 5, (0, 1), &[(key(1, 2), 1)]);
+    assert_eq!(held(&keeper), [key(1, 1)]);
+    assert_eq!(keeper.counts().old, 2);
+    hear(&mut keeper, millis(3), 6, (0, 1), &[]);
+    hear(&mut keeper, millis(4), 5, (0, 1), &[(key(1, 1), 1)]);
+    assert_eq!(held(&keeper), [], "nor does it after a release");
+    keeper.end_host(HERE);
+    hear(&mut keeper, millis(5), 6, (0, 1), &[(key(1, 1), 1)]);
+    assert_eq!(held(&keeper), [], "nor on another connection");
+}
+
+#[test]
+fn parts_are_one_state() {
+    let mut keeper = Keeper::default();
+    hear(&mut keeper, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
+    hear(&mut keeper, millis(2), 2, (1, 2), &[(key(1, 3), 1)]);
+    assert_eq!(held(&keeper), [key(1, 1), key(1, 2), key(1, 3)], "the rest is not known yet");
+    hear(&mut keeper, millis(3), 2, (0, 2), &[(key(1, 2), 3)]);
+    assert_eq!(held(&keeper), [key(1, 2), key(1, 3)]);
+    assert_eq!(keeper.entry(key(1, 2)).map(|entry| entry.held), Some(PriorityMask(3)));
+}
+
+#[test]
+fn only_what_is_in_the_chip_is_held_and_no_more_than_there_are_places() {
+    let mut keeper = Keeper::default();
+    let all: Vec<_> = (0..100).map(|n| (key(1, n), 1)).collect();
+    let order = HoldOrder { incarnation: 1, sequence: 1, part: 0, parts: 1 };
+    let bytes = message(order, &all);
+    let part = HoldPart::new_checked(&bytes).unwrap();
+    keeper.heard(millis(1), HERE, &part, |key| key != all[5].0, |key| key == all[7].0);
+    assert_eq!(keeper.counts().disbelieved, 1);
+    assert_eq!(keeper.order().map(|order| order.key), Some(all[7].0));
+    assert_eq!((keeper.order(), keeper.entries().count()), (None, 99));
+    for (key, _) in &all {
+        keeper.installed(millis(2), *key, THERE);
+        keeper.installed(millis(2), *key, HERE);
+    }
+    let orders: BTreeSet<_> = core::iter::from_fn(|| keeper.order()).map(|one| one.key).collect();
+    assert_eq!(orders.len(), 63, "one was before");
+    keeper.uninstalled(all[7].0);
+    let order = keeper.order().unwrap();
+    assert!(order.key == all[7].0 && order.held.is_empty());
+    keeper.installed(millis(3), all[99].0, HERE);
+    assert_eq!(keeper.order().map(|order| order.key), Some(all[99].0), "there is a place again");
+}
+
+#[test]
+fn endpoint_that_is_elsewhere_is_let_go() {
+    let mut keeper = Keeper::default();
+    hear(&mut keeper, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
+    while keeper.order().is_some() {}
+    keeper.moved(key(1, 1), Some(HERE));
+    assert_eq!(keeper.order(), None);
+    keeper.moved(key(1, 1), Some(THERE));
+    keeper.moved(key(1, 2), None);
+    let orders: Vec<_> = core::iter::from_fn(|| keeper.order()).collect();
+    assert!(orders.len() == 2 && orders.iter().all(|order| order.held.is_empty()));
+    assert_eq!(held(&keeper), []);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Pass(u64),
+    Set { port: u16, held: u8, stuck: u8, sends: bool },
+    Deliver(usize),
+    Repeat(usize),
+    Lose(usize),
+    Answer(usize),
+    Cut,
+    Connect,
+    Restart,
+    DataRestarts,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let set = (1..4_u16, 0..4_u8, 0..4_u8, any::<bool>());
+    prop_oneof![
+        4 => (0..300_u64).prop_map(Step::Pass),
+        4 => set.prop_map(|(port, held, stuck, sends)| Step::Set { port, held, stuck, sends }),
+        6 => (0..8_usize).prop_map(Step::Deliver),
+        1 => (0..8_usize).prop_map(Step::Repeat),
+        1 => (0..8_usize).prop_map(Step::Lose),
+        4 => (0..8_usize).prop_map(Step::Answer),
+        1 => Just(Step::Cut),
+        2 => Just(Step::Connect),
+        1 => Just(Step::Restart),
+        1 => Just(Step::DataRestarts),
+    ]
+}
+
+type State = BTreeMap<Key, (u8, u8)>;
+
+/// Two hosts, and messages between them in any order, of connections that are no more as well.
+struct World {
+    now: Nanos,
+    incarnation: u64,
+    teller: Teller,
+    keeper: Keeper,
+    is_up: bool,
+    next: u64,
+    /// Messages on their way: question, and what it says.
+    asks: Vec<(u64, Vec<u8>)>,
+    /// Questions that nobody will answer on this connection, until when.
+    open: BTreeMap<u64, Nanos>,
+    answers: Vec<u64>,
+    wanted: BTreeMap<u16, (u8, u8, bool)>,
+    /// What the newest message said, if it counts, and until when it does.
+    newest: ((u64, u64), State, Nanos),
+    /// What data does, and when it was told so last.
+    data: BTreeMap<Key, (u8, u8, Nanos)>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            now: millis(1_000),
+            incarnation: 1,
+            teller: Teller::default(),
+            keeper: Keeper::default(),
+            is_up: false,
+            next: 1,
+            asks: Vec::new(),
+            open: BTreeMap::new(),
+            answers: Vec::new(),
+            wanted: BTreeMap::new(),
+            newest: ((0, 0), State::new(), Nanos::ZERO),
+            data: BTreeMap::new(),
+        }
+    }
+
+    fn keys_of(port: u16) -> impl Iterator<Item = Key> {
+        (0..u64::from(port)).map(move |n| key(port, n))
+    }
+
+    fn cut(&mut self) {
+        self.is_up = false;
+        self.open.clear();
+        self.answers.clear();
+        self.teller.down(THERE);
+        self.keeper.end_host(HERE);
+        self.newest.1.clear();
+    }
+
+    fn set(&mut self, port: u16) {
+        let (held, stuck, sends) = self.wanted[&port];
+        let senders = if sends { senders(&[THERE]) } else { senders(&[]) };
+        self.teller.set(self.now, PortId(port), receiver(held, stuck), senders);
+    }
+
+    fn deliver(&mut self, at: usize, again: bool) {
+        if at >= self.asks.len() {
+            return;
+        }
+        let (id, bytes) = if again { self.asks[at].clone() } else { self.asks.remove(at) };
+        if !self.is_up {
+            return;
+        }
+        let part = HoldPart::new_checked(&bytes).unwrap();
+        self.keeper.heard(self.now, HERE, &part, |_| true, |_| true);
+        let order = (part.order().incarnation, part.order().sequence);
+        if order > self.newest.0 {
+            let all = part
+                .iter()
+                .map(|one| (Key { vni: one.vni, mac: one.mac }, (one.held.0, one.stuck.0)));
+            self.newest = (order, all.collect(), self.now.after(LEASE));
+        }
+        if self.open.contains_key(&id) && !self.answers.contains(&id) {
+            self.answers.push(id);
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Pass(span) => self.now = self.now.after(millis(span)),
+            Step::Set { port, held, stuck, sends } => {
+                self.wanted.insert(port, (held, stuck, sends));
+                self.set(port);
+            }
+            Step::Deliver(at) => self.deliver(at, false),
+            Step::Repeat(at) => self.deliver(at, true),
+            Step::Lose(at) if at < self.asks.len() => _ = self.asks.remove(at),
+            Step::Answer(at) if at < self.answers.len() => {
+                let id = self.answers.remove(at);
+                if self.open.remove(&id).is_some() {
+                    let answered = self.teller.answered(self.now, THERE, id, Ok(()));
+                    assert_eq!(answered, Answered::Done, "{id} was asked");
+                }
+            }
+            Step::Lose(_) | Step::Answer(_) => {}
+            Step::Cut => self.cut(),
+            Step::Connect if !self.is_up => {
+                self.is_up = true;
+                self.teller.up(self.now, THERE);
+            }
+            Step::Connect => {}
+            Step::Restart => {
+                self.cut();
+                self.incarnation += 1;
+                self.teller = Teller::default();
+                let ports: Vec<_> = self.wanted.keys().copied().collect();
+                ports.into_iter().for_each(|port| self.set(port));
+            }
+            Step::DataRestarts => {
+                self.teller.forget_ports(self.now);
+                self.wanted.clear();
+            }
+        }
+        self.drive();
+    }
+
+    fn drive(&mut self) {
+        let now = self.now;
+        let late: Vec<_> = self.open.iter().filter(|(_, until)| **until <= now).collect();
+        for id in late.into_iter().map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.open.remove(&id);
+            self.teller.answered(now, THERE, id, Err(Failure::TooLate));
+        }
+        while let Some(host) = self.teller.due(now) {
+            assert!(host == THERE && self.is_up);
+            let mut writer = HoldWriter::new();
+            let wanted: Vec<_> = self.teller.wanted(THERE).collect();
+            for (port, Receiver { held, stuck, .. }) in &wanted {
+                for Key { vni, mac } in Self::keys_of(port.0) {
+                    assert!(writer.push(&Held { vni, mac, held: *held, stuck: *stuck }));
+                }
+            }
+            let (incarnation, sequence) = (self.incarnation, self.teller.next_sequence());
+            let order = HoldOrder { incarnation, sequence, part: 0, parts: 1 };
+            self.asks.push((self.next, writer.finish(order).to_vec()));
+            self.open.insert(self.next, now.after(ANSWER_MAX));
+            self.teller.told(now, THERE, &[self.next], (sequence, wanted.is_empty()));
+            self.next += 1;
+        }
+        self.keeper.advance(now, |_, _| true);
+        if self.newest.2 <= now {
+            self.newest.1.clear();
+        }
+        while let Some(order) = self.keeper.order() {
+            self.data.remove(&order.key);
+            if !order.held.is_empty() {
+                self.data.insert(order.key, (order.held.0, order.stuck.0, now));
+            }
+        }
+        while self.keeper.turn().is_some() {}
+    }
+
+    fn check(&self) {
+        let entries = self.keeper.entries();
+        let kept: State = entries.map(|(key, one)| (key, (one.held.0, one.stuck.0))).collect();
+        assert_eq!(kept, self.newest.1, "the newest message counts");
+        let data: State = self.data.iter().map(|(key, one)| (*key, (one.0, one.1))).collect();
+        assert_eq!(data, kept, "data does what is kept");
+        assert!(self.is_up || kept.is_empty(), "nothing is held without a session");
+        let told = self.data.values().map(|one| one.2).min().unwrap_or(self.now);
+        assert!(self.now.since(told) < LEASE, "data is told again");
+    }
+
+    fn wanted(&self) -> State {
+        let sending = self.wanted.iter().filter(|(_, one)| one.2 && one.0 != 0);
+        let all = sending
+            .flat_map(|(port, one)| Self::keys_of(*port).map(|key| (key, (one.0, one.1 & one.0))));
+        all.collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_wanted_is_kept_after_any_faults(steps in prop::collection::vec(step(), 0..120)) {
+        let mut world = World::new();
+        for step in steps {
+            world.take(step);
+            world.check();
+        }
+        // One message is lost without a word; the rest comes, and in order.
+        world.take(Step::Connect);
+        world.take(Step::Lose(0));
+        for _ in 0..40 {
+            while !world.asks.is_empty() || !world.answers.is_empty() {
+                world.take(Step::Deliver(0));
+                world.take(Step::Answer(0));
+                world.check();
+            }
+            world.take(Step::Pass(50));
+            world.check();
+        }
+        let wanted = world.wanted();
+        prop_assert_eq!(&world.newest.1, &wanted);
+        prop_assert_eq!(wanted.is_empty(), world.teller.deadline().is_none());
+        // The receiver's host is gone without a word.
+        for _ in 0..5 {
+            world.asks.clear();
+            world.take(Step::Pass(400));
+            world.check();
+        }
+        prop_assert_eq!(world.keeper.entries().count(), 0, "nobody is held for ever");
+    }
+}

@@ -1,0 +1,242 @@
+//! Holds between hosts ([`crate::hold`]): what the state machines know nothing of, which is who has
+//! which endpoint, and the sessions.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use sluice_base::{HostId, Nanos, PortId};
+use sluice_wire::fabric::{HOLD_PARTS_MAX, Held, HoldOrder, HoldPart, HoldWriter, Topic};
+
+use super::Plane;
+use super::surface::{Command, Event, Kind, Way};
+use crate::hold::{ANSWER_MAX, Answered, Counts, Entry, Keeper, Port, Receiver, Turn};
+use crate::rpc::Failure;
+use crate::table::Change;
+use crate::vport::Key;
+
+impl Plane {
+    /// An own port takes what comes like this from now on, and these hosts send to it. Those that
+    /// are members are told with the next writes. Data says so again after [`Self::chip_lost`].
+    pub fn receiver(
+        &mut self,
+        now: Nanos,
+        port: PortId,
+        receiver: Receiver,
+        senders: impl IntoIterator<Item = HostId>,
+    ) {
+        let now = self.clock.at(now);
+        let peers = &self.peers;
+        let is_member = |host: &HostId| peers.get(*host).is_some_and(|p| p.kind == Kind::Member);
+        let senders = senders.into_iter().filter(is_member).collect();
+        self.set_receiver(now, port, receiver, senders);
+    }
+
+    fn set_receiver(
+        &mut self,
+        now: Nanos,
+        port: PortId,
+        receiver: Receiver,
+        senders: BTreeSet<HostId>,
+    ) {
+        let before = self.teller.set(now, port, receiver, senders);
+        let after = self.teller.ports().find(|(id, _)| *id == port).map(|(_, port)| port);
+        let key = |port: &Port| {
+            let Receiver { isolated, stuck, .. } = port.receiver;
+            (isolated, stuck, port.senders.clone())
+        };
+        match (before.as_ref().map(key), after.map(key)) {
+            (before, Some(after)) if before.as_ref() != Some(&after) => {
+                self.outbox.event(Event::Isolated(port, receiver));
+            }
+            (Some(_), None) => self.outbox.event(Event::Restored(port)),
+            _ => {}
+        }
+    }
+
+    /// A port is gone: it holds nobody.
+    pub(super) fn port_is_fine(&mut self, now: Nanos, port: PortId) {
+        self.set_receiver(now, port, Receiver::default(), BTreeSet::new());
+    }
+
+    /// The switch that knew of receivers and holds is gone.
+    pub(super) fn holds_lost(&mut self, now: Nanos) {
+        for port in self.teller.forget_ports(now) {
+            self.outbox.event(Event::Restored(port));
+        }
+        self.keeper.chip_lost();
+    }
+
+    /// Takes over a change of the table.
+    pub(super) fn holds_follow(&mut self, now: Nanos, change: &Change) {
+        self.keeper.moved(change.key, change.after.map(|after| after.owner));
+        for holder in [change.before, change.after].into_iter().flatten() {
+            if holder.owner == self.own {
+                self.teller.touch(now, holder.port);
+            }
+        }
+    }
+
+    /// Tells the hosts that are to be told now.
+    pub(super) fn tell_holds(&mut self, now: Nanos) {
+        while let Some(host) = self.teller.due(now) {
+            let asked = self.tell_host(now, host);
+            if let Err(why) = asked
+                && self.teller.failed(now, host, why) == Answered::Deaf
+            {
+                self.outbox.event(Event::HoldsUnknown(host));
+            }
+            self.looked_at(now, host);
+        }
+    }
+
+    fn tell_host(&mut self, now: Nanos, host: HostId) -> Result<(), Failure> {
+        let all = self.held_for(host);
+        let mut parts = Vec::from([HoldWriter::new()]);
+        for one in &all {
+            let last = parts.last_mut().expect("there is one");
+            if last.push(one) {
+                continue;
+            }
+            if parts.len() == usize::from(HOLD_PARTS_MAX) {
+                self.outbox.counts.holds_cut += 1;
+                continue;
+            }
+            let mut next = HoldWriter::new();
+            next.push(one);
+            parts.push(next);
+        }
+        let count = u8::try_from(parts.len()).expect("a few");
+        let (incarnation, sequence) = (self.publisher.incarnation(), self.teller.next_sequence());
+        let Some(session) = self.session(host) else { return Err(Failure::NotConnected) };
+        let (rpc, inside) = session.rpc(now);
+        let (mut ids, mut asked) = (Vec::new(), Ok(()));
+        for (part, writer) in (0..count).zip(&mut parts) {
+            let body = writer.finish(HoldOrder { incarnation, sequence, part, parts: count });
+            match rpc.ask(inside, Topic::HOLD, ANSWER_MAX, body) {
+                Ok(id) => ids.push(id),
+                Err(why) => {
+                    asked = Err(why);
+                    break;
+                }
+            }
+        }
+        self.teller.told(now, host, &ids, (sequence, all.is_empty()));
+        asked
+    }
+
+    /// What a host is to hold: the own endpoints at ports that it sends to and that are held.
+    fn held_for(&self, host: HostId) -> Vec<Held> {
+        let ports: BTreeMap<PortId, Receiver> = self.teller.wanted(host).collect();
+        if ports.is_empty() {
+            return Vec::new();
+        }
+        let vnets = self.peers.get(host).map_or(&[][..], |peer| &peer.vnets);
+        let is_own =
+            |key| self.table.holder(key).is_some_and(|(holder, _)| holder.owner == self.own);
+        let claims = self.table.claims_of(self.own).filter_map(|claim| {
+            let Receiver { held, stuck, .. } = *ports.get(&claim.port)?;
+            let Key { vni, mac } = claim.key;
+            let is_meant = vnets.contains(&vni) && is_own(claim.key);
+            is_meant.then_some((claim.port, Held { vni, mac, held, stuck }))
+        });
+        let mut claims: Vec<_> = claims.collect();
+        // Neighbours share a group.
+        claims.sort_by_key(|(port, one)| (*port, one.vni, one.mac));
+        claims.into_iter().map(|(_, one)| one).collect()
+    }
+
+    /// An own question has ended. False if it was not about holds.
+    pub(super) fn hold_answered(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        id: u64,
+        answer: Result<(), Failure>,
+    ) -> bool {
+        let answered = self.teller.answered(now, host, id, answer);
+        if answered == Answered::Deaf {
+            self.outbox.event(Event::HoldsUnknown(host));
+        }
+        answered != Answered::NotAsked
+    }
+
+    /// A member says what is to be held.
+    pub(super) fn hear_hold(&mut self, now: Nanos, host: HostId, ticket: u64, body: &[u8]) {
+        let answer = match HoldPart::new_checked(body) {
+            Ok(part) => {
+                let Self { keeper, nets, peers, table, chip, .. } = self;
+                let vnets = peers.get(host).map_or(&[][..], |peer| &peer.vnets);
+                // A member is believed of its own endpoints, in networks that both have.
+                let believes = |key: Key| {
+                    let owner = table.holder(key).map(|(holder, _)| holder.owner);
+                    nets.is_local(key.vni) && vnets.contains(&key.vni) && owner == Some(host)
+                };
+                let installed = |key: Key| chip.way(key) == Some(Way::Host(host));
+                keeper.heard(now, host, &part, believes, installed);
+                Ok(&[][..])
+            }
+            Err(_) => Err(Failure::Refused),
+        };
+        if let Some(session) = self.session(host) {
+            let (rpc, inside) = session.rpc(now);
+            rpc.reply(inside, ticket, answer);
+        }
+    }
+
+    /// Does what is due of what others ask.
+    pub(super) fn keep_holds(&mut self, now: Nanos) {
+        let Self { keeper, chip, outbox, .. } = self;
+        keeper.advance(now, |key, host| chip.way(key) == Some(Way::Host(host)));
+        while let Some(turn) = keeper.turn() {
+            outbox.event(match turn {
+                Turn::Begun(key, host) => Event::HoldBegun(key, host),
+                Turn::Ended(key, host) => Event::HoldEnded(key, host),
+            });
+        }
+    }
+
+    /// The next [`Command::Hold`]: these wait for no other command.
+    pub fn urgent_command(&mut self) -> Option<Command> {
+        self.keeper.order().map(|order| {
+            let (Key { vni, mac }, host) = (order.key, order.host);
+            Command::Hold { vni, mac, host, held: order.held, stuck: order.stuck }
+        })
+    }
+
+    /// The own ports that do not take what comes, in order.
+    pub fn isolated(&self) -> impl Iterator<Item = (PortId, &Port)> + '_ {
+        self.teller.ports()
+    }
+
+    /// The own endpoints at a port, in order.
+    #[must_use]
+    pub fn endpoints_at(&self, port: PortId) -> Vec<Key> {
+        let claims = self.table.claims_of(self.own).filter(|claim| claim.port == port);
+        let mut keys: Vec<_> = claims.map(|claim| claim.key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// The endpoints of other hosts whose frames are to be held here, in order.
+    pub fn holds(&self) -> impl Iterator<Item = (Key, &Entry)> + '_ {
+        self.keeper.entries()
+    }
+
+    /// What is to be held of an endpoint of another host.
+    #[must_use]
+    pub fn hold_of(&self, key: Key) -> Option<&Entry> {
+        self.keeper.entry(key)
+    }
+
+    /// Whether a member sends to an isolated port and its version knows no holds.
+    #[must_use]
+    pub fn is_deaf_to_holds(&self, host: HostId) -> bool {
+        self.teller.is_deaf(host)
+    }
+
+    /// What was counted of the holds that others ask for.
+    #[must_use]
+    pub const fn hold_counts(&self) -> Counts {
+        Keeper::counts(&self.keeper)
+    }
+}

@@ -1,0 +1,71 @@
+//! Receivers as several workers see them: a port is of one worker, and what others have for it waits
+//! with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_base::{PortId, PriorityMask, TunnelId};
+use sluice_control::hold::Receiver;
+
+type Said = (Receiver, BTreeSet<TunnelId>);
+
+/// The last word of each worker on each port. It goes with the connections to the workers.
+#[derive(Debug, Default)]
+pub(super) struct Receivers(BTreeMap<PortId, BTreeMap<usize, Said>>);
+
+impl Receivers {
+    /// A worker says how a port is. Returns how it is for all of them.
+    pub(super) fn told(
+        &mut self,
+        worker: usize,
+        port: PortId,
+        receiver: Receiver,
+        senders: impl Iterator<Item = TunnelId>,
+    ) -> Said {
+        let words = self.0.entry(port).or_default();
+        words.insert(worker, (receiver, senders.collect()));
+        words.retain(|_, (receiver, _)| !receiver.is_fine());
+        let mut all = Said::default();
+        for (receiver, senders) in words.values() {
+            let sum = &mut all.0;
+            sum.isolated = union(sum.isolated, receiver.isolated);
+            sum.held = union(sum.held, receiver.held);
+            sum.stuck = union(sum.stuck, receiver.stuck);
+            all.1.extend(senders);
+        }
+        if words.is_empty() {
+            self.0.remove(&port);
+        }
+        all
+    }
+}
+
+const fn union(one: PriorityMask, other: PriorityMask) -> PriorityMask {
+    PriorityMask(one.0 | other.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: PortId = PortId(3);
+
+    const fn receiver(held: u8, stuck: u8) -> Receiver {
+        let held = PriorityMask(held);
+        Receiver { isolated: held, held, stuck: PriorityMask(stuck) }
+    }
+
+    #[test]
+    fn port_is_held_while_any_worker_says_so() {
+        let mut receivers = Receivers::default();
+        let senders = |ids: &[u16]| ids.iter().copied().map(TunnelId).collect::<Vec<_>>();
+        let mut told = |worker, receiver, ids: &[u16]| {
+            let all = receivers.told(worker, PORT, receiver, senders(ids).into_iter());
+            (all.0, all.1.into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(told(0, receiver(1, 0), &[5]), (receiver(1, 0), senders(&[5])));
+        assert_eq!(told(1, receiver(2, 2), &[4, 5]), (receiver(3, 2), senders(&[4, 5])));
+        assert_eq!(told(0, receiver(0, 0), &[]), (receiver(2, 2), senders(&[4, 5])));
+        assert_eq!(told(1, receiver(0, 0), &[]), (receiver(0, 0), senders(&[])));
+        assert!(receivers.0.is_empty(), "nothing is kept of what is fine");
+    }
+}
