@@ -1,6 +1,7 @@
 //! Benchmarks. Each part writes `target/bench/PART.json` and a drawing beside it, and prints a
 //! table with the minimum, the median and the maximum of its rounds.
 
+mod containers;
 mod crossing;
 mod dataplane;
 mod fabric;
@@ -78,6 +79,8 @@ enum Part {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// Containers on one host and on two, with a Linux bridge beside it: pings, and a TCP flow.
+    Containers(containers::Plan),
     /// `sluice steer` on the kernel's tunnel path, with a busy guest on one of two cores.
     Steer(steer::Plan),
     /// The guest of `steer`, started by it.
@@ -166,6 +169,7 @@ fn main() -> anyhow::Result<()> {
             fabric::run(&fabric::Plan { rounds, samples, peer_rounds, load, only })
         }
         Part::Placement { rounds } => placement::run(rounds),
+        Part::Containers(plan) => containers::run(&plan),
         Part::Steer(plan) => steer::run(&plan),
         Part::SteerGuest(guest) => steer::run_guest(&guest),
         Part::SteerSender(sender) => steer::run_sender(&sender),

@@ -84,6 +84,7 @@ const MEASURES: &[Measure] = &[
     measure("latency", "ns", &["frame_bytes", "offered", "percentile"]),
     measure("idle_cpu", "cores", &["ports"]),
     measure("tcp_stream", "bit/s", &["port_kind", "mtu", "offload"]),
+    measure("ping", "ns", &["hosts", "percentile", "load"]),
     // fabric.json
     measure("mac_visible", "s", FABRIC_TIME),
     measure("mac_moved", "s", FABRIC_TIME),

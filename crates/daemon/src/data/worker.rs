@@ -10,10 +10,10 @@
 //! No descriptor has to be watched for that: a window opens only when a frame ends, and a turn in
 //! which one ended is followed by another turn.
 //!
-//! **Sleeping.** After a turn that moved something the worker sleeps for `pace`, whatever happens,
-//! so that frames come in batches and a busy host is not woken for each. After a turn that moved
-//! nothing it sleeps until a descriptor or a deadline wakes it, so that the first frame after a
-//! lull is served at once. A port whose frames were cut off by the batch, and by nothing else, is
+//! **Sleeping.** After a turn that moved nothing the worker sleeps until a descriptor or a deadline
+//! wakes it. While turns read many frames it pauses for `pace` after each, so that they come in
+//! batches and a busy host is not woken for each; after others it goes on at once (`pace.rs`). A
+//! port whose frames were cut off by the batch, and by nothing else, is
 //! read on without a sleep. With machines it is otherwise, as their queues are memory: after work
 //! with them the worker looks on for a while (`spin.rs`), and then asks to be told.
 //!
@@ -35,6 +35,7 @@ use sluice_switch::{Command, Switch};
 use self::homes::Homes;
 pub(super) use self::homes::{HomeStep, Load};
 use self::isolated::Isolated;
+use self::pace::Pace;
 use self::spin::Spin;
 use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
@@ -90,7 +91,7 @@ pub(super) enum Ask {
 /// How the worker sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacing {
-    /// The shortest sleep while busy.
+    /// The pause behind a batch while busy.
     pub(super) pace: Nanos,
     /// How long at most to look on at machines' queues before sleeping.
     pub(super) spin: Nanos,
@@ -184,6 +185,7 @@ pub(super) struct Worker {
     asked: bool,
     drain_until: Option<Nanos>,
     spin: Spin,
+    pace: Pace,
     /// When descriptors were asked last.
     collected: Nanos,
     watch: Stopwatch,
@@ -236,6 +238,7 @@ impl Worker {
             asked: false,
             drain_until: None,
             spin: Spin::new(pacing.spin),
+            pace: Pace::new(pacing.pace),
             collected: Nanos::ZERO,
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
@@ -464,9 +467,9 @@ impl Worker {
         self.collected = now;
         if turn.worked || looks_on || self.rest() || !self.crossings.lie_down() {
             let paces = turn.worked && !turn.in_memory && !looks_on && !turn.backlog;
-            if paces && self.pacing.pace > Nanos::ZERO {
+            if paces && let Some(pause) = self.pace.after(turn.frames) {
                 self.watch.split(clock::now(), Spent::Busy);
-                clock::sleep(self.pacing.pace);
+                clock::sleep(pause);
                 self.spent = Spent::Asleep;
             }
             return self.collect(Nanos::ZERO);
@@ -610,6 +613,7 @@ mod attach;
 mod cross;
 mod homes;
 mod isolated;
+mod pace;
 mod spin;
 mod spread;
 mod times;

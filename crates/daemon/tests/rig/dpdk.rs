@@ -46,7 +46,9 @@ impl Card {
         let said = net.file(&format!("testpmd{number}"));
         let listens = if shape.listens { ",server=1" } else { "" };
         let Shape { ring, options, .. } = shape;
-        let mut command = Command::new("dpdk-testpmd");
+        // Into a file it would write by the block, and answer late; `stdbuf` becomes the program.
+        let mut command = Command::new("stdbuf");
+        command.args(["-oL", "dpdk-testpmd"]);
         command.arg(format!("--lcores=0@{core},1@{core}"));
         command.args(["--no-huge", "-m", "64", "--no-pci", "--no-telemetry"]);
         command.arg(format!("--file-prefix={}-{number}", net.name));

@@ -1,0 +1,159 @@
+//! `make bench PART=containers`: what a container's port costs, beside a Linux bridge.
+//!
+//! ```text
+//!   c1 ─ TAP or veth ─┤ h1 ├ ═══ cable, for two hosts ═══ ┤ h2 ├─ TAP or veth ─ c2
+//! ```
+//!
+//! Pings of an idle container, pings beside the container's own TCP flow, and that flow, with the
+//! processor time of all that takes part. Subjects take turns in each round; what other programs
+//! do to a machine hits both, so that a ratio within a round is worth more than a figure.
+
+mod ping;
+mod rig;
+
+use std::time::Duration;
+
+use sluice_api::results::{Row, median};
+
+use self::ping::Pinger;
+use self::rig::{Pair, Stream};
+use crate::fabric::net::{is_installed, obstacle, sweep};
+use crate::report;
+
+/// What is measured, and how often.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Plan {
+    /// Rounds: in each, every subject once.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Pings of each figure.
+    #[arg(long, default_value_t = 1000)]
+    pings: usize,
+    /// Seconds of a TCP flow.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Only with so many hosts.
+    #[arg(long)]
+    hosts: Option<usize>,
+    /// A line for `[host]` of the daemon's configuration, such as `pace_us = 0`.
+    #[arg(long, default_value = "")]
+    setting: String,
+}
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Sluice,
+    Bridge,
+}
+
+impl Subject {
+    const ALL: [Self; 2] = [Self::Sluice, Self::Bridge];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sluice => "sluice",
+            Self::Bridge => "linux-bridge",
+        }
+    }
+}
+
+const PERCENTILES: [(f64, &str); 2] = [(0.5, "50"), (0.99, "99")];
+/// Between two pings of an idle container: longer than any sleep of a busy worker.
+const PING_PAUSE: Duration = Duration::from_millis(2);
+const MTU: u16 = 1450;
+
+/// A percentile of some times, in nanoseconds.
+fn percentile(times: &mut [Duration], part: f64) -> f64 {
+    times.sort_unstable();
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let at = (times.len() - 1) as f64 * part;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+    let at = at.round() as usize;
+    times[at].as_secs_f64() * 1e9
+}
+
+/// The values of one subject with so many hosts, a round each.
+struct Figures {
+    subject: Subject,
+    hosts: usize,
+    idle: [Vec<f64>; 2],
+    beside: [Vec<f64>; 2],
+    rate: Vec<f64>,
+    cores_per_gbit: Vec<f64>,
+}
+
+impl Figures {
+    fn new(subject: Subject, hosts: usize) -> Self {
+        let (idle, beside) = Default::default();
+        Self { subject, hosts, idle, beside, rate: Vec::new(), cores_per_gbit: Vec::new() }
+    }
+
+    fn round(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        let pair = Pair::new(self.subject, self.hosts, &plan.setting)?;
+        let mut pinger = Pinger::new(&pair.containers[0], Pair::ADDRESSES[1])?;
+        // Whoever has to be found is found.
+        for _ in 0..10 {
+            pinger.ping()?;
+        }
+        let mut keep = |into: &mut [Vec<f64>; 2], count: usize, pause| -> anyhow::Result<()> {
+            let mut times = Vec::with_capacity(count);
+            for _ in 0..count {
+                std::thread::sleep(pause);
+                times.push(pinger.ping()?);
+            }
+            for (values, (part, _)) in into.iter_mut().zip(PERCENTILES) {
+                values.push(percentile(&mut times, part));
+            }
+            Ok(())
+        };
+        keep(&mut self.idle, plan.pings, PING_PAUSE)?;
+        let stream = Stream::start(&pair, plan.seconds)?;
+        std::thread::sleep(Duration::from_secs(1));
+        let pings = usize::try_from(plan.seconds)?.saturating_sub(2).max(1) * 10;
+        keep(&mut self.beside, pings, Duration::from_millis(50))?;
+        let streamed = stream.end(&pair)?;
+        self.rate.push(streamed.bits_per_s);
+        self.cores_per_gbit.push(streamed.cores / (streamed.bits_per_s / 1e9));
+        Ok(())
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (load, values) in [("none", &self.idle), ("own-tcp", &self.beside)] {
+            for (values, (_, name)) in values.iter().zip(PERCENTILES) {
+                let row = Row::new("ping", self.subject.name(), "ns", values.clone());
+                let row = row.with("hosts", self.hosts).with("percentile", name);
+                rows.push(row.with("load", load));
+            }
+        }
+        let kind = if self.subject == Subject::Sluice { "tap" } else { "veth" };
+        let stream = Row::new("tcp_stream", self.subject.name(), "bit/s", self.rate.clone());
+        let stream = stream.with("hosts", self.hosts).with("streams", 1).with("offload", false);
+        let stream = stream.with("mtu", MTU).with("kind", kind).with("port_kind", kind);
+        rows.push(stream.with("cores_per_gbit", median(&self.cores_per_gbit)));
+        rows
+    }
+}
+
+/// Measures and reports.
+///
+/// # Errors
+/// If something is missing, or a daemon does not start.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
+    let missing = || (!is_installed("iperf3")).then(|| "`iperf3` is not installed".to_owned());
+    if let Some(why) = obstacle().or_else(missing) {
+        anyhow::bail!("nothing can be measured: {why}");
+    }
+    sweep();
+    let hosts = [1, 2].into_iter().filter(|hosts| plan.hosts.is_none_or(|only| only == *hosts));
+    let pairs = hosts.flat_map(|hosts| Subject::ALL.map(|subject| Figures::new(subject, hosts)));
+    let mut all: Vec<Figures> = pairs.collect();
+    for round in 1..=plan.rounds {
+        for figures in &mut all {
+            figures.round(plan)?;
+        }
+        eprintln!("round {round} of {}", plan.rounds);
+    }
+    report::finish("containers", all.iter().flat_map(Figures::rows).collect())
+}

@@ -1,0 +1,199 @@
+//! Two containers, on one host or on two, and a TCP flow between them.
+
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use rustix::process::Signal;
+
+use super::{MTU, Subject};
+use crate::fabric::host::program;
+use crate::fabric::net::{Net, Netns, cable, signal, wait_for};
+
+/// Two containers that reach each other. Daemons end before their namespaces.
+pub(super) struct Pair {
+    pub(super) containers: [Netns; 2],
+    daemons: Vec<Child>,
+    data: Vec<u32>,
+    net: Net,
+}
+
+impl Pair {
+    pub(super) const ADDRESSES: [Ipv4Addr; 2] =
+        [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
+
+    pub(super) fn new(subject: Subject, hosts: usize, setting: &str) -> anyhow::Result<Self> {
+        let mut net = Net::new(subject.name())?;
+        let containers = [net.netns("c1")?, net.netns("c2")?];
+        let spaces = (1..=hosts).map(|host| net.netns(&format!("h{host}")));
+        let spaces: Vec<Netns> = spaces.collect::<anyhow::Result<_>>()?;
+        if let [one, other] = &spaces[..] {
+            cable((one, "up0"), (other, "up0"))?;
+        }
+        let mut pair = Self { containers, daemons: Vec::new(), data: Vec::new(), net };
+        match subject {
+            Subject::Bridge => pair.bridge(&spaces)?,
+            Subject::Sluice => pair.daemons(&spaces, setting)?,
+        }
+        Ok(pair)
+    }
+
+    /// A bridge on each host; both are one network.
+    fn bridge(&self, spaces: &[Netns]) -> anyhow::Result<()> {
+        for space in spaces {
+            space.ip("link add br0 type bridge")?;
+            space.ip("link set br0 up")?;
+            if spaces.len() > 1 {
+                space.ip("link set up0 master br0")?;
+            }
+        }
+        for (index, container) in self.containers.iter().enumerate() {
+            let space = &spaces[index.min(spaces.len() - 1)];
+            let there = format!("to{index}");
+            cable((container, "eth0"), (space, &there))?;
+            space.ip(&format!("link set {there} master br0"))?;
+            container.ip(&format!("link set eth0 mtu {MTU}"))?;
+            container.ip(&format!("addr add {}/24 dev eth0", Self::ADDRESSES[index]))?;
+        }
+        Ok(())
+    }
+
+    fn daemons(&mut self, spaces: &[Netns], setting: &str) -> anyhow::Result<()> {
+        let program = program()?;
+        for (index, space) in spaces.iter().enumerate() {
+            let dir = self.net.dir().join(format!("h{}", index + 1));
+            fs::create_dir_all(&dir)?;
+            if spaces.len() > 1 {
+                space.ip(&format!("addr add 192.0.2.{}/24 dev up0", index + 1))?;
+            }
+            fs::write(dir.join("host.toml"), self.config(index, spaces.len(), &dir, setting))?;
+            let log = File::create(dir.join("log"))?;
+            let mut command = space.command(&program);
+            command.args(["daemon", "--config"]).arg(dir.join("host.toml"));
+            self.daemons.push(command.stdout(log.try_clone()?).stderr(log).spawn()?);
+            wait_for("a daemon answers", || answers(&program, &dir))?;
+            let pid = fs::read_to_string(dir.join("data.pid")).context("the data process")?;
+            self.data.push(pid.trim().parse()?);
+        }
+        for (container, address) in self.containers.iter().zip(Self::ADDRESSES) {
+            container.ip(&format!("addr add {address}/24 dev eth0"))?;
+        }
+        Ok(())
+    }
+
+    /// The file of a host.
+    fn config(&self, index: usize, hosts: usize, dir: &Path, setting: &str) -> String {
+        let mut text = format!(
+            "[host]\nname = \"h{}\"\nrun_dir = \"{}\"\npolicy = \"ZZ\"\n{setting}\n",
+            index + 1,
+            dir.display()
+        );
+        let mac = |at: usize| format!("02:00:00:00:00:0{}", at + 1);
+        if hosts > 1 {
+            let other = 1 - index;
+            text += &format!(
+                "[underlay]\nkind = \"l2\"\ndevice = \"up0\"\naddress = \"192.0.2.{}\"\n\
+                 [[peer]]\nname = \"h{}\"\nvtep = \"192.0.2.{}\"\nvnets = [\"blue\"]\n\
+                 [[vport]]\nvnet = \"blue\"\npeer = \"h{}\"\nmac = \"{}\"\nip = \"{}\"\n",
+                index + 1,
+                other + 1,
+                other + 1,
+                other + 1,
+                mac(other),
+                Self::ADDRESSES[other]
+            );
+        }
+        text += &format!("[[vnet]]\nname = \"blue\"\nvni = 42\nmtu = {MTU}\n");
+        for (at, container) in self.containers.iter().enumerate() {
+            if hosts > 1 && at != index {
+                continue;
+            }
+            text += &format!(
+                "[[port]]\nname = \"c{at}\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"eth0\"\n\
+                 netns = \"{}\"\nmac = \"{}\"\n",
+                container.path().display(),
+                mac(at)
+            );
+        }
+        text
+    }
+
+    /// Processor time of the data processes, in seconds.
+    fn data_time(&self) -> anyhow::Result<f64> {
+        let mut sum = 0.0;
+        for pid in &self.data {
+            let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+            // Behind the name, which may have blanks: state is the third field.
+            let fields: Vec<&str> =
+                text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+            let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+            sum += ticks / 100.0;
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            if signal(daemon, Signal::TERM).is_ok() {
+                _ = daemon.wait();
+            }
+        }
+    }
+}
+
+fn answers(program: &Path, dir: &Path) -> anyhow::Result<bool> {
+    let mut command = Command::new(program);
+    let output = command.args(["show", "ports", "--run-dir"]).arg(dir).output()?;
+    Ok(output.status.success())
+}
+
+/// What a flow did.
+pub(super) struct Streamed {
+    pub(super) bits_per_s: f64,
+    /// Processor time of both ends and of the data processes, a second.
+    pub(super) cores: f64,
+}
+
+/// A TCP flow from the first container to the second.
+pub(super) struct Stream {
+    server: Child,
+    client: Child,
+    began: Instant,
+    data_before: f64,
+}
+
+impl Stream {
+    pub(super) fn start(pair: &Pair, seconds: u64) -> anyhow::Result<Self> {
+        let iperf = Path::new("iperf3");
+        let mut server = pair.containers[1].command(iperf);
+        let server = server.args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = server.spawn()?;
+        wait_for("iperf3 listens", || {
+            Ok(pair.containers[1].run("ss -Hltn sport = :5201")?.contains("5201"))
+        })?;
+        let data_before = pair.data_time()?;
+        let mut client = pair.containers[0].command(iperf);
+        client.args(["-c", &Pair::ADDRESSES[1].to_string(), "-J", "-t", &seconds.to_string()]);
+        let client = client.stdout(Stdio::piped()).spawn()?;
+        Ok(Self { server, client, began: Instant::now(), data_before })
+    }
+
+    pub(super) fn end(mut self, pair: &Pair) -> anyhow::Result<Streamed> {
+        let output = self.client.wait_with_output()?;
+        let data = pair.data_time()? - self.data_before;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        self.server.wait()?;
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let end = &said["end"];
+        let number = |value: &serde_json::Value| value.as_f64().context("a number of iperf3");
+        let percent = &end["cpu_utilization_percent"];
+        let ends = number(&percent["host_total"])? + number(&percent["remote_total"])?;
+        let cores = ends / 100.0 + data / self.began.elapsed().as_secs_f64();
+        Ok(Streamed { bits_per_s: number(&end["sum_received"]["bits_per_second"])?, cores })
+    }
+}
