@@ -12,7 +12,7 @@ mod rig;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -22,8 +22,10 @@ use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::guest::{Guest, GuestConfig};
 
-/// Of every cable.
-const LINK_MBPS: u64 = 1_000;
+/// Every cable. It is slow, so that a pause lasts 335 ms, and one that a busy machine is late to
+/// repeat does not end meanwhile. XOFF is so late that what is under way then fills the input.
+const LINK: &str = "{ rate_mbps = 100, in = { frames = 64, bytes = 40000 }, xoff_bytes = 39000, \
+                    xon_bytes = 20000 }";
 const VTEPS: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const UNDERLAY_MACS: [&str; 2] = ["02:44:00:00:01:01", "02:44:00:00:01:02"];
 const VM_MACS: [[u8; 6]; 2] = [[2, 0x44, 0, 0, 0, 1], [2, 0x44, 0, 0, 0, 2]];
@@ -79,14 +81,14 @@ fn switch_config() -> String {
     for (device, mac) in ["a", "b"].iter().zip(UNDERLAY_MACS) {
         text += &format!(
             "[[port]]\nname = \"{device}\"\nkind = \"l2\"\nvnet = \"cables\"\n\
-             device = \"leg-{device}\"\nlink = {{ rate_mbps = {LINK_MBPS} }}\n\
+             device = \"leg-{device}\"\nlink = {LINK}\n\
              [[vport]]\nvnet = \"cables\"\nmac = \"{mac}\"\nport = \"{device}\"\n"
         );
     }
     text
 }
 
-fn host_config(at: usize, socket: &PathBuf, container: &Netns) -> String {
+fn host_config(at: usize, socket: &Path, container: &Netns) -> String {
     let far = 1 - at;
     let text = |mac: [u8; 6]| mac.map(|octet| format!("{octet:02x}")).join(":");
     format!(
@@ -95,7 +97,7 @@ fn host_config(at: usize, socket: &PathBuf, container: &Netns) -> String {
 kind = "l2"
 device = "up0"
 address = "{}"
-link = {{ rate_mbps = {LINK_MBPS} }}
+link = {LINK}
 [[vnet]]
 name = "blue"
 vni = 44
