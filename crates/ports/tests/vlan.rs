@@ -284,7 +284,7 @@ fn a_closed_port_leaves_the_others() {
     rig.peer.send(&with(0, &[0x81, 0, 0, 20]));
     assert!(eventually(|| {
         rig.read_once(0);
-        rig.pool.used() == 1
+        rig.aside() == 1
     }));
     rig.ports[1].close().unwrap();
     rig.peer.send(&with(1, &[0x81, 0, 0, 20]));
