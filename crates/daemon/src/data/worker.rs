@@ -69,6 +69,14 @@ pub(super) enum Ask {
     Look(look::Wanted, SyncSender<look::Seen>),
     /// The next hop of a tunnel became known, or is not known any more.
     NextHop(TunnelId, Option<sluice_base::Mac>),
+    /// The device of an underlay has this address and this MTU now.
+    Underlay(PortId, sluice_base::Mac, u16),
+    /// The device of an underlay is gone, and why.
+    Gone(PortId, String),
+    /// Whether a port is this worker's.
+    Has(PortId, SyncSender<bool>),
+    /// It is back, and opened anew.
+    Back(PortId, Box<dyn Port>),
     /// A port comes.
     Add(Box<Coming>, SyncSender<Come>),
     /// A port goes. The answer is how many frames ended with it.
@@ -382,6 +390,10 @@ impl Worker {
             attached.moved += u64::from(taken);
             waits = Waits::of(&*attached.port);
             flushed = attached.port.flush();
+            if let Some((remote, mtu)) = attached.port.path_mtu() {
+                // The far end of a tunnel that has just gone is nobody's.
+                _ = switch.command(now, Command::PathMtu { remote, mtu });
+            }
         }
         if attached.port.pending().frames > 0 {
             waits = Waits::of(&*attached.port);
@@ -536,6 +548,12 @@ impl Worker {
                         say!("tunnel {tunnel}: {error:?}");
                     }
                 }
+                Ask::Underlay(port, mac, mtu) => self.underlay_changed(now, port, mac, mtu),
+                Ask::Gone(port, why) => self.underlay_gone(now, port, why),
+                Ask::Has(port, reply) => {
+                    _ = reply.send(self.positions.get(port.index()).is_some_and(Option::is_some));
+                }
+                Ask::Back(port, opened) => self.underlay_back(port, opened),
                 Ask::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
                 Ask::Del(port, reply) => _ = reply.send(self.delete(now, port)),
                 Ask::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),
@@ -593,6 +611,7 @@ mod homes;
 mod spin;
 mod spread;
 mod times;
+mod underlay;
 
 #[cfg(test)]
 mod tests;

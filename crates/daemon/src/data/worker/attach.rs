@@ -107,6 +107,9 @@ impl Worker {
         if attached.gone.is_some() {
             return;
         }
+        if self.host.switch().is_underlay(attached.id) && attached.port.kind() == "l2" {
+            return self.wait_for_device(index, error);
+        }
         let detached = self.host.switch_mut().detach(now, attached.id);
         let (name, frames) = (&attached.name, detached.dropped);
         say!("port {name}: {error}; it is closed, {frames} frames ended with it");
