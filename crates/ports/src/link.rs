@@ -91,6 +91,8 @@ pub struct Link {
     questions: Netlink,
     changes: Netlink,
     stale: bool,
+    /// A message was lost.
+    overrun: bool,
     told: Option<LinkState>,
 }
 
@@ -111,6 +113,7 @@ impl Link {
             questions: Netlink::open().map_err(failed("open netlink for it"))?,
             changes,
             stale: true,
+            overrun: false,
             told: None,
         })
     }
@@ -130,14 +133,15 @@ impl Link {
         loop {
             match self.changes.changes()? {
                 Changes::Some(messages) => messages.iter().for_each(|one| self.take_in(one)),
-                Changes::Overrun => self.stale = true,
+                Changes::Overrun => (self.stale, self.overrun) = (true, true),
                 Changes::None => break,
             }
         }
         if !std::mem::take(&mut self.stale) {
             return Ok(None);
         }
-        let state = self.look()?;
+        let Some(state) = self.look()? else { return Ok(None) };
+        self.overrun = false;
         if self.told.as_ref() == Some(&state) {
             return Ok(None);
         }
@@ -167,10 +171,14 @@ impl Link {
         }
     }
 
-    fn look(&mut self) -> io::Result<LinkState> {
+    /// Asks what the device is; `None`: it is gone, and the message that says how is on its way.
+    fn look(&mut self) -> io::Result<Option<LinkState>> {
         if let Some(index) = self.index {
             if let Some(now) = self.questions.link(index)? {
-                return Ok(LinkState::There(LinkNow { times: self.times, ..now }));
+                return Ok(Some(LinkState::There(LinkNow { times: self.times, ..now })));
+            }
+            if !self.overrun {
+                return Ok(None);
             }
             self.index = None;
         }
@@ -179,11 +187,12 @@ impl Link {
             Err(_) => None,
         };
         let Some(now) = found else {
-            return Ok(if self.moved { LinkState::Moved } else { LinkState::Deleted });
+            let gone = if self.moved { LinkState::Moved } else { LinkState::Deleted };
+            return Ok(Some(gone));
         };
         (self.index, self.moved) = (Some(now.index), false);
         self.times += 1;
-        Ok(LinkState::There(LinkNow { times: self.times, ..now }))
+        Ok(Some(LinkState::There(LinkNow { times: self.times, ..now })))
     }
 }
 
