@@ -2,7 +2,7 @@
 //!
 //! | what happens | what is done |
 //! |---|---|
-//! | another address (a bond's first slave goes) | outer and pause frames come from it, and only frames to it are taken |
+//! | another address (a bond's first slave goes) | frames come from it, and those to it are taken |
 //! | another MTU | what fits no more ends under `oversize`, and its sender is told |
 //! | set down, no carrier, renamed | said; frames wait as for any next hop that is not known |
 //! | deleted, moved to another namespace | said; the port waits for a device of its name |
@@ -14,7 +14,7 @@ use sluice_base::{Mac, Nanos, PortId};
 use sluice_ports::link::{Link, LinkNow, LinkState};
 use sluice_switch::PortRole;
 
-use super::worker::Ask;
+use super::worker::{Ask, Device};
 use super::{Askers, attach, spawn};
 use crate::clock;
 use crate::config::{Attachment, Plan, PortPlan};
@@ -126,13 +126,13 @@ impl Followed {
         }
         let mac = if self.takes_mac { now.mac } else { self.mac };
         let mtu = self.mtu.min(u16::try_from(now.mtu).unwrap_or(u16::MAX));
-        askers.ask_all(|| Ask::Underlay(self.port, mac, mtu));
+        askers.ask_all(|| Ask::Device(Device::Is(self.port, mac, mtu)));
         self.say(before, now);
     }
 
     fn gone(&self, why: String, askers: &Askers) {
         if self.is_l2 {
-            askers.ask_all(|| Ask::Gone(self.port, why.clone()));
+            askers.ask_all(|| Ask::Device(Device::Gone(self.port, why.clone())));
         } else {
             say!("underlay: {why}");
         }
@@ -148,10 +148,11 @@ impl Followed {
                 // An l2 underlay is one worker's; it alone takes it.
                 let mut port = Some(port);
                 for asker in &askers.0 {
-                    if let Ok(true) = asker.answer(|reply| Ask::Has(self.port, reply))
+                    if let Ok(true) =
+                        asker.answer(|reply| Ask::Device(Device::Has(self.port, reply)))
                         && let Some(port) = port.take()
                     {
-                        asker.ask(Ask::Back(self.port, port));
+                        asker.ask(Ask::Device(Device::Back(self.port, port)));
                     }
                 }
             }

@@ -29,8 +29,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool, Port, Rest, Wanted};
-use sluice_switch::{Command, Switch};
+use sluice_switch::Command;
 
+use self::attach::hand_back;
 use self::homes::Homes;
 pub(super) use self::homes::{HomeStep, Load};
 use self::spin::Spin;
@@ -38,6 +39,7 @@ use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
+pub(super) use self::underlay::Device;
 use super::crossing::Crossings;
 use super::look;
 use super::orders::{CONTROL, Orders};
@@ -69,14 +71,8 @@ pub(super) enum Ask {
     Look(look::Wanted, SyncSender<look::Seen>),
     /// The next hop of a tunnel became known, or is not known any more.
     NextHop(TunnelId, Option<sluice_base::Mac>),
-    /// The device of an underlay has this address and this MTU now.
-    Underlay(PortId, sluice_base::Mac, u16),
-    /// The device of an underlay is gone, and why.
-    Gone(PortId, String),
-    /// Whether a port is this worker's.
-    Has(PortId, SyncSender<bool>),
-    /// It is back, and opened anew.
-    Back(PortId, Box<dyn Port>),
+    /// Something about the device of an underlay.
+    Device(Device),
     /// A port comes.
     Add(Box<Coming>, SyncSender<Come>),
     /// A port goes. The answer is how many frames ended with it.
@@ -390,10 +386,7 @@ impl Worker {
             attached.moved += u64::from(taken);
             waits = Waits::of(&*attached.port);
             flushed = attached.port.flush();
-            if let Some((remote, mtu)) = attached.port.path_mtu() {
-                // The far end of a tunnel that has just gone is nobody's.
-                _ = switch.command(now, Command::PathMtu { remote, mtu });
-            }
+            underlay::learn(now, switch, &mut *attached.port);
         }
         if attached.port.pending().frames > 0 {
             waits = Waits::of(&*attached.port);
@@ -548,12 +541,7 @@ impl Worker {
                         say!("tunnel {tunnel}: {error:?}");
                     }
                 }
-                Ask::Underlay(port, mac, mtu) => self.underlay_changed(now, port, mac, mtu),
-                Ask::Gone(port, why) => self.underlay_gone(now, port, why),
-                Ask::Has(port, reply) => {
-                    _ = reply.send(self.positions.get(port.index()).is_some_and(Option::is_some));
-                }
-                Ask::Back(port, opened) => self.underlay_back(port, opened),
+                Ask::Device(device) => self.hear_of_device(now, device),
                 Ask::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
                 Ask::Del(port, reply) => _ = reply.send(self.delete(now, port)),
                 Ask::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),
@@ -588,20 +576,6 @@ impl Worker {
                 say!("port {}: while closing: {error}", attached.name);
             }
         }
-    }
-}
-
-/// Gives a port the handles of frames that ended.
-fn hand_back(
-    switch: &mut Switch<FrameBuf>,
-    input: InputId,
-    port: &mut Box<dyn Port>,
-    pool: &mut Pool,
-    batch: &mut Batch<FrameBuf>,
-) {
-    while switch.has_ended(input) {
-        switch.reclaim(input, batch);
-        port.give_back(batch, pool);
     }
 }
 

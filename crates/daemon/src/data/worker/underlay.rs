@@ -5,29 +5,56 @@
 
 use std::io;
 
+use std::sync::mpsc::SyncSender;
+
 use sluice_base::{Mac, Nanos, PortId};
-use sluice_ports::Port;
-use sluice_switch::Command;
+use sluice_ports::{FrameBuf, Port};
+use sluice_switch::{Command, Switch};
 
 use super::Worker;
 use crate::log::say;
 
+/// What a worker hears of the device of an underlay.
+pub(in crate::data) enum Device {
+    /// It has this address and this MTU now.
+    Is(PortId, Mac, u16),
+    /// It is gone, and why.
+    Gone(PortId, String),
+    /// Whether its port is this worker's.
+    Has(PortId, SyncSender<bool>),
+    /// It is back, and its port opened anew.
+    Back(PortId, Box<dyn Port>),
+}
+
+/// Learns the MTU of a way from a frame that the kernel refused.
+pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, port: &mut dyn Port) {
+    if let Some((remote, mtu)) = port.path_mtu() {
+        // The far end of a tunnel that has just gone is nobody's.
+        _ = switch.command(now, Command::PathMtu { remote, mtu });
+    }
+}
+
 impl Worker {
+    #[cold]
+    pub(super) fn hear_of_device(&mut self, now: Nanos, device: Device) {
+        match device {
+            Device::Is(port, mac, mtu) => {
+                // Another worker's switch has no such port.
+                _ = self.host.switch_mut().command(now, Command::Underlay { port, mac, mtu });
+            }
+            Device::Gone(port, why) => {
+                if let Some(index) = self.position(port) {
+                    self.lose(now, index, io::Error::other(why));
+                }
+            }
+            // Whoever asked may have gone away.
+            Device::Has(port, reply) => _ = reply.send(self.position(port).is_some()),
+            Device::Back(port, opened) => self.underlay_back(port, opened),
+        }
+    }
+
     fn position(&self, id: PortId) -> Option<usize> {
         self.positions.get(id.index()).copied().flatten()
-    }
-
-    /// Its address or MTU is another.
-    pub(super) fn underlay_changed(&mut self, now: Nanos, port: PortId, mac: Mac, mtu: u16) {
-        // Another worker's switch has no such port.
-        _ = self.host.switch_mut().command(now, Command::Underlay { port, mac, mtu });
-    }
-
-    /// It is gone.
-    pub(super) fn underlay_gone(&mut self, now: Nanos, port: PortId, why: String) {
-        if let Some(index) = self.position(port) {
-            self.lose(now, index, io::Error::other(why));
-        }
     }
 
     /// Closes a port whose device is gone, until that is back.
@@ -44,7 +71,7 @@ impl Worker {
 
     /// It is back.
     #[cold]
-    pub(super) fn underlay_back(&mut self, id: PortId, port: Box<dyn Port>) {
+    fn underlay_back(&mut self, id: PortId, port: Box<dyn Port>) {
         let Some(index) = self.position(id) else { return };
         // Its descriptors leave the poller with it.
         _ = self.ports[index].port.close();
