@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use sluice_base::Mac;
 use sluice_wire::{
     EtherType, Truncated, arp, checksum, ecn, ethernet, fabric, flow, icmpv6, ipv4, ipv6,
-    mac_control, tcp, udp, vlan, vxlan,
+    mac_control, tcp, too_big, udp, vlan, vxlan,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -29,11 +29,31 @@ fuzz_target!(|bytes: &[u8]| {
         ecn,
         fabric,
         hold,
+        errors,
     ] {
         check(bytes);
     }
     walk(bytes, 0);
 });
+
+/// "Too large", made and read.
+fn errors(bytes: &[u8]) {
+    let Some((mtu, bytes)) = bytes.split_first_chunk() else { return };
+    let mtu = u16::from_be_bytes(*mtu);
+    let mut out = [0; too_big::ANSWER_SIZE_MAX];
+    if let Some(size) = too_big::answer(bytes, mtu, &mut out) {
+        let frame = ethernet::Frame::new_checked(&out[..size]).unwrap();
+        if frame.ethertype() == EtherType::IPV4 {
+            let ip = ipv4::Packet::new_checked(frame.payload()).unwrap();
+            assert!(ip.header_checksum_ok() && checksum::internet(ip.payload()) == 0);
+        }
+    }
+    if let Ok(ip) = ipv4::Packet::new_checked(bytes)
+        && let Some(heard) = too_big::Heard::of(&ip)
+    {
+        assert!(heard.mtu >= too_big::MTU_MIN);
+    }
+}
 
 /// Follows the headers to the end of the frame, into tunnels as well.
 fn walk(bytes: &[u8], depth: u32) {

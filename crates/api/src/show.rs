@@ -352,6 +352,9 @@ pub struct TunnelRow {
     pub rx_frames: u64,
     /// Frames that wait for it.
     pub queued_frames: u32,
+    /// The layer-3 MTU of the way to the peer, if it was learned and is less than the device's.
+    #[serde(default)]
+    pub path_mtu: Option<u16>,
 }
 
 /// An entry of the MAC table.

@@ -35,8 +35,8 @@ pub trait Buf {
     fn size(&self) -> u32;
 
     /// Cuts the frame after its first `size` bytes: what follows is not the frame's, such as the
-    /// padding of its link (RFC 894). Called only by the switch, with less than [`Self::size`], on a
-    /// frame of an underlay port.
+    /// padding of its link (RFC 894). Called only by the switch, with less than [`Self::size`], on
+    /// a frame of an underlay port.
     fn truncate(&mut self, size: u32);
 
     /// Into how many frames its output driver has to cut it, if its receiver does not take it

@@ -30,6 +30,8 @@ mod policy;
 mod ports;
 mod server;
 mod snapshot;
+mod too_big;
+mod underlay;
 mod worker;
 
 use std::num::NonZeroU64;
@@ -163,6 +165,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     drain_on_signals(&askers)?;
     let mut workers = make_workers(&plan, ends, &askers, started)?;
     let next_hops = next_hops::follow(&plan, askers.clone())?;
+    underlay::follow(&plan, askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();

@@ -78,7 +78,9 @@ impl Case {
 }
 
 fn switch_config() -> String {
-    let mut text = "role = \"switch\"\npolicy = \"ZZ\"\nisolate_after_ms = 0\n[[vnet]]\nname = \"cables\"\n".to_owned();
+    let mut text =
+        "role = \"switch\"\npolicy = \"ZZ\"\nisolate_after_ms = 0\n[[vnet]]\nname = \"cables\"\n"
+            .to_owned();
     for (device, mac) in ["a", "b"].iter().zip(UNDERLAY_MACS) {
         text += &format!(
             "[[port]]\nname = \"{device}\"\nkind = \"l2\"\nvnet = \"cables\"\n\

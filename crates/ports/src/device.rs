@@ -8,6 +8,7 @@ use netlink_packet_route::link::Stats64;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sluice_base::Mac;
 
+use crate::link::LinkNow;
 use crate::netlink::Netlink;
 use crate::port::Counters;
 use crate::sys::DeviceRequest;
@@ -73,6 +74,11 @@ impl DeviceCounters {
     /// Whether the device is set up.
     pub(crate) fn is_up(&self) -> io::Result<bool> {
         self.netlink.borrow_mut().is_up(self.index)
+    }
+
+    /// What the device is now; `None` if it is gone.
+    pub(crate) fn link(&self) -> io::Result<Option<LinkNow>> {
+        self.netlink.borrow_mut().link(self.index)
     }
 
     /// Adds the rows. The words are the kernel's: `rx` is what the device gave to the stack.

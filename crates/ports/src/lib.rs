@@ -25,6 +25,7 @@ mod error;
 mod finish;
 mod frame;
 pub mod l2;
+pub mod link;
 pub mod machines;
 pub mod memory;
 pub mod neigh;

@@ -65,6 +65,8 @@ struct Known {
 /// Follows the next hops of a few destinations over one device.
 #[derive(Debug)]
 pub struct Neighbours {
+    /// The device's name when it was opened.
+    device: String,
     index: u32,
     questions: Netlink,
     changes: Netlink,
@@ -83,6 +85,7 @@ impl Neighbours {
         let failed = |what| OpenError::device(name, what);
         let groups = GROUP_NEIGHBOUR | GROUP_IPV4_ROUTE | GROUP_LINK;
         Ok(Self {
+            device: name.to_owned(),
             index: device(name).map_err(failed("look it up"))?.index,
             questions: Netlink::open().map_err(failed("open netlink for it"))?,
             changes: Netlink::subscribe(groups).map_err(failed("follow its neighbours"))?,
@@ -174,6 +177,12 @@ impl Neighbours {
 
     /// Asks for the routes and neighbours of all destinations.
     fn look_at_everything(&mut self) -> io::Result<()> {
+        // A device that went away and came back has another index.
+        if self.questions.link(self.index)?.is_none()
+            && let Ok(found) = device(&self.device)
+        {
+            self.index = found.index;
+        }
         let destinations: Vec<Ipv4Addr> = self.known.keys().copied().collect();
         for destination in destinations {
             let hop = self.route(destination)?;

@@ -17,6 +17,8 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
+use crate::link::LinkNow;
+
 /// As large as the kernel makes the parts of a long answer.
 const BUFFER_SIZE: usize = 32 << 10;
 /// How long the kernel may take to answer.
@@ -163,6 +165,20 @@ impl Netlink {
             }
         }
         Err(io::Error::other("the kernel gave no counters of the device"))
+    }
+
+    /// What a device is; `None` if there is none of this index.
+    pub(crate) fn link(&mut self, index: u32) -> io::Result<Option<LinkNow>> {
+        let mut question = LinkMessage::default();
+        question.header.index = index;
+        let answer = match self.ask(RouteNetlinkMessage::GetLink(question), 0) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+            answer => answer?,
+        };
+        Ok(answer.iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => LinkNow::of(link),
+            _ => None,
+        }))
     }
 
     /// Whether a device is set up.

@@ -32,6 +32,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
 
 use sluice_base::{Batch, Nanos, PriorityMask};
@@ -350,6 +351,12 @@ pub trait Port: Sink<FrameBuf> + Send {
 
     /// Why nothing passes, if the port knows.
     fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// The MTU of the way to a host, if the kernel refused a frame as too large for it since this
+    /// was asked last.
+    fn path_mtu(&mut self) -> Option<(Ipv4Addr, u16)> {
         None
     }
 

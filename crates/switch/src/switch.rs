@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use sluice_base::{
-    Buf, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, VnetId,
+    Buf, ByteCount, DropReason, InputId, Nanos, PortId, Priority, PriorityMask, VnetId,
 };
 
 use crate::attach::{Bay, make_bays};
@@ -24,7 +24,7 @@ use crate::inspect::{Counter, Marks};
 use crate::isolation::Isolation;
 use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
-use crate::place::{Full, Gate, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
+use crate::place::{Full, Held, Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
 use crate::punt::Control;
 use crate::queues::{LANES_MAX, NODES_MAX, Queues};
 use crate::receive::NO_PORT;
@@ -35,7 +35,6 @@ use crate::storm::Storms;
 use crate::surface::{Command, CommandError, Destination, Notice, Target, Window};
 use crate::too_big::TooBig;
 use crate::transmit::weight_of;
-use crate::underlay::Paths;
 use crate::unresolved::Waits;
 use crate::validate;
 
@@ -117,7 +116,6 @@ pub struct Switch<B> {
     /// By network, and by input: destinations that wait to be resolved.
     pub(crate) waits: Waits,
     pub(crate) too_big: TooBig,
-    pub(crate) paths: Paths,
 }
 
 impl<B: Buf> Switch<B> {
@@ -191,8 +189,7 @@ impl<B: Buf> Switch<B> {
             holds: Holds::new(first_hold_lane(config), holds_max(config)),
             storms: Storms::new(config),
             waits: Waits::new(config, inputs.len()),
-            too_big: TooBig::new(ports.len()),
-            paths: Paths::new(config.tunnels.len()),
+            too_big: TooBig::new(ports.len(), config.tunnels.len()),
             inputs,
             ports,
             lanes,
@@ -455,52 +452,6 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    fn set_next_hop(&mut self, now: Nanos, tunnel: usize, mac: Option<Mac>) {
-        let t = &mut self.tunnels[tunnel];
-        let had = t.next_hop.is_some();
-        t.next_hop = mac;
-        let (lane, port) = (t.lane, usize::from(t.port));
-        // A tag has 16 bits for a lane.
-        let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
-        let l = &mut self.lanes[lane as usize];
-        l.plain = open && !l.shaper.is_limited();
-        if self.isolation.is_any() {
-            self.refresh_plain(u16::try_from(port).expect("a port's number"));
-        }
-        if mac.is_some() {
-            self.lanes[lane as usize].deadline = Nanos::MAX;
-            if self.lanes[lane as usize].gate == Gate::Closed {
-                self.closed.retain(|&l| l != lane);
-                self.open_lane(lane);
-            }
-        } else if had || self.lanes[lane as usize].gate == Gate::Open {
-            self.close_lane(now, lane);
-        }
-    }
-
-    /// A tunnel lost its next hop: its queues leave the port's rings and wait.
-    fn close_lane(&mut self, now: Nanos, lane: u32) {
-        let l = &mut self.lanes[lane as usize];
-        if l.gate == Gate::Timed {
-            let port = usize::from(l.port);
-            self.timed.retain(|&t| t != lane);
-            self.ports[port].timed_lanes -= 1;
-        }
-        let l = &mut self.lanes[lane as usize];
-        l.gate = Gate::Closed;
-        l.deadline = now.after(self.unresolved.timeout);
-        self.closed.push(lane);
-        self.leave_common(lane);
-        for at in 0..self.queues.len() {
-            if self.queues.is_live_leaf(at) {
-                let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
-                if self.queues.get(leaf).lane == lane && !self.is_parked(leaf) {
-                    self.park(leaf);
-                }
-            }
-        }
-    }
-
     pub(crate) fn is_parked(&self, leaf: u32) -> bool {
         let tail = self.lanes[self.queues.get(leaf).lane as usize].parked;
         if tail == NIL {
@@ -535,7 +486,7 @@ impl<B: Buf> Switch<B> {
         }
         self.advance_holds(now);
         self.watch_receivers(now);
-        if !self.paths.is_empty() {
+        if !self.too_big.paths.is_empty() {
             self.forget_paths(now);
         }
     }

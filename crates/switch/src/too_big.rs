@@ -16,6 +16,7 @@ use crate::receive::NO_PORT;
 use crate::surface::{Head, LaneKind, Notice};
 use crate::switch::Switch;
 use crate::tunnel::OUTER_BYTES;
+use crate::underlay::Paths;
 
 /// Notices that may wait.
 const WAITING_MAX: usize = 32;
@@ -31,12 +32,14 @@ pub(crate) struct TooBig {
     notices: VecDeque<Notice>,
     /// By port: when its allowance is, or was, whole.
     whole_at: Box<[Nanos]>,
+    pub(crate) paths: Paths,
 }
 
 impl TooBig {
-    pub(crate) fn new(ports: usize) -> Self {
+    pub(crate) fn new(ports: usize, tunnels: usize) -> Self {
         let notices = VecDeque::with_capacity(WAITING_MAX);
-        Self { notices, whole_at: (0..ports).map(|_| Nanos::ZERO).collect() }
+        let whole_at = (0..ports).map(|_| Nanos::ZERO).collect();
+        Self { notices, whole_at, paths: Paths::new(tunnels) }
     }
 
     /// Tells, if there is room.

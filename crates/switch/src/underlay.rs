@@ -20,6 +20,7 @@ use sluice_wire::{EtherType, ethernet, ipv4, too_big, vlan};
 
 use crate::build::plain_size_max;
 use crate::config::PortRole;
+use crate::place::Gate;
 use crate::surface::{CommandError, Notice};
 use crate::switch::Switch;
 use crate::tunnel::{OUTER_BYTES, Outer};
@@ -59,6 +60,52 @@ impl Paths {
 }
 
 impl<B: Buf> Switch<B> {
+    pub(crate) fn set_next_hop(&mut self, now: Nanos, tunnel: usize, mac: Option<Mac>) {
+        let t = &mut self.tunnels[tunnel];
+        let had = t.next_hop.is_some();
+        t.next_hop = mac;
+        let (lane, port) = (t.lane, usize::from(t.port));
+        // A tag has 16 bits for a lane.
+        let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
+        let l = &mut self.lanes[lane as usize];
+        l.plain = open && !l.shaper.is_limited();
+        if self.isolation.is_any() {
+            self.refresh_plain(u16::try_from(port).expect("a port's number"));
+        }
+        if mac.is_some() {
+            self.lanes[lane as usize].deadline = Nanos::MAX;
+            if self.lanes[lane as usize].gate == Gate::Closed {
+                self.closed.retain(|&l| l != lane);
+                self.open_lane(lane);
+            }
+        } else if had || self.lanes[lane as usize].gate == Gate::Open {
+            self.close_lane(now, lane);
+        }
+    }
+
+    /// A tunnel lost its next hop: its queues leave the port's rings and wait.
+    fn close_lane(&mut self, now: Nanos, lane: u32) {
+        let l = &mut self.lanes[lane as usize];
+        if l.gate == Gate::Timed {
+            let port = usize::from(l.port);
+            self.timed.retain(|&t| t != lane);
+            self.ports[port].timed_lanes -= 1;
+        }
+        let l = &mut self.lanes[lane as usize];
+        l.gate = Gate::Closed;
+        l.deadline = now.after(self.unresolved.timeout);
+        self.closed.push(lane);
+        self.leave_common(lane);
+        for at in 0..self.queues.len() {
+            if self.queues.is_live_leaf(at) {
+                let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
+                if self.queues.get(leaf).lane == lane && !self.is_parked(leaf) {
+                    self.park(leaf);
+                }
+            }
+        }
+    }
+
     /// The device of an underlay has another address or MTU.
     pub(crate) fn underlay_changed(
         &mut self,
@@ -105,7 +152,7 @@ impl<B: Buf> Switch<B> {
         if mtu > tunnel.path_mtu || u32::from(mtu) >= device {
             return true;
         }
-        self.paths.believe(number, now.after(BELIEVED_FOR));
+        self.too_big.paths.believe(number, now.after(BELIEVED_FOR));
         if mtu < tunnel.path_mtu {
             tunnel.path_mtu = mtu;
             self.fit_tunnel(number.into());
@@ -117,7 +164,7 @@ impl<B: Buf> Switch<B> {
     /// Forgets what was learned too long ago.
     #[cold]
     pub(crate) fn forget_paths(&mut self, now: Nanos) {
-        while let Some(number) = self.paths.forget(now) {
+        while let Some(number) = self.too_big.paths.forget(now) {
             self.tunnels[usize::from(number)].path_mtu = UNKNOWN;
             self.fit_tunnel(number.into());
             self.too_big.tell(Notice::PathMtu { tunnel: TunnelId(number), mtu: None });

@@ -366,6 +366,7 @@ fn tunnel_row(row: &TunnelCounters, peer: &str, vtep: Ipv4Addr, next_hop: String
         tx_frames: row.sent.frames,
         rx_frames: row.received.frames,
         queued_frames: row.queued_frames,
+        path_mtu: row.path_mtu,
     }
 }
 
@@ -385,7 +386,7 @@ fn balance(sum: sluice_switch::Balance) -> Balance {
 fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow {
     let frames = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let state = shot.state;
-    let lossless = lossless(&shot, names.policy_lacks, &losses);
+    let lossless = lossless(&shot, &names.vnet, names.policy_lacks, &losses);
     // A counter that cannot be read is not zero: it is told as an unknown loss.
     let kernel = match shot.kernel {
         Ok(counters) => counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
@@ -421,8 +422,8 @@ fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow 
 
 /// `yes`, or what it needs: the device, the policy, and then what the kind of port itself needs. What
 /// was lost is said whatever was promised.
-fn lossless(shot: &PortShot, policy: Option<&str>, losses: &[LossRow]) -> String {
-    let promise = promise(shot, policy);
+fn lossless(shot: &PortShot, vnet: &str, policy: Option<&str>, losses: &[LossRow]) -> String {
+    let promise = promise(shot, vnet, policy);
     match (losses_text(losses), promise.as_str()) {
         (None, _) => promise,
         (Some(lost), "yes") => format!("no, {lost}"),
@@ -430,11 +431,16 @@ fn lossless(shot: &PortShot, policy: Option<&str>, losses: &[LossRow]) -> String
     }
 }
 
-fn promise(shot: &PortShot, policy: Option<&str>) -> String {
+fn promise(shot: &PortShot, vnet: &str, policy: Option<&str>) -> String {
     match (&shot.gone, policy, &shot.problem) {
+        // An underlay is opened anew when its device is back.
+        (Some(error), ..) if shot.kind == "l2" && vnet == "underlay" => {
+            format!("no, needs its device back ({error})")
+        }
         (Some(error), ..) => format!("no, needs its device back ({error}) and a restart"),
-        (None, Some(policy), _) => format!("no, needs {policy}"),
-        (None, None, Some(problem)) => format!("no, {problem}"),
+        // First that nothing passes.
+        (None, _, Some(problem)) => format!("no, {problem}"),
+        (None, Some(policy), None) => format!("no, needs {policy}"),
         (None, None, None) => shot.lossless.to_string(),
     }
 }

@@ -79,6 +79,8 @@ fn tunnel(all: &mut TunnelCounters, one: TunnelCounters) {
     all.sent.add_all(one.sent);
     all.received.add_all(one.received);
     all.queued_frames += one.queued_frames;
+    // Each learns of the ways that its own frames take.
+    all.path_mtu = all.path_mtu.into_iter().chain(one.path_mtu).min();
 }
 
 fn add(all: &mut Balance, one: Balance) {

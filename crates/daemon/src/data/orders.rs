@@ -14,6 +14,7 @@ use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Command, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used};
 
+use super::too_big::TooBig;
 use crate::channel::{Cause, Order, Pipe, Senders, Told, Way};
 use crate::log::say;
 use crate::poller::Poller;
@@ -48,6 +49,7 @@ pub(super) struct Orders {
     ready: bool,
     used_at: Nanos,
     receivers: Receivers,
+    too_big: TooBig,
     pub(super) counts: Counts,
 }
 
@@ -86,7 +88,16 @@ impl Orders {
     /// Carries out what control wants, and hands on what the switch has to tell. Returns how much
     /// was done.
     pub(super) fn serve(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
-        let Some(pipe) = &mut self.pipe else { return host.resolve(now, |_, _| {}) };
+        let done = self.exchange(now, host, pool);
+        self.too_big.answer(now, host.switch_mut(), pool);
+        done
+    }
+
+    fn exchange(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
+        let too_big = &mut self.too_big;
+        let Some(pipe) = &mut self.pipe else {
+            return host.resolve(now, |_, notice| too_big.note(notice));
+        };
         let mut done = 0;
         let counts = &mut self.counts;
         let mut read = Ok(());
@@ -109,6 +120,7 @@ impl Orders {
         }
         if !pipe.is_full() {
             done += host.resolve(now, |switch, notice| {
+                too_big.note(notice);
                 if let Some(told) = told(switch, notice) {
                     told.write(pipe.out());
                 } else if matches!(notice, Notice::Receiver { .. }) {

@@ -30,8 +30,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool, Port, Queues, Room, Waits, Wanted};
-use sluice_switch::{Command, Switch};
+use sluice_switch::Command;
 
+use self::attach::hand_back;
 use self::homes::Homes;
 pub(super) use self::homes::{HomeStep, Load};
 use self::isolated::Isolated;
@@ -41,6 +42,7 @@ use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
+pub(super) use self::underlay::Device;
 use super::crossing::Crossings;
 use super::look;
 use super::orders::{CONTROL, Orders};
@@ -72,6 +74,8 @@ pub(super) enum Ask {
     Look(look::Wanted, SyncSender<look::Seen>),
     /// The next hop of a tunnel became known, or is not known any more.
     NextHop(TunnelId, Option<sluice_base::Mac>),
+    /// Something about the device of an underlay.
+    Device(Device),
     /// A port comes.
     Add(Box<Coming>, SyncSender<Come>),
     /// A port goes. The answer is how many frames ended with it.
@@ -382,7 +386,8 @@ impl Worker {
     /// Transmit, flush. Returns whether a frame left.
     fn send_out(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
-        if !attached.room.is_due(now) {
+        // A port without its device takes nothing until that is back.
+        if !attached.room.is_due(now) || attached.gone.is_some() {
             return false;
         }
         let was_missing = attached.room.is_missing();
@@ -394,6 +399,7 @@ impl Worker {
             attached.moved += u64::from(taken);
             waits = Waits::of(&*attached.port);
             flushed = attached.port.flush();
+            underlay::learn(now, switch, &mut *attached.port);
         }
         if attached.port.pending().frames > 0 {
             waits = Waits::of(&*attached.port);
@@ -553,6 +559,7 @@ impl Worker {
                         say!("tunnel {tunnel}: {error:?}");
                     }
                 }
+                Ask::Device(device) => self.hear_of_device(now, device),
                 Ask::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
                 Ask::Del(port, reply) => _ = reply.send(self.delete(now, port)),
                 Ask::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),
@@ -595,20 +602,6 @@ fn pending(port: &dyn Port) -> u64 {
     port.pending().frames + port.aside().frames
 }
 
-/// Gives a port the handles of frames that ended.
-fn hand_back(
-    switch: &mut Switch<FrameBuf>,
-    input: InputId,
-    port: &mut Box<dyn Port>,
-    pool: &mut Pool,
-    batch: &mut Batch<FrameBuf>,
-) {
-    while switch.has_ended(input) {
-        switch.reclaim(input, batch);
-        port.give_back(batch, pool);
-    }
-}
-
 mod attach;
 mod cross;
 mod homes;
@@ -617,6 +610,7 @@ mod pace;
 mod spin;
 mod spread;
 mod times;
+mod underlay;
 
 #[cfg(test)]
 mod tests;

@@ -249,9 +249,10 @@ fn tunnels(rows: &[TunnelRow]) -> String {
             row.tx_frames.to_string(),
             row.rx_frames.to_string(),
             row.queued_frames.to_string(),
+            row.path_mtu.map_or_else(|| "-".to_owned(), |mtu| mtu.to_string()),
         ]
     });
-    let header = ["peer", "VTEP", "next hop", "tx frames", "rx frames", "queued"];
+    let header = ["peer", "VTEP", "next hop", "tx frames", "rx frames", "queued", "path MTU"];
     table(&header, 3, cells.collect(), "no tunnels")
 }
 

@@ -469,6 +469,23 @@ impl Port for L2Port {
         self.open.as_ref()?.counters.is_up().ok()
     }
 
+    fn problem(&self) -> Option<String> {
+        let open = self.open.as_ref()?;
+        let Ok(link) = open.counters.link() else { return None };
+        let Some(link) = link else { return Some("needs its device back".to_owned()) };
+        let name = &link.name;
+        if !link.up {
+            return Some(format!("needs its device {name} up: ip link set {name} up"));
+        }
+        if !link.carrier {
+            return Some(format!("needs a carrier: the link of its device {name} is down"));
+        }
+        (link.mtu < u32::from(self.mtu)).then(|| {
+            let (there, wanted) = (link.mtu, self.mtu);
+            format!("needs an MTU of {wanted}: its device {name} has {there}")
+        })
+    }
+
     fn ring(&self) -> Ring {
         Ring {
             capacity_frames: self.plan.frames.into(),

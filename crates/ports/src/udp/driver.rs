@@ -8,7 +8,7 @@ use sluice_switch::{Egress, Sink, Taken, Window};
 use sluice_wire::{EtherType, ethernet, ipv4, udp};
 
 use super::buckets::Buckets;
-use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target};
+use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target, path_mtu};
 use super::sharing::{Selector, bucket_of};
 use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
@@ -84,6 +84,8 @@ pub struct UdpPort {
     waiting_max: u64,
     truncated: u64,
     lost: Losses,
+    /// To whom a datagram was too large for its way.
+    too_large: Option<Ipv4Addr>,
     finisher: Finisher,
     /// If it is one of several at its address.
     buckets: Option<Box<Buckets>>,
@@ -155,6 +157,7 @@ impl UdpPort {
             waiting_max: 0,
             truncated: 0,
             lost: Losses::default(),
+            too_large: None,
             finisher: Finisher::new(),
             buckets: buckets.map(Box::new),
         })
@@ -256,8 +259,9 @@ pub(super) fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
     plain.then_some((target, OUTER_SIZE + at - ethernet::HEADER_SIZE, datagram.src_port()))
 }
 
-/// Sends what is staged on one socket.
-fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) {
+/// Sends what is staged on one socket. Returns a host to which a datagram was too large.
+fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Option<Ipv4Addr> {
+    let mut too_large = None;
     while !sender.staging.is_empty() {
         let error = match sender.send() {
             Ok(sent) => {
@@ -270,11 +274,23 @@ fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) {
         };
         match error.raw_os_error().unwrap_or_default() {
             libc::EINTR => {}
-            libc::EAGAIN => return waits.for_writable = true,
-            libc::ENOBUFS | libc::ENOMEM => return waits.for_room = true,
-            errno => lost.count(errno, sender.staging.pop()),
+            libc::EAGAIN => {
+                waits.for_writable = true;
+                break;
+            }
+            libc::ENOBUFS | libc::ENOMEM => {
+                waits.for_room = true;
+                break;
+            }
+            errno => {
+                if errno == libc::EMSGSIZE {
+                    too_large = Some(*sender.first_target().to.ip());
+                }
+                lost.count(errno, sender.staging.pop());
+            }
         }
     }
+    too_large
 }
 
 impl Open {
@@ -322,7 +338,8 @@ impl Sink<FrameBuf> for UdpPort {
         let sender = &mut open.senders[which];
         let mut staged = sender.push(frame, skip, target);
         if staged == Err(NotStaged::Full) && self.waits == Waits::default() {
-            send_staged(sender, &mut self.waits, &mut self.lost);
+            let refused = send_staged(sender, &mut self.waits, &mut self.lost);
+            self.too_large = refused.or(self.too_large);
             staged = sender.push(frame, skip, target);
         }
         match staged {
@@ -389,7 +406,8 @@ impl Port for UdpPort {
         self.waits = Waits::default();
         if let Some(open) = &mut self.open {
             for sender in &mut open.senders {
-                send_staged(sender, &mut self.waits, &mut self.lost);
+                let refused = send_staged(sender, &mut self.waits, &mut self.lost);
+                self.too_large = refused.or(self.too_large);
             }
         }
         Ok(())
@@ -426,6 +444,12 @@ impl Port for UdpPort {
 
     fn lost(&self) -> &Losses {
         &self.lost
+    }
+
+    fn path_mtu(&mut self) -> Option<(Ipv4Addr, u16)> {
+        let remote = self.too_large.take()?;
+        let to = SocketAddrV4::new(remote, self.config.port);
+        Some((remote, path_mtu(self.config.local, to).ok()?))
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {

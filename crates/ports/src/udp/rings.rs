@@ -215,6 +215,11 @@ impl Sender {
         Ok(())
     }
 
+    /// Where the first staged datagram goes.
+    pub(super) fn first_target(&self) -> Target {
+        self.targets[self.staging.place(0)]
+    }
+
     /// Sends staged datagrams from the front on; how many the kernel took.
     pub(super) fn send(&self) -> io::Result<usize> {
         const MAX: usize = STAGED_FRAMES_MAX;
@@ -250,6 +255,14 @@ impl Sender {
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
+}
+
+/// The MTU of the way to a host, as the kernel has learned it (RFC 1191).
+pub(super) fn path_mtu(local: Ipv4Addr, to: SocketAddrV4) -> io::Result<u16> {
+    let socket = UdpSocket::bind(SocketAddrV4::new(local, 0))?;
+    socket.connect(to)?;
+    let mtu = sys::get_option(&socket, libc::IPPROTO_IP, libc::IP_MTU, 0_i32)?;
+    u16::try_from(mtu).map_err(io::Error::other)
 }
 
 /// The control message that sets the TOS of one datagram: `struct cmsghdr`, and an integer.

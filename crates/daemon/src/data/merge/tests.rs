@@ -15,11 +15,13 @@ fn tunnels_are_sums_and_an_audit_closes_only_if_all_do() {
         let mut counters = TunnelCounters::default();
         counters.sent.frames = frames.into();
         counters.queued_frames = frames * 10;
+        counters.path_mtu = (frames == 2).then_some(1_400);
         shot(frames.into(), Body::Tunnels(vec![counters]))
     };
     let merged = snapshots(vec![of(1), of(2)]).unwrap();
     let Body::Tunnels(rows) = merged.body else { panic!("tunnels") };
     assert_eq!((rows[0].sent.frames, rows[0].queued_frames), (3, 30));
+    assert_eq!(rows[0].path_mtu, Some(1_400), "of the one that learned it");
     assert_eq!(merged.at, Nanos(2), "as of the last one");
 
     let audit = |closed| shot(0, Body::Audit(AuditOfPorts { rows: Vec::new(), closed }));

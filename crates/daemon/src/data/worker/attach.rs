@@ -2,11 +2,11 @@
 
 use std::io;
 
-use sluice_base::{Nanos, PortId};
-use sluice_ports::{Port, Room};
-use sluice_switch::{AttachError, Command, PortState};
+use sluice_base::{Batch, InputId, Nanos, PortId};
+use sluice_ports::{FrameBuf, Pool, Port, Room};
+use sluice_switch::{AttachError, Command, PortState, Switch};
 
-use super::{Attached, BATCH, TAP_BATCH, Worker, hand_back};
+use super::{Attached, BATCH, TAP_BATCH, Worker};
 use crate::data::ports::{Come, Coming, no_place};
 use crate::log::say;
 
@@ -110,6 +110,9 @@ impl Worker {
         if attached.gone.is_some() {
             return;
         }
+        if self.host.switch().is_underlay(attached.id) && attached.port.kind() == "l2" {
+            return self.wait_for_device(index, error);
+        }
         let detached = self.host.switch_mut().detach(now, attached.id);
         let (name, frames) = (&attached.name, detached.dropped);
         say!("port {name}: {error}; it is closed, {frames} frames ended with it");
@@ -141,5 +144,19 @@ impl Worker {
         let switch = self.host.switch_mut();
         let is_attached = switch.port_state(id) == PortState::Attached;
         if is_attached { switch.detach(now, id).dropped.into() } else { 0 }
+    }
+}
+
+/// Gives a port the handles of frames that ended.
+pub(super) fn hand_back(
+    switch: &mut Switch<FrameBuf>,
+    input: InputId,
+    port: &mut Box<dyn Port>,
+    pool: &mut Pool,
+    batch: &mut Batch<FrameBuf>,
+) {
+    while switch.has_ended(input) {
+        switch.reclaim(input, batch);
+        port.give_back(batch, pool);
     }
 }

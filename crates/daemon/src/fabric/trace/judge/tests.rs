@@ -81,6 +81,7 @@ impl Case {
             tx_frames: 5,
             rx_frames: 6,
             queued_frames: 0,
+            path_mtu: None,
         };
         let looked = Looked {
             at_ns: 0,

@@ -1,0 +1,200 @@
+//! The device of the underlay: a thread follows what the kernel tells of it and tells the workers.
+//!
+//! | what happens | what is done |
+//! |---|---|
+//! | another address (a bond's first slave goes) | frames come from it, and those to it are taken |
+//! | another MTU | what fits no more ends under `oversize`, and its sender is told |
+//! | set down, no carrier, renamed | said; frames wait as for any next hop that is not known |
+//! | deleted, moved to another namespace | said; the port waits for a device of its name |
+//! | back | the port is opened anew |
+
+use rustix::event::{PollFd, PollFlags, poll};
+use sluice_api::config::UnderlayKind;
+use sluice_base::{Mac, Nanos, PortId};
+use sluice_ports::link::{Link, LinkNow, LinkState};
+use sluice_switch::PortRole;
+
+use super::worker::{Ask, Device};
+use super::{Askers, attach, spawn};
+use crate::clock;
+use crate::config::{Attachment, Plan, PortPlan};
+use crate::log::say;
+
+/// How long to wait before netlink, or a device that cannot be opened, is tried again.
+const RETRY: Nanos = Nanos::from_millis(1000);
+
+/// What is followed.
+struct Followed {
+    device: String,
+    port: PortId,
+    plan: PortPlan,
+    /// The layer-3 MTU that it was opened with.
+    mtu: u16,
+    /// Its address when it was opened.
+    mac: Mac,
+    /// Frames carry the device's address, and not one of the configuration.
+    takes_mac: bool,
+    /// Frames pass the device itself, and not the kernel's sockets.
+    is_l2: bool,
+    vnet_mtu_max: u16,
+}
+
+/// Begins to follow, if the underlay has a device.
+pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<()> {
+    let Some(followed) = followed(plan) else { return Ok(()) };
+    let mut link = Link::open(&followed.device)?;
+    spawn("underlay", move || {
+        let mut was = None;
+        loop {
+            let error = followed.tell(&mut link, &mut was, &askers);
+            say!("underlay: {error}; netlink is opened again");
+            link = loop {
+                clock::sleep(RETRY);
+                match Link::open(&followed.device) {
+                    Ok(link) => break link,
+                    // Perhaps it is not there just now.
+                    Err(error) => say!("underlay: {error}"),
+                }
+            };
+        }
+    })
+}
+
+fn followed(plan: &Plan) -> Option<Followed> {
+    let underlay = plan.config.underlay.as_ref()?;
+    let at = plan.ports.len().checked_sub(1)?;
+    let port = plan.ports.last()?;
+    let PortRole::Underlay { mac, .. } = plan.switch.ports.get(at)?.role else { return None };
+    let (mtu, is_l2) = match (&port.attachment, underlay.kind) {
+        (Attachment::L2 { mtu, .. }, UnderlayKind::L2) => (*mtu, true),
+        (Attachment::Udp { mtu, .. }, UnderlayKind::Udp) => (*mtu, false),
+        _ => return None,
+    };
+    Some(Followed {
+        device: underlay.device.clone(),
+        port: PortId::from_index(at),
+        plan: port.clone(),
+        mtu,
+        mac,
+        takes_mac: is_l2 && underlay.mac.is_none(),
+        is_l2,
+        vnet_mtu_max: plan.switch.vnets.iter().map(|vnet| vnet.mtu).max().unwrap_or(0),
+    })
+}
+
+impl Followed {
+    /// Tells every change until netlink fails.
+    fn tell(
+        &self,
+        link: &mut Link,
+        was: &mut Option<LinkState>,
+        askers: &Askers,
+    ) -> std::io::Error {
+        loop {
+            match link.poll() {
+                Ok(Some(state)) => {
+                    self.changed(was.as_ref(), &state, askers);
+                    *was = Some(state);
+                }
+                Ok(None) => {}
+                Err(error) => return error,
+            }
+            let fd = link.fd();
+            // A signal or an error shows when netlink is read.
+            _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
+        }
+    }
+
+    fn changed(&self, was: Option<&LinkState>, state: &LinkState, askers: &Askers) {
+        let device = &self.device;
+        let now = match state {
+            LinkState::There(now) => now,
+            LinkState::Deleted => {
+                return self.gone(format!("its device {device} was deleted"), askers);
+            }
+            LinkState::Moved => {
+                let why = format!("its device {device} was moved to another network namespace");
+                return self.gone(why, askers);
+            }
+        };
+        let before = match was {
+            Some(LinkState::There(before)) => Some(before),
+            _ => None,
+        };
+        if was.is_some() && before.is_none_or(|before| before.times != now.times) {
+            self.back(askers);
+        }
+        let mac = if self.takes_mac { now.mac } else { self.mac };
+        let mtu = self.mtu.min(u16::try_from(now.mtu).unwrap_or(u16::MAX));
+        askers.ask_all(|| Ask::Device(Device::Is(self.port, mac, mtu)));
+        self.say(before, now);
+    }
+
+    fn gone(&self, why: String, askers: &Askers) {
+        if self.is_l2 {
+            askers.ask_all(|| Ask::Device(Device::Gone(self.port, why.clone())));
+        } else {
+            say!("underlay: {why}");
+        }
+    }
+
+    /// Opens the port anew; until that works, the device may go away again.
+    fn back(&self, askers: &Askers) {
+        if !self.is_l2 {
+            return;
+        }
+        match attach::open(&mut attach::Trunks::new(), &self.plan) {
+            Ok(port) => {
+                // An l2 underlay is one worker's; it alone takes it.
+                let mut port = Some(port);
+                for asker in &askers.0 {
+                    if let Ok(true) =
+                        asker.answer(|reply| Ask::Device(Device::Has(self.port, reply)))
+                        && let Some(port) = port.take()
+                    {
+                        asker.ask(Ask::Device(Device::Back(self.port, port)));
+                    }
+                }
+            }
+            Err(error) => say!("underlay: its device is back, but {error}"),
+        }
+    }
+
+    /// Says what is different.
+    fn say(&self, before: Option<&LinkNow>, now: &LinkNow) {
+        let name = &now.name;
+        let changed = |of: fn(&LinkNow, &LinkNow) -> bool| before.is_some_and(|b| of(b, now));
+        if changed(|a, b| a.name != b.name) {
+            say!("underlay: its device {} is called {name} now", self.device);
+        }
+        if changed(|a, b| a.mac != b.mac) {
+            let (mac, taken) = (now.mac, if self.takes_mac { "; frames carry it now" } else { "" });
+            say!("underlay: {name} has the address {mac} now{taken}");
+        }
+        if changed(|a, b| a.up != b.up) {
+            say!("underlay: {name} is set {} now", if now.up { "up" } else { "down" });
+        }
+        if changed(|a, b| a.carrier != b.carrier) {
+            say!(
+                "underlay: {name} has {} now",
+                if now.carrier { "a carrier" } else { "no carrier" }
+            );
+        }
+        if before.is_none_or(|before| before.mtu != now.mtu) {
+            self.say_mtu(before.is_some(), now);
+        }
+    }
+
+    fn say_mtu(&self, changed: bool, now: &LinkNow) {
+        let (name, mtu) = (&now.name, now.mtu);
+        let needed = u32::from(self.vnet_mtu_max) + 50;
+        if mtu < needed {
+            say!(
+                "underlay: {name} has an MTU of {mtu}, and the largest network needs {needed}: \
+                 larger frames end under `oversize`"
+            );
+        } else if changed {
+            say!("underlay: {name} has an MTU of {mtu} now");
+        }
+    }
+}

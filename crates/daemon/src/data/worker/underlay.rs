@@ -1,0 +1,88 @@
+//! The device of an underlay, which may change, go away and come back.
+//!
+//! A port without its device stays with the switch: its next hops are gone with the device's
+//! routes, and what waits for them ends as at any tunnel that is down.
+
+use std::io;
+
+use std::sync::mpsc::SyncSender;
+
+use sluice_base::{Mac, Nanos, PortId};
+use sluice_ports::{FrameBuf, Port, Room};
+use sluice_switch::{Command, Switch};
+
+use super::Worker;
+use crate::log::say;
+
+/// What a worker hears of the device of an underlay.
+pub(in crate::data) enum Device {
+    /// It has this address and this MTU now.
+    Is(PortId, Mac, u16),
+    /// It is gone, and why.
+    Gone(PortId, String),
+    /// Whether its port is this worker's.
+    Has(PortId, SyncSender<bool>),
+    /// It is back, and its port opened anew.
+    Back(PortId, Box<dyn Port>),
+}
+
+/// Learns the MTU of a way from a frame that the kernel refused.
+pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, port: &mut dyn Port) {
+    if let Some((remote, mtu)) = port.path_mtu() {
+        // The far end of a tunnel that has just gone is nobody's.
+        _ = switch.command(now, Command::PathMtu { remote, mtu });
+    }
+}
+
+impl Worker {
+    #[cold]
+    pub(super) fn hear_of_device(&mut self, now: Nanos, device: Device) {
+        match device {
+            Device::Is(port, mac, mtu) => {
+                // Another worker's switch has no such port.
+                _ = self.host.switch_mut().command(now, Command::Underlay { port, mac, mtu });
+            }
+            Device::Gone(port, why) => {
+                if let Some(index) = self.position(port) {
+                    self.lose(now, index, io::Error::other(why));
+                }
+            }
+            // Whoever asked may have gone away.
+            Device::Has(port, reply) => _ = reply.send(self.position(port).is_some()),
+            Device::Back(port, opened) => self.underlay_back(port, opened),
+        }
+    }
+
+    fn position(&self, id: PortId) -> Option<usize> {
+        self.positions.get(id.index()).copied().flatten()
+    }
+
+    /// Closes a port whose device is gone, until that is back.
+    #[cold]
+    pub(super) fn wait_for_device(&mut self, index: usize, error: io::Error) {
+        let attached = &mut self.ports[index];
+        let (name, staged) = (&attached.name, attached.port.pending().frames);
+        say!("port {name}: {error}; it waits for its device, {staged} frames ended with it");
+        _ = attached.port.close();
+        attached.readable = false;
+        attached.gone = Some(error);
+    }
+
+    /// It is back.
+    #[cold]
+    fn underlay_back(&mut self, id: PortId, port: Box<dyn Port>) {
+        let Some(index) = self.position(id) else { return };
+        // Its descriptors leave the poller with it.
+        _ = self.ports[index].port.close();
+        if let Err(error) = self.watch_all(&*port, id) {
+            say!("port {}: its device cannot be watched: {error}", self.ports[index].name);
+            return;
+        }
+        let attached = &mut self.ports[index];
+        attached.port = port;
+        (attached.readable, attached.told) = (true, true);
+        (attached.room, attached.watched) = (Room::default(), false);
+        attached.gone = None;
+        say!("port {}: its device is back", attached.name);
+    }
+}
