@@ -16,17 +16,17 @@
 //! that stay staged make [`Port::wants_write`] true until the kernel can take more (an edge), or
 //! give a time in [`Port::retry_after`] if the kernel will not tell.
 //!
-//! **Before a sleep** the loop calls [`Port::rest`], which arms and then looks once more. Its answer
-//! is about levels, not about news: what is there is compared with what was *served*, with the
-//! frames that were read and with the index at which an offer found no room, and never with what an
-//! earlier `rest` saw. So it may be called any number of times before the port is served, and says
-//! the same, or [`Rest::More`] if more came. The loop keeps its part:
+//! **Before a sleep** the loop calls [`Port::rest`], which arms and then looks once more. Its
+//! answer is about levels, not about news: what is there is compared with what was *served*, with
+//! the frames that were read and with the index at which an offer found no room, and never with
+//! what an earlier `rest` saw. So it may be called any number of times before the port is served,
+//! and says the same, or [`Rest::More`] if more came. The loop keeps its part:
 //!
 //! * after [`Rest::More`] it does not sleep, and serves the port as if a descriptor had told:
 //!   `attend`, `read` of every queue that it named, and `offer`, at once and not after
 //!   [`Port::retry_after`];
-//! * [`Rest::Armed`] is taken for "a descriptor tells of room" only if [`Port::wants_write`] says so
-//!   afterwards; otherwise the port is offered to once more ([`crate::Room`]);
+//! * [`Rest::Armed`] is taken for "a descriptor tells of room" only if [`Port::wants_write`] says
+//!   so afterwards; otherwise the port is offered to once more ([`crate::Room`]);
 //! * a queue that it did not name it reads by itself as soon as it may.
 
 use std::collections::BTreeMap;
@@ -292,9 +292,9 @@ pub trait Port: Sink<FrameBuf> + Send {
         false
     }
 
-    /// Arms what tells of frames in these queues and of room, and looks once more: whoever drives it
-    /// is about to sleep, and would read these queues if frames were there. See the module's page
-    /// for what both owe each other.
+    /// Arms what tells of frames in these queues and of room, and looks once more: whoever drives
+    /// it is about to sleep, and would read these queues if frames were there. See the module's
+    /// page for what both owe each other.
     fn rest(&mut self, reads: Queues) -> Rest {
         let _ = reads;
         Rest::Told

@@ -13,15 +13,15 @@
 //! **Sleeping.** After a turn that moved nothing the worker sleeps until a descriptor or a deadline
 //! wakes it. While turns read many frames it pauses for `pace` after each, so that they come in
 //! batches and a busy host is not woken for each; after others it goes on at once (`pace.rs`). A
-//! port whose frames were cut off by the batch, and by nothing else, is
-//! read on without a sleep. With machines it is otherwise, as their queues are memory: after work
-//! with them the worker looks on for a while (`spin.rs`), and then asks to be told.
+//! port whose frames were cut off by the batch, and by nothing else, is read on without a sleep.
+//! With machines it is otherwise, as their queues are memory: after work with them the worker looks
+//! on for a while (`spin.rs`), and then asks to be told.
 //!
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
 //! collects it. What has to be armed is armed before a sleep and looked at once more
-//! ([`Port::rest`]); what is found then is served as if a descriptor had told. Who asks a question puts it into the channel first and makes the edge
-//! afterwards.
+//! ([`Port::rest`]); what is found then is served as if a descriptor had told. Who asks a
+//! question puts it into the channel first and makes the edge afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -282,8 +282,8 @@ impl VhostUserPort {
         }
     }
 
-    /// Asks for kicks of a pair, for frames only if they would be read. Returns whether something is
-    /// there.
+    /// Asks for kicks of a pair, for frames only if they would be read. Returns whether something
+    /// is there.
     fn arm(&mut self, pair: usize, reads: bool) -> bool {
         let mut more = false;
         if reads && self.drained.has(pair) && self.is_usable(transmit(pair)) {

@@ -123,7 +123,8 @@ impl Incoming {
         Ok(Read { frames: count(&read), more: true, aside: 0 })
     }
 
-    /// Asks for a kick when frames come beyond those that were taken. Returns whether some are there.
+    /// Asks for a kick when frames come beyond those that were taken. Returns whether some are
+    /// there.
     ///
     /// # Errors
     /// [`Fault`].

@@ -3,9 +3,9 @@
 //! A pause pays where frames gather meanwhile: a wake-up costs some ten microseconds, and one of
 //! sixty frames costs hardly more than one of a single frame. Whoever sends a frame and waits for
 //! its answer gathers nothing, and would only wait. So the worker pauses after turns that read many
-//! frames, two in a row, and never after others: the first frame after a lull is served at once, and
-//! so is the next one. A worker that is woken too often to keep up finds more frames in each turn,
-//! and begins to pause by itself.
+//! frames, two in a row, and never after others: the first frame after a lull is served at once,
+//! and so is the next one. A worker that is woken too often to keep up finds more frames in each
+//! turn, and begins to pause by itself.
 
 use sluice_base::Nanos;
 

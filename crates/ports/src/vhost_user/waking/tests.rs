@@ -16,8 +16,8 @@ const LOOK_AGAIN: Nanos = Nanos(1);
 /// Index at which the ring is empty: the guest has all buffers, or no frame.
 const BASE: u16 = u16::MAX;
 
-/// What guest and device share: a ring's words, and the edge that a kick makes. The kernel makes and
-/// collects edges one after the other, so both are exchanges.
+/// What guest and device share: a ring's words, and the edge that a kick makes. The kernel makes
+/// and collects edges one after the other, so both are exchanges.
 struct Shared {
     available: AtomicU16,
     event: AtomicU16,
