@@ -15,11 +15,11 @@
 //! more prove nothing and count as not caught.
 //!
 //! Building takes longer than testing, so a verdict is kept with digests of what it rests on
-//! ([`content`]), and `choice` says which faults are proved now. The copies begin with what the work
-//! tree has built; they stay in the target folder, and faults of one test program follow each other,
-//! so that only what a fault touches is built. There are two copies: one worker takes faults from
-//! the front of the line, the other from its end, so that no more than one package is worked on by
-//! both.
+//! (`content`), and `choice` says which faults are proved now. The copies begin with what the work
+//! tree has built; they stay in the target folder, and faults of one test program follow each
+//! other, so that only what a fault touches is built. There are two copies: one worker takes faults
+//! from the front of the line, the other from its end, so that no more than one package is worked
+//! on by both.
 
 mod choice;
 mod content;
@@ -327,7 +327,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The tests that run and pass in the copy without a fault. A test that fails anyway proves nothing.
+/// The tests that run and pass without a fault. A test that fails anyway proves nothing.
 fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     let mut good = BTreeSet::new();
     for &test in &program.tests {
