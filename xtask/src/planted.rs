@@ -15,11 +15,11 @@
 //! more prove nothing and count as not caught.
 //!
 //! Building takes longer than testing, so a verdict is kept with digests of what it rests on
-//! ([`content`]), and `choice` says which faults are proved now. The copies begin with what the work
-//! tree has built; they stay in the target folder, and faults of one test program follow each other,
-//! so that only what a fault touches is built. There are two copies: one worker takes faults from
-//! the front of the line, the other from its end, so that no more than one package is worked on by
-//! both.
+//! (`content`), and `choice` says which faults are proved now. The copies begin with what the work
+//! tree has built; they stay in the target folder, and faults of one test program follow each
+//! other, so that only what a fault touches is built. There are two copies: one worker takes faults
+//! from the front of the line, the other from its end, so that no more than one package is worked
+//! on by both.
 
 mod choice;
 mod content;
@@ -86,11 +86,15 @@ pub(crate) fn run(request: &Request) -> Result<bool> {
         .filter(|((fault, _), choice)| chosen(choice) && !lost.contains(&*fault.name))
         .map(|((fault, _), _)| *fault)
         .collect();
-    let keeper = (request.record || request.all).then(|| Keeper::new(record, &faults, &sources));
-    if let Some(keeper) = &keeper {
-        lost.iter().try_for_each(|name| keeper.keep(name, false))?;
-    }
-    let work = Work::new(&to_prove, &metadata, keeper.as_ref());
+    let home = metadata.target_directory.join("planted");
+    std::fs::create_dir_all(&home)?;
+    let is_asked = request.record || request.all;
+    let file =
+        if is_asked { workspace::root().join(record::FILE) } else { home.join("verdicts.txt") };
+    let file = request.only.is_none().then_some(file);
+    let keeper = Keeper::new(record, &faults, &sources, file, is_asked);
+    lost.iter().try_for_each(|name| keeper.keep(name, false))?;
+    let work = Work::new(&to_prove, &metadata, &keeper);
     let caught = work.share(workers(&to_prove))?;
     let not_caught = lost.len() + to_prove.len() - caught;
     println!("planted: {}, {not_caught} not caught", summary(&choices));
@@ -232,7 +236,7 @@ struct Work<'a> {
     line: Mutex<VecDeque<&'a Fault>>,
     programs: Vec<Program<'a>>,
     caught: AtomicUsize,
-    keeper: Option<&'a Keeper>,
+    keeper: &'a Keeper,
     /// Where the work tree builds, and the copies too.
     target: &'a Path,
     beside: Vec<String>,
@@ -248,7 +252,7 @@ struct Program<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(faults: &[&'a Fault], metadata: &'a Metadata, keeper: Option<&'a Keeper>) -> Self {
+    fn new(faults: &[&'a Fault], metadata: &'a Metadata, keeper: &'a Keeper) -> Self {
         let mut line: Vec<&Fault> = faults.to_vec();
         // Within a program, those that change the same files: what they touch is built once.
         let same_program = |fault: &Fault| (fault.test.package.clone(), fault.test.target.clone());
@@ -319,15 +323,13 @@ impl<'a> Work<'a> {
                     &format!("\n    command: {}\n    its output: {}", fault.test, log.display());
             }
             println!("{report}");
-            if let Some(keeper) = self.keeper {
-                keeper.keep(&fault.name, verdict.is_caught())?;
-            }
+            self.keeper.keep(&fault.name, verdict.is_caught())?;
         }
         Ok(())
     }
 }
 
-/// The tests that run and pass in the copy without a fault. A test that fails anyway proves nothing.
+/// The tests that run and pass without a fault. A test that fails anyway proves nothing.
 fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     let mut good = BTreeSet::new();
     for &test in &program.tests {

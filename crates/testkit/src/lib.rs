@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`guest`] is the driver and the front end, [`load`] a generator that drives several guests from
-//! one thread, [`unfinished`] makes frames of which something is left to a card, and [`bound`] keeps
-//! bounds on time for machines that have nothing else to do. The guest shares
+//! one thread, [`unfinished`] makes frames of which something is left to a card, and [`bound`]
+//! keeps bounds on time for machines that have nothing else to do. The guest shares
 //! memory with another process, so this crate may use `unsafe`; nothing that is shipped depends on
 //! it (`docs/decisions/0016-testkit.md`).
 //!

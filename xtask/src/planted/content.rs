@@ -1,9 +1,8 @@
 //! Digests of everything that a verdict depends on.
 //!
-//! | digest | covers |
-//! |---|---|
-//! | `near` | the patch with its command, the files that it changes, the sources of the test |
-//! | `whole` | that, and all that is compiled or read: every file of the packages that the test is built from, files outside of packages that these name, lock file, profiles, compiler |
+//! - `near`: the patch with its command, the files that it changes, the sources of the test;
+//! - `whole`: that, and all that is compiled or read: every file of the packages that the test is
+//!   built from, files outside of packages that these name, lock file, profiles, compiler.
 //!
 //! A fault whose `whole` is as recorded has the recorded verdict. One whose `near` differs is
 //! touched: the change is about this fault. Git's history plays no part, so a fresh clone judges as
@@ -255,7 +254,7 @@ fn names_test(path: &Path, src: &Path, text: &str, filter: &str) -> bool {
     })
 }
 
-/// Paths from the root of the workspace that a source names by `../`: every one of them leads there.
+/// Paths from the root of the workspace that a source names by `../`: all of them lead there.
 fn named_outside(text: &str) -> Vec<PathBuf> {
     let quoted = text.split("../").skip(1);
     let ends = |c: char| c == '"' || c.is_whitespace();

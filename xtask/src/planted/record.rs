@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -71,9 +71,8 @@ impl Record {
         self.0.get(name).into_iter().flatten().copied()
     }
 
-    pub(super) fn save(&self) -> Result<()> {
-        let path = workspace::root().join(FILE);
-        std::fs::write(&path, self.text()).with_context(|| format!("cannot write {path:?}"))
+    fn save(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, self.text()).with_context(|| format!("cannot write {path:?}"))
     }
 
     fn text(&self) -> String {
@@ -90,32 +89,45 @@ impl Record {
 /// Writes each verdict down as soon as it is known: what ends early is not lost.
 pub(super) struct Keeper {
     record: Mutex<Record>,
+    /// None: nothing is kept.
+    file: Option<PathBuf>,
+    /// The caller asked for the record.
+    is_asked: bool,
     evidence: BTreeMap<String, Evidence>,
     /// Of the work tree that the evidence is about.
     content: Digest,
 }
 
 impl Keeper {
+    /// Writes to `file` all that `record` says and what comes to be known. Where that is what the
+    /// caller asked for, a work tree that changes meanwhile is an error.
     pub(super) fn new(
         mut record: Record,
         faults: &[(&Fault, Evidence)],
         sources: &Sources,
+        file: Option<PathBuf>,
+        is_asked: bool,
     ) -> Self {
         record.retain(&faults.iter().map(|(fault, _)| &*fault.name).collect());
         let evidence = faults.iter().map(|(fault, evidence)| (fault.name.clone(), *evidence));
-        Self { record: Mutex::new(record), evidence: evidence.collect(), content: sources.all() }
+        let (record, evidence) = (Mutex::new(record), evidence.collect());
+        Self { record, file, is_asked, evidence, content: sources.all() }
     }
 
     /// Replaces what is known of the fault.
     pub(super) fn keep(&self, name: &str, is_caught: bool) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Sources::read(&workspace::metadata()?)?.all();
-        ensure!(now == self.content, "the work tree changed meanwhile: {name} is not recorded");
+        if now != self.content {
+            ensure!(!self.is_asked, "the work tree changed meanwhile: {name} is not recorded");
+            return Ok(());
+        }
         record.forget(name);
         if let Some(evidence) = self.evidence.get(name).filter(|_| is_caught) {
             record.add(name, *evidence);
         }
-        record.save()
+        record.save(file)
     }
 }
 
