@@ -10,6 +10,8 @@
 //! | `{"add":{…}}`, `{"del":"web"}` | an answer of `sluice_api::port` | control, who asks data |
 //! | `{"placement":"show"}` | an answer of `sluice_api::placement` | control |
 //! | `{"follow":{…}}` | what `sluice_api::placement::Followed` says | data |
+//! | `{"lend":["web"]}` | descriptors (`hand.rs`) of these ports, or of all | data |
+//! | `"tidy"` | `{}`, when devices that no port has any more are deleted | data |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! Whatever cannot be answered gets `{"error":"…"}`.
@@ -46,9 +48,18 @@ pub enum Request {
     Add(Box<NewPort>),
     /// A port goes.
     Del(String),
+    /// Descriptors of these ports that control may keep; of all if none is named.
+    Lend(Vec<String>),
+    /// Every port is there that control knows: what else an earlier process left is deleted.
+    Tidy,
     /// This connection is for punts and orders of one worker from now on.
     Attach(u16),
 }
+
+/// It is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Done {}
 
 /// Who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@
 //!     data.sock                the data process listens: control and nobody else
 //!     show.sock                control listens: `sluice show`
 //!     data.toml                the configuration that the data process runs
+//!     taps/PORT.json           what is known of the TAP of a port (taps.rs)
 //!     ports.json               the ports that were added while it runs
 //!     placement.json           the placement policy that holds
 //!     placement.json.broken    one that could not be read, out of the way
@@ -35,6 +36,8 @@ pub const SHOW_SOCKET: &str = "show.sock";
 pub const CONFIG_FILE: &str = "data.toml";
 /// The ports that were added.
 pub(crate) const PORTS_FILE: &str = "ports.json";
+/// What is known of TAPs.
+pub(crate) const TAPS_DIR: &str = "taps";
 /// The placement policy that holds.
 pub(crate) const PLACEMENT_FILE: &str = "placement.json";
 /// The longest path that a Unix socket can have, without its final zero.

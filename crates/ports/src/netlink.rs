@@ -10,7 +10,7 @@ use netlink_packet_core::{
     NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{LinkFlags, LinkMessage, Stats64};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
 use netlink_packet_route::stats::{StatsAttribute, StatsFilterMask, StatsMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -146,6 +146,56 @@ impl Netlink {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done.map(drop),
         }
+    }
+
+    /// Takes an address from a device; one that it does not have is taken already.
+    pub(crate) fn del_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> io::Result<()> {
+        let mut gone = AddressMessage::default();
+        gone.header.family = match ip {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        gone.header.index = index;
+        gone.header.prefix_len = prefix;
+        gone.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        match self.ask(RouteNetlinkMessage::DelAddress(gone), 0) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// The name of a device, and what was written beside it (`ip link set alias`).
+    pub(crate) fn link(&mut self, index: u32) -> io::Result<(String, String)> {
+        let mut question = LinkMessage::default();
+        question.header.index = index;
+        let answer = self.ask(RouteNetlinkMessage::GetLink(question), 0)?;
+        let (mut name, mut alias) = (String::new(), String::new());
+        for message in answer {
+            let RouteNetlinkMessage::NewLink(link) = message else { continue };
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::IfName(text) => name = text,
+                    LinkAttribute::IfAlias(text) => alias = text,
+                    _ => {}
+                }
+            }
+        }
+        Ok((name, alias))
+    }
+
+    /// Writes something beside a device, for whoever looks at it.
+    pub(crate) fn set_alias(&mut self, index: u32, alias: &str) -> io::Result<()> {
+        let mut wanted = LinkMessage::default();
+        wanted.header.index = index;
+        wanted.attributes = vec![LinkAttribute::IfAlias(alias.to_owned())];
+        self.ask(RouteNetlinkMessage::SetLink(wanted), 0).map(drop)
+    }
+
+    /// Deletes a device.
+    pub(crate) fn del_link(&mut self, index: u32) -> io::Result<()> {
+        let mut gone = LinkMessage::default();
+        gone.header.index = index;
+        self.ask(RouteNetlinkMessage::DelLink(gone), 0).map(drop)
     }
 
     /// The counters of a device.

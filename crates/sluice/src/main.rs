@@ -70,6 +70,9 @@ struct DaemonArguments {
     /// Which of the two processes to be
     #[arg(long, value_enum, hide = true, default_value = "control")]
     role: Role,
+    /// Descriptors of an earlier data process come by standard input
+    #[arg(long, hide = true)]
+    takes_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -396,7 +399,7 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
     match (arguments.check, arguments.role) {
         (true, _) => sluice_daemon::check(&arguments.config),
         (false, Role::Control) => sluice_daemon::control::run(&arguments.config),
-        (false, Role::Data) => sluice_daemon::data::run(&arguments.config),
+        (false, Role::Data) => sluice_daemon::data::run(&arguments.config, arguments.takes_over),
     }
 }
 

@@ -11,7 +11,7 @@
 //! empties, as it takes the namespaces.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -19,10 +19,11 @@ use sluice_api::port::{Added, Deleted, NewPort};
 use sluice_base::PortId;
 
 use super::connect;
+use super::kept::Kept;
 use crate::config::{self, Plan};
 use crate::fabric::Fabric;
 use crate::log::say;
-use crate::protocol::{self, Request};
+use crate::protocol::{self, Done, Request};
 use crate::run_dir;
 
 /// How long data may take to open a device and attach it.
@@ -33,12 +34,13 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub(super) struct AddedPorts {
     plan: Plan,
     fabric: Option<Fabric>,
+    kept: Arc<Kept>,
     /// Held for as long as a port comes or goes: one at a time.
-    list: Mutex<Vec<Kept>>,
+    list: Mutex<Vec<Listed>>,
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct Listed {
     new: NewPort,
     /// Whether data has it. One whose namespace is gone does not come back.
     is_open: bool,
@@ -46,7 +48,11 @@ struct Kept {
 
 impl AddedPorts {
     /// Those that an earlier control process kept.
-    pub(super) fn load(plan: &Plan, fabric: Option<Fabric>) -> anyhow::Result<Self> {
+    pub(super) fn load(
+        plan: &Plan,
+        fabric: Option<Fabric>,
+        kept: Arc<Kept>,
+    ) -> anyhow::Result<Self> {
         let path = plan.run_dir.join(run_dir::PORTS_FILE);
         let list: Vec<NewPort> = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| {
@@ -59,21 +65,28 @@ impl AddedPorts {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
         };
-        let list = list.into_iter().map(|new| Kept { new, is_open: false }).collect();
-        Ok(Self { plan: plan.clone(), fabric, list: Mutex::new(list) })
+        let list = list.into_iter().map(|new| Listed { new, is_open: false }).collect();
+        Ok(Self { plan: plan.clone(), fabric, kept, list: Mutex::new(list) })
     }
 
     /// Opens again what data does not have, after a restart of it or of control.
     pub(super) fn restore(&self) {
         let mut list = self.list();
+        let mut silent = false;
         for at in 0..list.len() {
             let done = self.open(&others(&list, at), &list[at].new);
             list[at].is_open = done.is_ok();
             if let Err(error) = done {
+                silent |= matches!(error, Asked::Silent(_));
                 let name = list[at].new.name.as_deref().unwrap_or_default();
-                say!("port {name} does not come back: {error}");
+                say!("port {name} does not come back: {}", error.words());
             }
         }
+        // What it says nothing of may still be wanted.
+        if !silent && let Err(error) = self.ask::<Done>(&Request::Tidy) {
+            say!("devices of ports that are gone may be left: {}", error.words());
+        }
+        self.kept.borrow(&[]);
     }
 
     /// Adds a port. One that is there as it is wanted is told again, so that whoever got no answer
@@ -85,7 +98,8 @@ impl AddedPorts {
             if list[at].new == new {
                 let done = self.open(&others(&list, at), &new);
                 list[at].is_open |= done.is_ok();
-                return done;
+                self.kept.borrow(new.name.as_slice());
+                return done.map_err(Asked::words);
             }
             if !list[at].is_open {
                 // Its place went away while no control was there to be told.
@@ -94,11 +108,14 @@ impl AddedPorts {
         }
         let last = list.len();
         config::plan_port(&self.plan, &others(&list, last), &new)?;
-        list.push(Kept { new: new.clone(), is_open: true });
-        let done = self.keep(&list).and_then(|()| self.open(&others(&list, last), &new));
+        list.push(Listed { new: new.clone(), is_open: true });
+        let opened = || self.open(&others(&list, last), &new).map_err(Asked::words);
+        let done = self.keep(&list).and_then(|()| opened());
         if done.is_err() {
             list.pop();
             self.keep(&list)?;
+        } else {
+            self.kept.borrow(new.name.as_slice());
         }
         done
     }
@@ -111,6 +128,7 @@ impl AddedPorts {
         if let Some(fabric) = &self.fabric {
             fabric.del_port(name)?;
         }
+        self.kept.forget(name);
         let deleted = self.ask(&Request::Del(name.to_owned()));
         // A data process that does not have it has lost it already.
         let deleted = match deleted {
@@ -123,7 +141,7 @@ impl AddedPorts {
         Ok(deleted)
     }
 
-    fn unknown(&self, list: &[Kept], name: &str) -> String {
+    fn unknown(&self, list: &[Listed], name: &str) -> String {
         if self.plan.config.ports.iter().any(|port| port.name == name) {
             return format!("port `{name}` is in the configuration file; take it out there");
         }
@@ -135,17 +153,16 @@ impl AddedPorts {
     }
 
     /// Has data open it, and tells the fabric.
-    fn open(&self, others: &[NewPort], new: &NewPort) -> Result<Added, String> {
+    fn open(&self, others: &[NewPort], new: &NewPort) -> Result<Added, Asked> {
         let planned = config::plan_port(&self.plan, others, new)?;
-        let added: Added = self.ask(&Request::Add(Box::new(new.clone()))).map_err(Asked::words)?;
+        let added: Added = self.ask(&Request::Add(Box::new(new.clone())))?;
         let id = PortId(added.number);
         let Some(fabric) = &self.fabric else { return Ok(added) };
         let bound = planned.bound.map(|bound| bound.at(id));
         if let Err(error) = fabric.add_port(id, planned.local, bound) {
             _ = fabric.del_port(&added.name);
-            let deleted: Result<Deleted, _> = self.ask(&Request::Del(added.name.clone()));
-            deleted.map_err(Asked::words)?;
-            return Err(error);
+            self.ask::<Deleted>(&Request::Del(added.name.clone()))?;
+            return Err(error.into());
         }
         Ok(added)
     }
@@ -160,7 +177,7 @@ impl AddedPorts {
         protocol::expect(&line).map_err(|error| Asked::Refused(error.to_string()))
     }
 
-    fn keep(&self, list: &[Kept]) -> Result<(), String> {
+    fn keep(&self, list: &[Listed]) -> Result<(), String> {
         let list: Vec<&NewPort> = list.iter().map(|kept| &kept.new).collect();
         let path = self.plan.run_dir.join(run_dir::PORTS_FILE);
         let text = serde_json::to_string(&list).expect("ports are plain data");
@@ -168,13 +185,13 @@ impl AddedPorts {
             .map_err(|error| format!("cannot write {}: {error}", Path::display(&path)))
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Kept>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Listed>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// All but the one at a position.
-fn others(list: &[Kept], at: usize) -> Vec<NewPort> {
+fn others(list: &[Listed], at: usize) -> Vec<NewPort> {
     let others = list.iter().enumerate().filter(|(index, _)| *index != at);
     others.map(|(_, kept)| kept.new.clone()).collect()
 }
@@ -185,6 +202,12 @@ enum Asked {
     Refused(String),
     /// It said nothing.
     Silent(String),
+}
+
+impl From<String> for Asked {
+    fn from(error: String) -> Self {
+        Self::Refused(error)
+    }
 }
 
 impl Asked {

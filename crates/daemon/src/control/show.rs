@@ -80,9 +80,15 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
         (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
-        (Request::Hello | Request::Attach(_) | Request::Look(_) | Request::Follow(_), _) => {
-            fail("only questions are answered here".to_owned())
-        }
+        (
+            Request::Hello
+            | Request::Attach(_)
+            | Request::Look(_)
+            | Request::Follow(_)
+            | Request::Lend(_)
+            | Request::Tidy,
+            _,
+        ) => fail("only questions are answered here".to_owned()),
     }
 }
 

@@ -10,7 +10,7 @@
 //! and adds it again after a restart of this process.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sluice_api::port::{Added, Deleted, NewPort};
@@ -19,6 +19,7 @@ use sluice_ports::Port;
 use sluice_switch::{AttachError, PortConfig};
 
 use super::answer::Names;
+use super::taps::Taps;
 use super::worker::Ask;
 use super::{Asker, attach};
 use crate::config::{self, BoundTo, Plan};
@@ -41,12 +42,13 @@ pub(super) type Come = Result<PortId, (Option<Box<Coming>>, String)>;
 /// The ports that were added, by name.
 pub(super) struct Ports {
     plan: Plan,
+    taps: Arc<Taps>,
     added: Mutex<BTreeMap<String, (NewPort, PortId)>>,
 }
 
 impl Ports {
-    pub(super) const fn new(plan: Plan) -> Self {
-        Self { plan, added: Mutex::new(BTreeMap::new()) }
+    pub(super) const fn new(plan: Plan, taps: Arc<Taps>) -> Self {
+        Self { plan, taps, added: Mutex::new(BTreeMap::new()) }
     }
 
     /// Adds a port. One that is there already, and whose device is, is told again.
@@ -65,7 +67,7 @@ impl Ports {
             asker.answer(|reply| Ask::Del(*id, reply))?;
             added.remove(&name);
         }
-        let port = attach::open(&mut attach::Trunks::new(), &wanted.plan)
+        let port = attach::open(&mut attach::Trunks::new(), &self.taps, &wanted.plan)
             .map_err(|error| error.to_string())?;
         let (config, bound) = (wanted.switch.clone(), wanted.bound.clone());
         let mut coming = Box::new(Coming { name: name.clone(), port, config, bound });
@@ -74,7 +76,10 @@ impl Ports {
             match asker.answer(|reply| Ask::Add(coming, reply))? {
                 Ok(id) => break id,
                 Err((Some(back), _)) if Instant::now() < until => coming = back,
-                Err((_, error)) => return Err(error),
+                Err((_, error)) => {
+                    self.taps.delete(&name);
+                    return Err(error);
+                }
             }
             std::thread::sleep(PLACE_RETRY);
         };
@@ -88,6 +93,8 @@ impl Ports {
         let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, id) = added.get(name).ok_or_else(|| format!("no port `{name}` was added"))?;
         let frames = asker.answer(|reply| Ask::Del(*id, reply))?;
+        // The kernel takes its time for a device, which is no worker's.
+        self.taps.delete(name);
         added.remove(name);
         Ok(Deleted { name: name.to_owned(), frames })
     }

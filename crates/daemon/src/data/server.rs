@@ -11,15 +11,18 @@ use super::answer::Names;
 use super::look::Wanted;
 use super::next_hops::NextHops;
 use super::ports::Ports;
+use super::taps::Taps;
 use super::worker::Ask;
 use super::{Asker, Askers, merge, spawn};
 use crate::config::{Fingerprint, Plan};
-use crate::protocol::{self, Failure, Hello, Request};
+use crate::hand;
+use crate::protocol::{self, Done, Failure, Hello, Request};
 use crate::serve;
 
 struct Server {
     names: Names,
     ports: Ports,
+    taps: Arc<Taps>,
     next_hops: NextHops,
     fingerprint: Fingerprint,
     askers: Askers,
@@ -29,13 +32,14 @@ struct Server {
 pub(super) fn serve(
     listener: UnixListener,
     plan: Plan,
+    taps: Arc<Taps>,
     names: Names,
     next_hops: NextHops,
     askers: Askers,
 ) -> anyhow::Result<()> {
     let fingerprint = plan.fingerprint;
-    let ports = Ports::new(plan);
-    let server = Arc::new(Server { names, ports, next_hops, fingerprint, askers });
+    let ports = Ports::new(plan, Arc::clone(&taps));
+    let server = Arc::new(Server { names, ports, taps, next_hops, fingerprint, askers });
     spawn("server", move || {
         // Control keeps a connection open to see this process end, so there is no time limit.
         serve::connections(&listener, None, move |stream, reader| {
@@ -76,6 +80,11 @@ impl Server {
                 Ok(Some(Request::Del(name))) => {
                     let deleted = self.ports.delete(self.askers.first(), &name);
                     protocol::reply(stream, deleted)
+                }
+                Ok(Some(Request::Lend(ports))) => hand::send(stream, &self.taps.lend(&ports)),
+                Ok(Some(Request::Tidy)) => {
+                    self.taps.tidy();
+                    protocol::write(stream, &Done {})
                 }
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {

@@ -18,8 +18,8 @@ use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 /// How a TAP is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
-    /// The device. A persistent one of that name is attached to, otherwise it is created and goes
-    /// away with the port.
+    /// The device. A persistent one of that name is attached to, otherwise it is created, and goes
+    /// away with the port unless it is kept ([`super::KeptTap`]).
     pub device: String,
     /// The network namespace that it lies in, as a path such as `/run/netns/c1`; `None`: the
     /// caller's.
@@ -88,7 +88,11 @@ impl TapPort {
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &TapConfig) -> Result<Self, OpenError> {
         let tap = netns::within(config.netns.as_deref(), || rings::open(config))?;
-        Ok(Self {
+        Ok(Self::new(config, tap))
+    }
+
+    pub(super) fn new(config: &TapConfig, tap: Tap) -> Self {
+        Self {
             tap: Some(tap),
             mtu: config.mtu,
             ring_frames: config.ring_frames,
@@ -96,7 +100,7 @@ impl TapPort {
             truncated: Cell::new(0),
             lost: Losses::default(),
             finisher: Finisher::new(),
-        })
+        }
     }
 }
 
