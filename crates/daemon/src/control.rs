@@ -19,6 +19,7 @@
 mod child;
 mod kept;
 mod ports;
+mod pulse;
 mod show;
 
 use std::io::Read as _;
@@ -38,6 +39,7 @@ use self::ports::AddedPorts;
 use crate::config::{self, KernelDevices, Plan};
 use crate::controller::{Controller, Held};
 use crate::fabric::Fabric;
+use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
 use crate::taps;
@@ -79,6 +81,14 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     for note in &plan.notes {
         say!("{note}");
     }
+    let ports_max = limits::raise_descriptors();
+    let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
+    if may_come > ports_max {
+        say!(
+            "descriptors are enough for {ports_max} of {may_come} ports; raise the hard limit \
+             (`LimitNOFILE`)"
+        );
+    }
     // Before the data process: what cannot be believed by others is said before anything starts.
     let held = Arc::new(Held::load(&plan));
     let start = |fabric| Fabric::start(fabric, &plan.run_dir, SILENCE_MAX, Arc::clone(&held));
@@ -96,6 +106,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
         ports: Arc::clone(&ports),
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
+    ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
     show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports, controller)?;
@@ -155,6 +166,8 @@ impl Control<'_> {
     /// Watches the connection in a thread: it ends when the process does. The fabric attaches to
     /// what is there now, after it knows the ports that what it is told may name.
     fn watch_end(&mut self, link: &Link) -> anyhow::Result<()> {
+        let limit = Duration::from_millis(self.plan.config.host.data_hung_ms.into());
+        pulse::watch(link, &self.plan.run_dir, limit)?;
         self.ports.restore();
         if let Some(fabric) = &self.fabric {
             fabric.attach(&self.plan.run_dir);

@@ -56,6 +56,7 @@ use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
 use crate::clock;
 use crate::config::{self, Attachment, KernelDevices, Plan, PortPlan};
 use crate::hand;
+use crate::limits;
 use crate::log::{self, say};
 use crate::poller::{Poller, Waker};
 use crate::run_dir::{self, Role};
@@ -162,12 +163,9 @@ pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
     log::speak_as(&plan.config.host.name, "data");
     run_dir::create(&plan.run_dir)?;
     let role = Role::take(&plan.run_dir, "data")?;
+    _ = limits::raise_descriptors();
     let taps = Arc::new(Taps::new(&plan, if takes_over { kept() } else { Vec::new() }));
-    let ended = forward(plan, &role, &taps);
-    if ended.is_err() {
-        taps.undo();
-    }
-    ended
+    forward(plan, &role, &taps)
 }
 
 /// The descriptors that control kept.
@@ -184,7 +182,8 @@ fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode
     let started = clock::now();
     let (askers, ends) = doors(plan.workers.count)?;
     drain_on_signals(&askers)?;
-    let mut workers = make_workers(&plan, taps, ends, &askers, started)?;
+    let mut workers =
+        make_workers(&plan, taps, ends, &askers, started).inspect_err(|_| taps.undo())?;
     let next_hops = next_hops::follow(&plan, askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;

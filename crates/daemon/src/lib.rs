@@ -21,6 +21,7 @@ pub mod data;
 pub mod fabric;
 pub mod fabric_client;
 mod hand;
+mod limits;
 mod log;
 pub mod placement_client;
 mod poller;

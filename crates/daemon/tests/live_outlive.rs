@@ -112,6 +112,8 @@ fn a_data_process_is_replaced_by_another_and_no_ping_is_lost() {
             case.daemons[0].data_pid() != pid
                 && case.daemons[0].attempt(&["show", "ports"]).status.success()
         });
+        // Whom control has to be asked for would wait for a control that is replaced as well.
+        wait_for("a ping is answered", || Pinger::new(&case.containers[0], C3).ping(84));
     }
     let (sent, answered) = pings.stop();
     say(&format!("replaced three times: of {sent} pings {answered} were answered"));
@@ -159,4 +161,131 @@ fn what_is_not_wanted_any_more_goes_and_what_is_others_stays() {
     case.daemons[0].stop();
     assert_eq!(devices(&case.hosts[0]), ["lo", "up0", "t1", "t2"]);
     assert_eq!(devices(&case.containers[0]), ["lo"]);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn added_ports_come_back_after_the_machine_was_started_again() {
+    if skip("live_outlive", &[]) {
+        return;
+    }
+    let mut case = Pair::new("reboot", 8);
+    case.add(0, 0, C1);
+    case.add(0, 2, C3);
+    let pid = std::process::id().to_string();
+    let words = ["port", "add", "--pid", &pid, "--vnet", "blue", "--device", "sl-reboot"];
+    case.daemons[0].ask(&words);
+    // What a restart of the machine leaves: the list, and nothing else.
+    case.daemons[0].kill_both();
+    rig::run("ip link del sl-reboot");
+    let gone = case.containers[0].name().to_owned();
+    rig::run(&format!("ip netns del {gone}"));
+    case.containers[2].ip("link del eth0");
+    case.daemons[0].rewrite("ports.json", |text| {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        assert!(text.contains(boot.trim()), "{text}");
+        text.replace(boot.trim(), "another")
+    });
+    case.daemons[0].restart_control();
+    let log = case.daemons[0].log();
+    assert!(log.contains(&format!("port {gone} waits for its namespace")), "{log}");
+    assert!(log.contains(&format!("port pid-{pid} is forgotten")), "{log}");
+    assert_eq!(devices(&case.containers[2]), ["lo", "eth0"]);
+    rig::run(&format!("ip netns add {gone}"));
+    wait_for("the port is there as its namespace is", || {
+        devices(&case.containers[0]).contains(&"eth0".to_owned())
+    });
+    case.containers[0].ping(C3, 3);
+    case.both_know(C1, true);
+    case.delete(0, &gone);
+    assert_eq!(devices(&case.containers[0]), ["lo"]);
+}
+
+/// A small file system that is unmounted with this.
+struct Mount(std::path::PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        _ = std::process::Command::new("umount").arg(&self.0).output();
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_full_disk_leaves_nothing_half_done() {
+    if skip("live_outlive", &["mount", "umount"]) {
+        return;
+    }
+    let mut case = Pair::new("full", 8);
+    case.add(0, 2, C3);
+    case.daemons[0].kill_both();
+    let mount = Mount(case.file("state"));
+    fs::create_dir_all(&mount.0).unwrap();
+    rig::run(&format!("mount -t tmpfs -o size=64k tmpfs {}", mount.0.display()));
+    let state = mount.0.display();
+    case.daemons[0].rewrite("host.toml", |text| {
+        text.replacen("[host]", &format!("[host]\nstate_dir = \"{state}\""), 1)
+    });
+    case.daemons[0].restart_control();
+    case.add(0, 0, C1);
+    case.add(0, 2, C3);
+    let filler = mount.0.join("filler");
+    assert!(fs::write(&filler, vec![0; 1 << 20]).is_err(), "the disk is full");
+    let name = case.containers[0].name().to_owned();
+    let before = fs::read_to_string(mount.0.join("ports.json")).unwrap();
+    for line in [format!("port del {name}"), "port add --tap vm9 --vnet blue".to_owned()] {
+        let output = case.attempt(0, &line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("make room"), "{line}: {said}");
+        case.containers[0].ping(C3, 3);
+        assert!(!devices(&case.hosts[0]).contains(&"vm9".to_owned()));
+        assert_eq!(fs::read_to_string(mount.0.join("ports.json")).unwrap(), before);
+    }
+    case.both_know(C1, true);
+    fs::remove_file(&filler).unwrap();
+    case.delete(0, &name);
+    // What was deleted does not come back.
+    case.daemons[0].kill_both();
+    case.daemons[0].restart_control();
+    assert_eq!(devices(&case.containers[0]), ["lo"]);
+    assert_eq!(devices(&case.containers[2]), ["lo", "eth0"]);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn a_data_process_that_hangs_is_replaced_unless_it_shall_not_be() {
+    if skip("live_outlive", &[]) {
+        return;
+    }
+    let mut case = Pair::new("hangs", 8);
+    for limit in [1_000, 0] {
+        case.daemons[0].rewrite("host.toml", |text| {
+            let text = text.replacen("data_hung_ms = 1000\n", "", 1);
+            text.replacen("[host]\n", &format!("[host]\ndata_hung_ms = {limit}\n"), 1)
+        });
+        case.daemons[0].kill_control();
+        case.daemons[0].restart_control();
+        if limit > 0 {
+            case.add(0, 0, C1);
+            case.add(0, 2, C3);
+        }
+        let pid = case.daemons[0].data_pid();
+        case.daemons[0].hang_data(true);
+        let output = case.daemons[0].attempt(&["show", "ports"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("the data process"), "{said}");
+        if limit > 0 {
+            wait_for("another data process answers", || {
+                case.daemons[0].data_pid() != pid
+                    && case.daemons[0].attempt(&["show", "ports"]).status.success()
+            });
+            assert!(case.daemons[0].log().contains("it hangs, and is killed"));
+        } else {
+            assert!(said.contains("does not answer"), "{said}");
+            assert_eq!(case.daemons[0].data_pid(), pid);
+            case.daemons[0].hang_data(false);
+            wait_for("it answers", || case.daemons[0].attempt(&["show", "ports"]).status.success());
+        }
+        wait_for("a ping is answered", || Pinger::new(&case.containers[0], C3).ping(84));
+    }
 }

@@ -84,6 +84,11 @@ impl Link {
         }
     }
 
+    /// Another name of the process for as long as that is kept.
+    pub(super) fn process(&self) -> std::io::Result<OwnedFd> {
+        self.process.try_clone()
+    }
+
     fn pid(&self) -> Option<Pid> {
         i32::try_from(self.hello.pid).ok().and_then(Pid::from_raw)
     }

@@ -53,11 +53,14 @@ impl Kept {
         self.files().remove(port);
     }
 
-    /// Everything that is kept, which goes on being kept.
+    /// Everything that is kept. What is no TAP's is given away: a socket that control kept would
+    /// hold its address against a data process that wants it otherwise.
     fn copies(&self) -> Vec<Named> {
-        let files = self.files();
         let copy = |(name, file): (&String, &OwnedFd)| Some((name.clone(), file.try_clone().ok()?));
-        files.iter().filter_map(copy).collect()
+        let mut files = self.files();
+        let copies = files.iter().filter_map(copy).collect();
+        files.retain(|_, file| is_device(file));
+        copies
     }
 
     /// The end of a stream by which a new data process gets what is kept.
@@ -82,4 +85,11 @@ impl Kept {
     fn files(&self) -> MutexGuard<'_, BTreeMap<String, OwnedFd>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a descriptor is a device's, and no socket's.
+fn is_device(file: &OwnedFd) -> bool {
+    let mode =
+        rustix::fs::fstat(file).map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode));
+    mode.is_ok_and(|kind| kind == rustix::fs::FileType::CharacterDevice)
 }

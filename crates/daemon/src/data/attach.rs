@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_base::PriorityMask;
 use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk};
 use sluice_ports::tap::TapConfig;
-use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::udp::UdpConfig;
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{OpenError, Port};
 
@@ -44,11 +44,12 @@ pub(super) fn open(
     plan: &PortPlan,
 ) -> Result<Box<dyn Port>, AttachError> {
     let opened: Result<Box<dyn Port>, OpenError> = match &plan.attachment {
-        Attachment::Tap { device, netns, mac, addresses, ring_frames, mtu } => {
+        Attachment::Tap { device, netns, mac, addresses, routes, ring_frames, mtu } => {
             let mut config = TapConfig::new(device, *mtu);
             config.netns.clone_from(netns);
             config.mac = *mac;
             config.addresses.clone_from(addresses);
+            config.routes.clone_from(routes);
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
             taps.open(&plan.name, &config).map(|port| Box::new(port) as _)
         }
@@ -85,7 +86,7 @@ pub(super) fn open(
             let mut config = UdpConfig::new(*local, *mac, *mtu);
             config.sharers = *sharers;
             config.receive_buffer_bytes = usize::try_from(*receive_bytes).unwrap_or(usize::MAX);
-            UdpPort::open(&config).map(|port| Box::new(port) as _)
+            taps.open_udp(&plan.name, &config).map(|port| Box::new(port) as _)
         }
     };
     opened.map_err(|source| AttachError { port: plan.name.clone(), source })

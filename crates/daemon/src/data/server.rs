@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sluice_api::show::{Answer, Question};
 use sluice_api::trace::{Look, Looked};
+use sluice_base::PortId;
 
 use super::answer::Names;
 use super::look::Wanted;
@@ -82,9 +83,15 @@ impl Server {
                     protocol::reply(stream, deleted)
                 }
                 Ok(Some(Request::Lend(ports))) => hand::send(stream, &self.taps.lend(&ports)),
-                Ok(Some(Request::Tidy)) => {
-                    self.taps.tidy();
-                    protocol::write(stream, &Done {})
+                Ok(Some(Request::Tidy(known))) => {
+                    let tidied = self.ports.tidy(self.askers.first(), &known);
+                    protocol::reply(stream, tidied)
+                }
+                Ok(Some(Request::Pulse)) => {
+                    // Any question will do that is answered between two turns.
+                    let asked = |reply| Ask::IsOpen(PortId(0), reply);
+                    let beats = self.askers.answers(asked);
+                    protocol::reply(stream, beats.map(|_| Done {}))
                 }
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {

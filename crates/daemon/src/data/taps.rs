@@ -1,4 +1,5 @@
-//! The TAPs of this process, each with a descriptor to be lent to control, which outlives it.
+//! The TAPs of this process, each with a descriptor to be lent to control, which outlives it; and
+//! the socket of a `udp` underlay that no other worker shares.
 //!
 //! ```text
 //!   start: descriptors that control kept, and what is written down
@@ -13,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_ports::OpenError;
 use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
+use sluice_ports::udp::{UdpConfig, UdpPort};
 
 use crate::config::Plan;
 use crate::hand::Named;
@@ -24,6 +26,8 @@ pub(super) struct Taps {
     run_dir: PathBuf,
     host: String,
     held: Mutex<BTreeMap<String, Held>>,
+    /// Sockets, by port: lent by an earlier process, and afterwards this one's.
+    sockets: Mutex<BTreeMap<String, OwnedFd>>,
 }
 
 #[derive(Debug)]
@@ -46,7 +50,21 @@ impl Taps {
         };
         let held = taps::read(&plan.run_dir).into_iter().map(held).collect();
         let host = plan.config.host.name.clone();
-        Self { run_dir: plan.run_dir.clone(), host, held: Mutex::new(held) }
+        // What is no TAP's. A name that means neither is closed when its port is not opened.
+        let sockets = Mutex::new(kept);
+        Self { run_dir: plan.run_dir.clone(), host, held: Mutex::new(held), sockets }
+    }
+
+    /// Opens the sockets of an underlay.
+    pub(super) fn open_udp(&self, port: &str, config: &UdpConfig) -> Result<UdpPort, OpenError> {
+        let mut sockets = self.sockets();
+        let opened = UdpPort::take_up(config, sockets.remove(port))?;
+        sockets.extend(opened.lend().map(|socket| (port.to_owned(), socket)));
+        Ok(opened)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, BTreeMap<String, OwnedFd>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the TAP of a port.
@@ -105,7 +123,10 @@ impl Taps {
         let copy = |(name, held): (&String, &Held)| {
             Some((name.clone(), held.file.as_ref()?.try_clone().ok()?))
         };
-        wanted.filter_map(copy).collect()
+        let sockets = self.sockets();
+        let beside = sockets.iter().filter(|_| ports.is_empty());
+        let beside = beside.filter_map(|(name, file)| Some((name.clone(), file.try_clone().ok()?)));
+        wanted.filter_map(copy).chain(beside).collect()
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {

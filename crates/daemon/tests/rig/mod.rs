@@ -299,7 +299,12 @@ impl Daemon {
 
     /// Changes the configuration file.
     pub(crate) fn reconfigure(&self, change: impl FnOnce(String) -> String) {
-        let path = self.dir.join("host.toml");
+        self.rewrite("host.toml", change);
+    }
+
+    /// Changes a file of its directory.
+    pub(crate) fn rewrite(&self, name: &str, change: impl FnOnce(String) -> String) {
+        let path = self.dir.join(name);
         let text = change(fs::read_to_string(&path).unwrap());
         fs::write(path, text).unwrap();
     }

@@ -30,10 +30,23 @@ pub struct TapConfig {
     pub mac: Option<sluice_base::Mac>,
     /// The IP addresses that the device gets, with the lengths of their prefixes.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// The routes that the device gets when it is made.
+    pub routes: Vec<TapRoute>,
     /// The ring in frames (`txqueuelen`).
     pub ring_frames: u32,
     /// Whether the device is set up. Otherwise whoever owns the container does it.
     pub up: bool,
+}
+
+/// A route by way of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TapRoute {
+    /// The first address of the destination.
+    pub ip: IpAddr,
+    /// The length of its prefix.
+    pub prefix: u8,
+    /// The router; `None`: the destination is on the link.
+    pub gateway: Option<IpAddr>,
 }
 
 impl TapConfig {
@@ -49,6 +62,7 @@ impl TapConfig {
             mtu,
             mac: None,
             addresses: Vec::new(),
+            routes: Vec::new(),
             ring_frames: Self::RING_FRAMES,
             up: true,
         }

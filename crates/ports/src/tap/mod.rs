@@ -27,5 +27,5 @@ mod rings;
 #[cfg(test)]
 mod tests;
 
-pub use driver::{TapConfig, TapPort};
+pub use driver::{TapConfig, TapPort, TapRoute};
 pub use kept::{KeptTap, KnownTap};

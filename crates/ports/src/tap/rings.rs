@@ -84,6 +84,14 @@ pub(super) fn set_up(
             netlink.add_address(index, ip, prefix).map_err(device("give it its IP address"))?;
         }
     }
+    if given.is_none() && !config.routes.is_empty() {
+        let mut netlink = Netlink::open().map_err(device("open a socket for its routes"))?;
+        for route in &config.routes {
+            netlink
+                .add_route(index, route.ip, route.prefix, route.gateway)
+                .map_err(device("give it its route"))?;
+        }
+    }
     let counters = DeviceCounters::new(index).map_err(device("read its counters"))?;
     Ok(Tap { file, counters, index })
 }
