@@ -11,7 +11,7 @@
 //! | `{"placement":"show"}` | an answer of `sluice_api::placement` | control |
 //! | `{"follow":{…}}` | what `sluice_api::placement::Followed` says | data |
 //! | `{"lend":["web"]}` | descriptors (`hand.rs`) of these ports, or of all | data |
-//! | `{"tidy":["web"]}` | `{}`, when other added ports, and devices without a port, are gone | data |
+//! | `{"tidy":["web"]}` | `{}`, when other added ports and stray devices are gone | data |
 //! | `"pulse"` | `{}`, when every worker has answered | data |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!

@@ -38,8 +38,8 @@ const RING_RESET: u64 = 1 << 40;
 /// A guest that was moved says where it is: else the front end would have to.
 const GUEST_ANNOUNCE: u64 = 1 << 21;
 
-/// A hypervisor may tell its guest an MTU (virtio 1.2 section 5.1.4). It is told to the guest in the
-/// hypervisor's own configuration space, and to the port by `NET_SET_MTU`.
+/// A hypervisor may tell its guest an MTU (virtio 1.2 section 5.1.4): the guest in the hypervisor's
+/// own configuration space, the port by `NET_SET_MTU`.
 const MTU: u64 = 1 << 3;
 
 /// What every device can do.
