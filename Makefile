@@ -14,7 +14,8 @@ help: ## Say what there is
 setup: ## Install what is missing (DRY_RUN=1: only say what)
 	@scripts/setup.sh all
 
-build: ## Build the program
+build: ## Build the program, and install what that takes
+	@scripts/setup.sh build || echo "setup is not complete: \`sluice steer\` may be built without XDP"
 	cargo build --release --package sluice
 
 demo: ## Show that lossless beats lossy, in namespaces on this machine; needs root

@@ -2,7 +2,7 @@
 # Installs what is missing for a purpose, and nothing else. It asks nothing, and says what it
 # installs and why.
 #
-#   scripts/setup.sh [demo | test | bench | all]      (default: all)
+#   scripts/setup.sh [build | demo | test | bench | all]      (default: all)
 #
 # DRY_RUN=1 only says what it would do. Debian and its descendants only; elsewhere it says what is
 # missing. Root comes from sudo where the caller is not root.
@@ -17,10 +17,10 @@ packages='
 ip      | iproute2 | demo test bench | makes the namespaces, veth pairs and addresses of a lab
 ethtool | ethtool  | demo test bench | turns off offloads of lab devices, which would hide frame sizes
 git     | git      | test            | lists the files of the work tree for the checks
-cc      | gcc      | demo test bench | links every Rust program
+cc      | gcc      | build demo test bench | links every Rust program
 c++     | g++      | test bench      | builds the fuzzing engine, and the peer of the simulator
-clang   | clang    | test bench      | compiles the BPF programs
-/usr/include/bpf/bpf_helpers.h | libbpf-dev | test bench | what that program is written with
+clang   | clang    | build demo test bench | compiles the BPF programs
+/usr/include/bpf/bpf_helpers.h | libbpf-dev | build demo test bench | what those programs are written with
 iperf3  | iperf3   | test bench      | TCP and UDP load of the live tests
 tshark  | tshark   | test            | reads our VXLAN and PFC frames with the eyes of others
 tcpdump | tcpdump  | test            | captures frames of the live tests
@@ -51,8 +51,8 @@ run() {
     fi
 }
 
-case $purpose in demo | test | bench | all) ;; *)
-    echo "usage: scripts/setup.sh [demo | test | bench | all]" >&2
+case $purpose in build | demo | test | bench | all) ;; *)
+    echo "usage: scripts/setup.sh [build | demo | test | bench | all]" >&2
     exit 2
     ;;
 esac

@@ -126,6 +126,14 @@ pub struct Host {
     /// Where its sockets and state lie; default `/run/sluice/NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<String>,
+    /// Where what must survive a restart of the machine lies; default `/var/lib/sluice/NAME`, or
+    /// `run_dir` if that is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<String>,
+    /// After how many milliseconds without an answer a data process is taken to hang and is
+    /// replaced; 0: never.
+    #[serde(default = "default_data_hung_ms")]
+    pub data_hung_ms: u32,
     /// The CPU that the data worker is pinned to; absent: not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpu: Option<u32>,
@@ -573,6 +581,10 @@ const fn default_spin_us() -> u32 {
 
 const fn default_pace_us() -> u32 {
     100
+}
+
+const fn default_data_hung_ms() -> u32 {
+    5_000
 }
 
 const fn default_workers() -> u16 {

@@ -1,7 +1,7 @@
 //! Ports that come and go while a host runs.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,15 @@ pub struct NewPort {
     /// otherwise whoever speaks is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
+    /// The router of the device's default route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+    /// Further routes of the device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+    /// The MTU of the device; absent: that of the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
 }
 
 /// A port that was added.
@@ -75,8 +84,7 @@ pub struct Deleted {
     pub frames: u64,
 }
 
-/// An IP address and the length of its prefix, as in `10.0.0.7/24`. Without a length it is that of
-/// one address.
+/// The address of an endpoint and the length of its network's prefix, as in `10.0.0.7/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cidr {
@@ -91,20 +99,131 @@ impl FromStr for Cidr {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no address with a prefix, such as 10.0.0.7/24");
-        let (ip, prefix) = match text.split_once('/') {
-            Some((ip, prefix)) => (ip, Some(prefix)),
-            None => (text, None),
-        };
-        let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
-        let most = if ip.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
-        if prefix > most {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Err(format!(
+                "`{text}` has no prefix; say the length of its network's, as in {ip}/{}, or \
+                 {ip}/{} for an address without a network",
+                if ip.is_ipv4() { 24 } else { 64 },
+                bits(ip),
+            ));
+        }
+        let (ip, prefix) = split(text).ok_or_else(wrong)?;
+        if prefix > bits(ip) {
             return Err(format!("`{text}`: a prefix of {prefix} bits is longer than the address"));
         }
-        if ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4([255; 4].into()) {
-            return Err(format!("`{text}`: {ip} is not the address of one endpoint"));
+        if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || ip == BROADCAST {
+            return Err(format!("`{text}`: {ip} is not the address of one endpoint; use another"));
+        }
+        // RFC 3021 section 2.1 and RFC 6164 section 5: with two addresses both are endpoints'.
+        if bits(ip) - prefix >= 2 {
+            let (first, last) = ends(ip, prefix);
+            if ip == first {
+                let what = if ip.is_ipv4() { "the network itself" } else { "any router of it" };
+                return Err(format!(
+                    "`{text}`: {ip} is the address of {what}, not of one endpoint; use one \
+                     behind it"
+                ));
+            }
+            if ip.is_ipv4() && ip == last {
+                return Err(format!(
+                    "`{text}`: {ip} is the broadcast address of its network; use one before it"
+                ));
+            }
         }
         Ok(Self { ip, prefix })
+    }
+}
+
+/// The limited broadcast (RFC 919 section 7).
+const BROADCAST: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
+
+const fn bits(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 32 } else { 128 }
+}
+
+/// The parts of `ADDRESS/PREFIX`, unchecked against each other.
+fn split(text: &str) -> Option<(IpAddr, u8)> {
+    let (ip, prefix) = text.split_once('/')?;
+    Some((ip.parse().ok()?, prefix.parse().ok()?))
+}
+
+/// The first and the last address with these first bits.
+fn ends(ip: IpAddr, prefix: u8) -> (IpAddr, IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => {
+            let rest = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+            let ip = ip.to_bits();
+            (Ipv4Addr::from(ip & !rest).into(), Ipv4Addr::from(ip | rest).into())
+        }
+        IpAddr::V6(ip) => {
+            let rest = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
+            let ip = ip.to_bits();
+            (Ipv6Addr::from(ip & !rest).into(), Ipv6Addr::from(ip | rest).into())
+        }
+    }
+}
+
+impl Cidr {
+    /// Whether an address is in its network.
+    #[must_use]
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        self.ip.is_ipv4() == ip.is_ipv4() && ends(self.ip, self.prefix) == ends(ip, self.prefix)
+    }
+}
+
+/// A route: a destination, and a router unless it is on the link, as in `10.9.0.0/16` or
+/// `10.9.0.0/16,10.0.0.1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Route {
+    /// The first address of the destination.
+    pub ip: IpAddr,
+    /// The length of its prefix.
+    pub prefix: u8,
+    /// The router.
+    pub gateway: Option<IpAddr>,
+}
+
+impl FromStr for Route {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no route, such as 10.9.0.0/16 or 10.9.0.0/16,10.0.0.1");
+        let (to, gateway) = match text.split_once(',') {
+            Some((to, gateway)) => (to, Some(gateway)),
+            None => (text, None),
+        };
+        let (ip, prefix) = split(to).ok_or_else(wrong)?;
+        let gateway = gateway.map(str::parse::<IpAddr>).transpose().map_err(|_| wrong())?;
+        if prefix > bits(ip) || gateway.is_some_and(|via| via.is_ipv4() != ip.is_ipv4()) {
+            return Err(wrong());
+        }
+        let (first, _) = ends(ip, prefix);
+        if ip != first {
+            return Err(format!("`{text}`: {ip}/{prefix} has more bits; use {first}/{prefix}"));
+        }
+        Ok(Self { ip, prefix, gateway })
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.ip, self.prefix)?;
+        self.gateway.map_or(Ok(()), |gateway| write!(f, ",{gateway}"))
+    }
+}
+
+impl TryFrom<String> for Route {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Route> for String {
+    fn from(route: Route) -> Self {
+        route.to_string()
     }
 }
 

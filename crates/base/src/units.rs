@@ -47,7 +47,23 @@ impl Nanos {
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ns", self.0)
+        const UNITS: [(u64, &str); 4] =
+            [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")];
+        let fits = |&&(size, _): &&(u64, &str)| self.0 >= size;
+        let &(size, unit) = UNITS.iter().find(fits).unwrap_or(&UNITS[3]);
+        let (whole, mut rest) = (self.0 / size, self.0 % size);
+        write!(f, "{whole}")?;
+        if rest > 0 {
+            // All of it, so that two spans that differ look different.
+            f.write_str(".")?;
+            let mut place = size / 10;
+            while rest > 0 {
+                write!(f, "{}", rest / place)?;
+                rest %= place;
+                place = (place / 10).max(1);
+            }
+        }
+        write!(f, " {unit}")
     }
 }
 

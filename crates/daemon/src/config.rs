@@ -23,7 +23,9 @@ use std::path::Path;
 
 use sluice_base::Mac;
 
-pub(crate) use added::{BoundTo, answer as added_answer, complete, plan as plan_port};
+pub(crate) use added::{
+    BoundTo, answer as added_answer, complete, place_is_there, plan as plan_port,
+};
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;

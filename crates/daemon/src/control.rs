@@ -3,18 +3,23 @@
 //!
 //! ```text
 //!             ┌────────── start: a data process of this configuration runs? ──────────┐
-//!             │ no                          │ of another one                          │ yes
+//!             │ no                          │ of another one, or another program      │ yes
 //!             ▼                             ▼                                         ▼
 //!         start one  ◀── ended ──────── drain it                                  take it over
 //!             │                                                                       │
 //!             └────────────────────────────▶ watch ◀──────────────────────────────────┘
-//!                      ended: wait, start one │ SIGTERM: drain it, end
+//!                      ended: wait, start one │ SIGTERM: drain it, delete its TAPs, end
+//!                                             │ SIGUSR2: become the program that is there now
 //! ```
+//!
+//! What data opened and control keeps (`kept.rs`) goes to the next data process.
 //!
 //! Control may be killed at any time: data goes on, and the next control takes it over.
 
 mod child;
+mod kept;
 mod ports;
+mod pulse;
 mod show;
 
 use std::io::Read as _;
@@ -29,12 +34,15 @@ use anyhow::Context as _;
 use sluice_base::Nanos;
 
 use self::child::{Found, Link};
+use self::kept::Kept;
 use self::ports::AddedPorts;
 use crate::config::{self, KernelDevices, Plan};
 use crate::controller::{Controller, Held};
 use crate::fabric::Fabric;
+use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
+use crate::taps;
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -53,6 +61,8 @@ const EVENTS_MAX: usize = 16;
 enum Event {
     /// SIGTERM or SIGINT.
     Stop,
+    /// SIGUSR2.
+    Upgrade,
     /// The data process of this number (of starts) ended.
     Ended(u64),
 }
@@ -71,13 +81,24 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     for note in &plan.notes {
         say!("{note}");
     }
+    let ports_max = limits::raise_descriptors();
+    let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
+    if may_come > ports_max {
+        say!(
+            "descriptors are enough for {ports_max} of {may_come} ports; raise the hard limit \
+             (`LimitNOFILE`)"
+        );
+    }
     // Before the data process: what cannot be believed by others is said before anything starts.
     let held = Arc::new(Held::load(&plan));
     let start = |fabric| Fabric::start(fabric, &plan.run_dir, SILENCE_MAX, Arc::clone(&held));
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
-    let ports = Arc::new(AddedPorts::load(&plan, fabric.clone())?);
+    let kept = Arc::new(Kept::new(&plan.run_dir));
+    let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
     let mut control = Control {
         plan: &plan,
+        file: config,
+        kept: Arc::clone(&kept),
         sender,
         events,
         starts: 0,
@@ -85,11 +106,16 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
         ports: Arc::clone(&ports),
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
+    ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
     show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports, controller)?;
     let ended = control.watch(link);
     _ = run_dir::remove(&socket);
+    if ended.is_ok() {
+        let left = taps::read(&plan.run_dir);
+        taps::delete_all(&plan.run_dir, &plan.config.host.name, left, kept.take());
+    }
     if let Some(fabric) = fabric {
         fabric.leave();
     }
@@ -98,6 +124,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
 
 struct Control<'a> {
     plan: &'a Plan,
+    file: &'a Path,
+    kept: Arc<Kept>,
     sender: SyncSender<Event>,
     events: Receiver<Event>,
     starts: u64,
@@ -110,13 +138,18 @@ impl Control<'_> {
     fn begin(&mut self) -> anyhow::Result<Option<Link>> {
         match child::find(&self.plan.run_dir)? {
             Found::Nobody => self.start().map(Some),
-            Found::Running(link) if link.hello.fingerprint == self.plan.fingerprint.to_string() => {
+            Found::Running(link)
+                if link.hello.fingerprint == self.plan.fingerprint.to_string()
+                    && link.runs_this_program() =>
+            {
                 say!("data process {} runs this configuration: taken over", link.hello.pid);
                 self.watch_end(&link)?;
                 Ok(Some(link))
             }
             Found::Running(link) => {
-                say!("data process {} runs another configuration: it is drained", link.hello.pid);
+                let what = if link.runs_this_program() { "configuration" } else { "program" };
+                say!("data process {} runs another {what}: it is drained", link.hello.pid);
+                self.kept.borrow(&[]);
                 child::drain(link);
                 self.start().map(Some)
             }
@@ -124,7 +157,7 @@ impl Control<'_> {
     }
 
     fn start(&mut self) -> anyhow::Result<Link> {
-        let link = child::start(self.plan)?;
+        let link = child::start(self.plan, &self.kept)?;
         say!("data process {} started", link.hello.pid);
         self.watch_end(&link)?;
         Ok(link)
@@ -133,6 +166,8 @@ impl Control<'_> {
     /// Watches the connection in a thread: it ends when the process does. The fabric attaches to
     /// what is there now, after it knows the ports that what it is told may name.
     fn watch_end(&mut self, link: &Link) -> anyhow::Result<()> {
+        let limit = Duration::from_millis(self.plan.config.host.data_hung_ms.into());
+        pulse::watch(link, &self.plan.run_dir, limit)?;
         self.ports.restore();
         if let Some(fabric) = &self.fabric {
             fabric.attach(&self.plan.run_dir);
@@ -160,6 +195,7 @@ impl Control<'_> {
                         child::drain(link);
                         return Ok(());
                     }
+                    Event::Upgrade => self.upgrade(),
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -175,6 +211,25 @@ impl Control<'_> {
         }
     }
 
+    /// Becomes the program that lies where this one did. It finds the data process, and replaces it
+    /// if that runs another program or configuration. Returns if nothing can come of it.
+    fn upgrade(&self) {
+        use std::os::unix::process::CommandExt as _;
+        if let Err(error) = config::load(self.file, &KernelDevices) {
+            say!("no upgrade, for the configuration would be refused: {error:#}");
+            return;
+        }
+        match child::program() {
+            Ok(program) => {
+                say!("upgrade: this process becomes {}", program.display());
+                let error =
+                    std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
+                say!("no upgrade, for it cannot be run: {error}");
+            }
+            Err(error) => say!("no upgrade: {error:#}"),
+        }
+    }
+
     /// Starts data again, however often it takes; `None` if it was told to stop meanwhile.
     fn restart(&mut self, wait: &mut Duration) -> anyhow::Result<Option<Link>> {
         loop {
@@ -185,6 +240,7 @@ impl Control<'_> {
                 let left = until.saturating_duration_since(Instant::now());
                 match self.events.recv_timeout(left) {
                     Ok(Event::Stop) => return Ok(None),
+                    Ok(Event::Upgrade) => self.upgrade(),
                     Ok(Event::Ended(_)) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
@@ -199,12 +255,12 @@ impl Control<'_> {
 }
 
 fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])?;
+    use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2])?;
     let sender = sender.clone();
     spawn("signals", move || {
-        for _ in &mut signals {
-            _ = sender.send(Event::Stop);
+        for signal in &mut signals {
+            _ = sender.send(if signal == SIGUSR2 { Event::Upgrade } else { Event::Stop });
         }
     })
 }

@@ -30,11 +30,13 @@ mod policy;
 mod ports;
 mod server;
 mod snapshot;
+mod taps;
 mod too_big;
 mod underlay;
 mod worker;
 
 use std::num::NonZeroU64;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,9 +53,12 @@ use sluice_ports::{Pool, PoolConfig};
 
 use self::cpus::Cpus;
 use self::policy::Wanted;
+use self::taps::Taps;
 use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
 use crate::clock;
 use crate::config::{self, Attachment, KernelDevices, Plan, PortPlan};
+use crate::hand;
+use crate::limits;
 use crate::log::{self, say};
 use crate::poller::{Poller, Waker};
 use crate::run_dir::{self, Role};
@@ -150,22 +155,39 @@ impl Askers {
     }
 }
 
-/// Runs a data process until it is drained.
+/// Runs a data process until it is drained. `takes_over` is whether standard input is a socket by
+/// which control gives it the descriptors that it kept of an earlier one.
 ///
 /// # Errors
 /// What could not be opened, with the remedy.
-pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
+pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
     log::speak_as(&plan.config.host.name, "data");
     run_dir::create(&plan.run_dir)?;
     let role = Role::take(&plan.run_dir, "data")?;
+    _ = limits::raise_descriptors();
+    let taps = Arc::new(Taps::new(&plan, if takes_over { kept() } else { Vec::new() }));
+    forward(plan, &role, &taps)
+}
 
+/// The descriptors that control kept.
+fn kept() -> Vec<hand::Named> {
+    let taken = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
+    taken.and_then(|stream| hand::receive(&stream)).unwrap_or_else(|error| {
+        say!("what control kept does not come: {error}; devices are found by their names");
+        Vec::new()
+    })
+}
+
+/// Opens all ports, and forwards until it is drained.
+fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode> {
     let started = clock::now();
     let (askers, ends) = doors(plan.workers.count)?;
     drain_on_signals(&askers)?;
-    let mut workers = make_workers(&plan, ends, &askers, started)?;
+    let mut workers =
+        make_workers(&plan, taps, ends, &askers, started).inspect_err(|_| taps.undo())?;
     let next_hops = next_hops::follow(&plan, askers.clone())?;
-    underlay::follow(&plan, askers.clone())?;
+    underlay::follow(&plan, taps, askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
@@ -179,7 +201,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
     let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
     let ports = plan.ports.len();
-    server::serve(listener, plan, names, next_hops, askers)?;
+    server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
     let count = workers.len();
     let by = if count > 1 { format!(" by {count} workers") } else { String::new() };
     say!("forwarding on {ports} ports{by}, process {}", std::process::id());
@@ -274,6 +296,7 @@ fn cpu_of(plan: &Plan, worker: usize) -> Option<u32> {
 /// All workers of a plan, with their ports open and the ways between them.
 fn make_workers(
     plan: &Plan,
+    taps: &Taps,
     ends: Vec<End>,
     askers: &Askers,
     now: Nanos,
@@ -284,7 +307,7 @@ fn make_workers(
         // Of what is spread over all of them, each has a part, in their order.
         let (first, last) = placed.worker.map_or((0, ports.len() - 1), |worker| (worker, worker));
         for own in &mut ports[first..=last] {
-            let opened = attach::open(&mut trunks, port)?;
+            let opened = attach::open(&mut trunks, taps, port)?;
             own.push((PortId::from_index(at), port.name.clone(), opened));
         }
     }

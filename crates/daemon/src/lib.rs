@@ -20,6 +20,8 @@ mod controller;
 pub mod data;
 pub mod fabric;
 pub mod fabric_client;
+mod hand;
+mod limits;
 mod log;
 pub mod placement_client;
 mod poller;
@@ -28,6 +30,7 @@ pub mod protocol;
 pub mod run_dir;
 mod serve;
 pub mod show_client;
+mod taps;
 pub mod top;
 
 use std::path::Path;

@@ -10,6 +10,9 @@
 //! | `{"add":{…}}`, `{"del":"web"}` | an answer of `sluice_api::port` | control, who asks data |
 //! | `{"placement":"show"}` | an answer of `sluice_api::placement` | control |
 //! | `{"follow":{…}}` | what `sluice_api::placement::Followed` says | data |
+//! | `{"lend":["web"]}` | descriptors (`hand.rs`) of these ports, or of all | data |
+//! | `{"tidy":["web"]}` | `{}`, when other added ports and stray devices are gone | data |
+//! | `"pulse"` | `{}`, when every worker has answered | data |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! Whatever cannot be answered gets `{"error":"…"}`.
@@ -23,8 +26,8 @@ use sluice_api::show::Question;
 
 /// The longest line; an answer of a large host is below it.
 const LINE_SIZE_MAX: u64 = 64 << 20;
-/// The longest request.
-const REQUEST_SIZE_MAX: u64 = 16 << 10;
+/// The longest request: the names of all ports that may be added, escaped.
+const REQUEST_SIZE_MAX: u64 = 512 << 10;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,9 +49,21 @@ pub enum Request {
     Add(Box<NewPort>),
     /// A port goes.
     Del(String),
+    /// Descriptors of these ports that control may keep; of all if none is named.
+    Lend(Vec<String>),
+    /// These are the added ports that control knows: others are deleted, and what an earlier
+    /// process left.
+    Tidy(Vec<String>),
+    /// Does every worker still answer?
+    Pulse,
     /// This connection is for punts and orders of one worker from now on.
     Attach(u16),
 }
+
+/// It is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Done {}
 
 /// Who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

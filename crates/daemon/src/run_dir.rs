@@ -6,10 +6,12 @@
 //!     data.sock                the data process listens: control and nobody else
 //!     show.sock                control listens: `sluice show`
 //!     data.toml                the configuration that the data process runs
-//!     ports.json               the ports that were added while it runs
+//!     taps/PORT.json           what is known of the TAP of a port (taps.rs)
 //!     placement.json           the placement policy that holds
 //!     placement.json.broken    one that could not be read, out of the way
 //!     steer-DEV.json           what `sluice steer DEV --follow` makes of it
+//!   /var/lib/sluice/NAME/
+//!     ports.json               the ports that were added while it runs
 //! ```
 //!
 //! The lock is the truth, not the file: a process that was killed leaves its files behind, and the
@@ -27,6 +29,8 @@ use rustix::fs::FlockOperation;
 
 /// Where the directories of hosts lie.
 pub const ROOT: &str = "/run/sluice";
+/// Where lies what must survive a restart of the machine, of hosts that say no other place.
+const STATE_ROOT: &str = "/var/lib/sluice";
 /// The socket of the data process.
 pub const DATA_SOCKET: &str = "data.sock";
 /// The socket that answers questions.
@@ -35,6 +39,8 @@ pub const SHOW_SOCKET: &str = "show.sock";
 pub const CONFIG_FILE: &str = "data.toml";
 /// The ports that were added.
 pub(crate) const PORTS_FILE: &str = "ports.json";
+/// What is known of TAPs.
+pub(crate) const TAPS_DIR: &str = "taps";
 /// The placement policy that holds.
 pub(crate) const PLACEMENT_FILE: &str = "placement.json";
 /// The longest path that a Unix socket can have, without its final zero.
@@ -44,6 +50,11 @@ pub(crate) const SOCKET_PATH_SIZE_MAX: usize = 107;
 #[must_use]
 pub fn of_host(name: &str) -> PathBuf {
     Path::new(ROOT).join(name)
+}
+
+/// The directory of a host for what must survive a restart of the machine.
+pub(crate) fn state_of_host(name: &str) -> PathBuf {
+    Path::new(STATE_ROOT).join(name)
 }
 
 /// Makes the directory, for root only.
@@ -149,11 +160,18 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// If the directory cannot be written.
 pub(crate) fn replace_for_good(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension("next");
-    let mut file = File::create(&next)?;
-    file.write_all(text.as_bytes())?;
-    // Before the name is its: otherwise the name may outlive a crash, and what is in it not.
-    file.sync_all()?;
-    fs::rename(&next, path)?;
+    let written = || {
+        let mut file = File::create(&next)?;
+        file.write_all(text.as_bytes())?;
+        // Before the name is its: otherwise the name may outlive a crash, and what is in it not.
+        file.sync_all()?;
+        fs::rename(&next, path)
+    };
+    if let Err(error) = written() {
+        // On a full disk the half of it would be in the way of the next attempt.
+        _ = remove(&next);
+        return Err(error);
+    }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

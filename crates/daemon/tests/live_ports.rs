@@ -110,6 +110,40 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
 
 #[test]
 #[ignore = "live: needs root"]
+fn a_device_gets_its_routes_and_its_mtu() {
+    if skip("live_ports", &[]) {
+        return;
+    }
+    let case = Pair::new("routes", 4);
+    let netns = case.containers[0].name();
+    let line = format!(
+        "port add --netns {netns} --vnet blue --ip 10.42.0.1/24 --ip fd00:42::1/64 --gateway \
+         10.42.0.9 --route 10.9.0.0/16,10.42.0.8 --route 10.8.0.0/16 --route \
+         fd01::/64,fd00:42::9 --mtu 1400"
+    );
+    case.containers[0].inside(|| {
+        for scope in ["all", "default"] {
+            let path = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
+            std::fs::write(path, "0").unwrap();
+        }
+    });
+    let output = case.attempt(0, &line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let routes = case.containers[0].ip("route show");
+    for part in [
+        "default via 10.42.0.9 dev eth0",
+        "10.9.0.0/16 via 10.42.0.8 dev eth0",
+        "10.8.0.0/16 dev eth0",
+    ] {
+        assert!(routes.contains(part), "{part}: {routes}");
+    }
+    let routes = case.containers[0].ip("-6 route show");
+    assert!(routes.contains("fd01::/64 via fd00:42::9 dev eth0"), "{routes}");
+    assert!(case.containers[0].ip("-o link show dev eth0").contains("mtu 1400"));
+}
+
+#[test]
+#[ignore = "live: needs root"]
 fn added_ports_outlive_both_processes() {
     if skip("live_ports", &[]) {
         return;
@@ -194,6 +228,11 @@ fn what_cannot_be_added_is_refused_with_what_to_do_and_changes_nothing() {
         (add(&format!("--netns {c3} --mac 03:42:00:00:00:09")), "address of no endpoint"),
         (add(&format!("--netns {c3} --mac me")), "is no MAC"),
         (add(&format!("--netns {c3} --ip 10.42.0.300/24")), "no address with a prefix"),
+        (add(&format!("--netns {c3} --ip 10.42.0.9")), "has no prefix"),
+        (add(&format!("--netns {c3} --ip 10.42.0.255/24")), "broadcast address"),
+        (add(&format!("--netns {c3} --ip 10.42.0.0/24")), "the network itself"),
+        (add(&format!("--netns {c3} --ip 10.42.0.9/24 --gateway 10.43.0.1")), "in no network"),
+        (add(&format!("--netns {c3} --mtu 9000")), "larger than 1450"),
         (add("--tap vm0 --ip 10.42.0.7/24"), "say it with `--mac`"),
         (add("--tap vm0 --host"), "cannot be used with"),
         (add(""), "required"),

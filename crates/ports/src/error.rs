@@ -90,6 +90,9 @@ pub enum OpenError {
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "; run as root, or with CAP_NET_ADMIN and CAP_NET_RAW",
+        Some(libc::EMFILE) => {
+            "; the process may have no more descriptors: raise its limit (`LimitNOFILE`)"
+        }
         Some(libc::EBUSY) => "; another program has it open",
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => "; it is not there, or went away",
         Some(libc::EADDRINUSE) => {

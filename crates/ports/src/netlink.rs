@@ -10,7 +10,10 @@ use netlink_packet_core::{
     NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{LinkFlags, LinkMessage, Stats64};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::stats::{StatsAttribute, StatsFilterMask, StatsMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -150,6 +153,86 @@ impl Netlink {
         }
     }
 
+    /// Takes an address from a device; one that it does not have is taken already.
+    pub(crate) fn del_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> io::Result<()> {
+        let mut gone = AddressMessage::default();
+        gone.header.family = match ip {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        gone.header.index = index;
+        gone.header.prefix_len = prefix;
+        gone.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        match self.ask(RouteNetlinkMessage::DelAddress(gone), 0) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// Gives a device a route of the main table, as `ip route add` does; one that is there is kept.
+    pub(crate) fn add_route(
+        &mut self,
+        index: u32,
+        ip: IpAddr,
+        prefix: u8,
+        gateway: Option<IpAddr>,
+    ) -> io::Result<()> {
+        let mut wanted = RouteMessage::default();
+        wanted.header.address_family = match ip {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        wanted.header.destination_prefix_length = prefix;
+        wanted.header.table = RouteHeader::RT_TABLE_MAIN;
+        wanted.header.protocol = RouteProtocol::Static;
+        let on_link = gateway.is_none() && ip.is_ipv4();
+        wanted.header.scope = if on_link { RouteScope::Link } else { RouteScope::Universe };
+        wanted.header.kind = RouteType::Unicast;
+        wanted.attributes = vec![RouteAttribute::Oif(index)];
+        if prefix > 0 {
+            wanted.attributes.push(RouteAttribute::Destination(ip.into()));
+        }
+        wanted.attributes.extend(gateway.map(|ip| RouteAttribute::Gateway(ip.into())));
+        match self.ask(RouteNetlinkMessage::NewRoute(wanted), NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// The name of a device, and what was written beside it (`ip link set alias`).
+    pub(crate) fn name_and_alias(&mut self, index: u32) -> io::Result<(String, String)> {
+        let mut question = LinkMessage::default();
+        question.header.index = index;
+        let answer = self.ask(RouteNetlinkMessage::GetLink(question), 0)?;
+        let (mut name, mut alias) = (String::new(), String::new());
+        for message in answer {
+            let RouteNetlinkMessage::NewLink(link) = message else { continue };
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::IfName(text) => name = text,
+                    LinkAttribute::IfAlias(text) => alias = text,
+                    _ => {}
+                }
+            }
+        }
+        Ok((name, alias))
+    }
+
+    /// Writes something beside a device, for whoever looks at it.
+    pub(crate) fn set_alias(&mut self, index: u32, alias: &str) -> io::Result<()> {
+        let mut wanted = LinkMessage::default();
+        wanted.header.index = index;
+        wanted.attributes = vec![LinkAttribute::IfAlias(alias.to_owned())];
+        self.ask(RouteNetlinkMessage::SetLink(wanted), 0).map(drop)
+    }
+
+    /// Deletes a device.
+    pub(crate) fn del_link(&mut self, index: u32) -> io::Result<()> {
+        let mut gone = LinkMessage::default();
+        gone.header.index = index;
+        self.ask(RouteNetlinkMessage::DelLink(gone), 0).map(drop)
+    }
+
     /// The counters of a device.
     pub(crate) fn link_stats(&mut self, index: u32) -> io::Result<Stats64> {
         let mut question = StatsMessage::default();
@@ -201,7 +284,12 @@ impl Netlink {
         let index = index.cast_signed();
         let mut question = TcMessage::with_index(index);
         question.header.family = AddressFamily::Unspec;
-        let answer = self.ask(RouteNetlinkMessage::GetQueueDiscipline(question), NLM_F_DUMP)?;
+        // Of this device alone: a dump tells of all, and with many ports would be asked for each.
+        question.header.parent = TcHandle::ROOT;
+        let answer = match self.ask(RouteNetlinkMessage::GetQueueDiscipline(question), 0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            answer => answer?,
+        };
         let mut drops = 0;
         for message in answer {
             let RouteNetlinkMessage::NewQueueDiscipline(message) = message else { continue };

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -16,11 +16,25 @@ pub(crate) fn within<T: Send>(
     work: impl FnOnce() -> Result<T, OpenError> + Send,
 ) -> Result<T, OpenError> {
     let Some(path) = path else { return work() };
+    inside(open(path)?.as_fd(), path, work)
+}
+
+/// Opens the network namespace at `path`.
+pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
+    let failed = |source| OpenError::Netns { path: path.to_owned(), what: "open it", source };
+    File::open(path).map(OwnedFd::from).map_err(failed)
+}
+
+/// Runs `work` on a thread of its own inside an open namespace, which errors call `path`.
+pub(crate) fn inside<T: Send>(
+    namespace: BorrowedFd<'_>,
+    path: &Path,
+    work: impl FnOnce() -> Result<T, OpenError> + Send,
+) -> Result<T, OpenError> {
     let failed = |what| move |source| OpenError::Netns { path: path.to_owned(), what, source };
-    let namespace = File::open(path).map_err(failed("open it"))?;
     std::thread::scope(|scope| {
         let inside = || {
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
                 .map_err(|errno| failed("enter it")(io::Error::from(errno)))?;
             work()
         };

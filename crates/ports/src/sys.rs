@@ -377,6 +377,44 @@ impl DeviceRequest {
     }
 }
 
+/// What an attached TAP is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TapState {
+    /// Its name, which its owner may have changed.
+    pub(crate) name: String,
+    /// Whether it outlives its descriptors.
+    pub(crate) is_persistent: bool,
+}
+
+/// The state of an attached TAP; an error if its device is gone.
+pub(crate) fn tap_state(tun: BorrowedFd<'_>) -> io::Result<TapState> {
+    // SAFETY: `ifreq` is integers, and a pointer that may be null.
+    let request = DeviceRequest(unsafe { std::mem::zeroed() });
+    let answer = request.call(tun, libc::TUNGETIFF)?.0;
+    let name = answer.ifr_name.iter().take_while(|&&c| c != 0).map(|&c| c.cast_unsigned());
+    // SAFETY: the kernel wrote this member.
+    let flags = c_int::from(unsafe { answer.ifr_ifru.ifru_flags });
+    Ok(TapState {
+        name: String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned(),
+        is_persistent: flags & libc::IFF_PERSIST != 0,
+    })
+}
+
+/// Has an attached TAP outlive its descriptors.
+pub(crate) fn tap_persist(tun: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: this request takes a number, no pointer.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETPERSIST, 1 as libc::c_ulong) })
+        .map(drop)
+}
+
+/// The network namespace in which the device of an attached TAP lies now.
+pub(crate) fn tap_netns(tun: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: this request takes nothing and returns a descriptor.
+    let fd = check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNGETDEVNETNS) })?;
+    // SAFETY: the kernel just made it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Switches the offloads of an attached TAP off: what is read is one frame of a wire, finished.
 pub(crate) fn tap_without_offloads(tun: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: this request takes a number, no pointer.

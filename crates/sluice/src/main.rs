@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_api::fabric;
 use sluice_api::placement::{self, PlacementMode};
-use sluice_api::port::{Cidr, NewPort, Place};
+use sluice_api::port::{Cidr, NewPort, Place, Route};
 use sluice_api::show;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
 use sluice_daemon::fabric::certificates::{self, Wanted};
@@ -70,6 +70,9 @@ struct DaemonArguments {
     /// Which of the two processes to be
     #[arg(long, value_enum, hide = true, default_value = "control")]
     role: Role,
+    /// Descriptors of an earlier data process come by standard input
+    #[arg(long, hide = true)]
+    takes_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -206,6 +209,15 @@ struct AddArguments {
     /// The MAC that the endpoint is bound to; without it and without --ip whoever speaks is learned
     #[arg(long, value_name = "MAC")]
     mac: Option<String>,
+    /// The router of the device's default route, which must be in a network of --ip
+    #[arg(long, value_name = "IP")]
+    gateway: Option<std::net::IpAddr>,
+    /// A route of the device, with its router if it has one; may be given more than once
+    #[arg(long = "route", value_name = "CIDR[,IP]")]
+    routes: Vec<Route>,
+    /// The MTU of the device; without it, that of the network
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u16>,
     /// The name of the port; without it, that of the place
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -401,7 +413,7 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
     match (arguments.check, arguments.role) {
         (true, _) => sluice_daemon::check(&arguments.config),
         (false, Role::Control) => sluice_daemon::control::run(&arguments.config),
-        (false, Role::Data) => sluice_daemon::data::run(&arguments.config),
+        (false, Role::Data) => sluice_daemon::data::run(&arguments.config, arguments.takes_over),
     }
 }
 
@@ -460,7 +472,9 @@ fn port(command: PortCommand) -> anyhow::Result<ExitCode> {
                 (None, None, None) => Place::Host,
             };
             let (vnet, name, device) = (said.vnet, said.name, said.device);
-            let new = NewPort { place, vnet, name, device, ips: said.ips, mac: said.mac };
+            let (gateway, routes, mtu) = (said.gateway, said.routes, said.mtu);
+            let (ips, mac) = (said.ips, said.mac);
+            let new = NewPort { place, vnet, name, device, ips, mac, gateway, routes, mtu };
             port_client::add(&whom, new, said.json)?;
         }
     }

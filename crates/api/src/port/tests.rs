@@ -1,12 +1,17 @@
-use super::{Cidr, NewPort, Place};
+use super::{Cidr, NewPort, Place, Route};
 
 #[test]
-fn an_address_is_read_with_and_without_a_prefix_and_refused_by_name() {
+fn an_address_is_read_with_its_prefix_and_refused_by_name() {
     for (text, shown) in [
         ("10.0.0.7/24", "10.0.0.7/24"),
-        ("10.0.0.7", "10.0.0.7/32"),
+        ("10.0.0.7/32", "10.0.0.7/32"),
+        ("10.0.0.0/31", "10.0.0.0/31"),
+        ("10.0.0.1/31", "10.0.0.1/31"),
+        ("10.0.0.255/16", "10.0.0.255/16"),
+        ("10.0.1.0/16", "10.0.1.0/16"),
+        ("fd00::/127", "fd00::/127"),
         ("fd00::7/64", "fd00::7/64"),
-        ("fd00::7", "fd00::7/128"),
+        ("fd00::7/128", "fd00::7/128"),
         ("10.0.0.7/0", "10.0.0.7/0"),
     ] {
         assert_eq!(text.parse::<Cidr>().unwrap().to_string(), shown);
@@ -18,13 +23,50 @@ fn an_address_is_read_with_and_without_a_prefix_and_refused_by_name() {
         ("10.0.0.7/33", "longer than the address"),
         ("fd00::7/129", "longer than the address"),
         ("0.0.0.0/0", "not the address of one"),
-        ("224.0.0.1", "not the address of one"),
-        ("255.255.255.255", "not the address of one"),
+        ("224.0.0.1/4", "not the address of one"),
+        ("255.255.255.255/32", "not the address of one"),
+        ("127.0.0.1/8", "not the address of one"),
+        ("::/64", "not the address of one"),
+        ("ff02::1/64", "not the address of one"),
+        ("10.0.0.7", "has no prefix; say the length of its network's, as in 10.0.0.7/24"),
+        ("fd00::7", "or fd00::7/128 for an address without"),
+        ("10.0.0.0/24", "the network itself"),
+        ("10.0.0.0/30", "the network itself"),
+        ("fd00::/64", "any router of it"),
+        ("10.0.0.255/24", "the broadcast address"),
+        ("10.0.255.255/16", "the broadcast address"),
         ("", "no address"),
     ] {
         let error = text.parse::<Cidr>().unwrap_err();
         assert!(error.contains(part), "{text}: {error}");
     }
+}
+
+#[test]
+fn a_route_is_read_with_and_without_a_router() {
+    for text in ["10.9.0.0/16", "10.9.0.0/16,10.0.0.1", "0.0.0.0/0,10.0.0.1", "fd01::/64,fd00::1"] {
+        assert_eq!(text.parse::<Route>().unwrap().to_string(), text);
+    }
+    for (text, part) in [
+        ("10.9.0.0", "no route"),
+        ("10.9.0.0/33", "no route"),
+        ("10.9.0.0/16,", "no route"),
+        ("10.9.0.0/16,fd00::1", "no route"),
+        ("10.9.0.7/16", "use 10.9.0.0/16"),
+    ] {
+        let error = text.parse::<Route>().unwrap_err();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_address_is_in_its_network_or_not() {
+    let net: Cidr = "10.0.0.7/23".parse().unwrap();
+    let inside = |text: &str| net.contains(text.parse().unwrap());
+    assert!(inside("10.0.1.255") && inside("10.0.0.0"));
+    assert!(!inside("10.0.2.0") && !inside("fd00::1"));
+    let all: Cidr = "10.0.0.7/0".parse().unwrap();
+    assert!(all.contains("192.0.2.1".parse().unwrap()));
 }
 
 #[test]
@@ -36,6 +78,9 @@ fn a_new_port_is_a_line_that_says_no_more_than_was_said() {
         device: None,
         ips: vec!["10.0.0.7/24".parse().unwrap()],
         mac: None,
+        gateway: None,
+        routes: Vec::new(),
+        mtu: None,
     };
     let line = serde_json::to_string(&new).unwrap();
     assert_eq!(line, r#"{"place":{"netns":"web"},"vnet":"blue","ips":["10.0.0.7/24"]}"#);

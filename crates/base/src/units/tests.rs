@@ -1,3 +1,5 @@
+use alloc::string::ToString as _;
+
 use super::*;
 
 #[test]
@@ -24,4 +26,20 @@ fn moments_saturate_at_both_ends() {
     assert_eq!(Nanos::MAX.after(Nanos(1)), Nanos::MAX);
     assert_eq!(Nanos(1).since(Nanos(2)), Nanos::ZERO);
     assert_eq!(Nanos(1).before(Nanos(2)), Nanos::ZERO);
+}
+
+#[test]
+fn a_span_is_shown_in_its_unit_and_whole() {
+    for (nanos, shown) in [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1_000, "1 µs"),
+        (1_050, "1.05 µs"),
+        (50_000_000, "50 ms"),
+        (1_200_000_000, "1.2 s"),
+        (5_000_000_001, "5.000000001 s"),
+        (u64::MAX, "18446744073.709551615 s"),
+    ] {
+        assert_eq!(Nanos(nanos).to_string(), shown);
+    }
 }

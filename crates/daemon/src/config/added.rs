@@ -92,6 +92,21 @@ pub(crate) fn complete(plan: &Plan, new: &NewPort) -> Result<NewPort, String> {
     Ok(new)
 }
 
+/// Whether what a port is attached to is there now.
+pub(crate) fn place_is_there(new: &NewPort) -> bool {
+    netns_of(&new.place).is_none_or(|path| Path::new(&path).exists())
+}
+
+/// The path of the network namespace of a place, if it has one.
+fn netns_of(place: &Place) -> Option<String> {
+    match place {
+        Place::Netns(text) if text.contains('/') => Some(text.clone()),
+        Place::Netns(name) => Some(format!("/run/netns/{name}")),
+        Place::Pid(pid) => Some(format!("/proc/{pid}/ns/net")),
+        Place::Tap(_) | Place::Host => None,
+    }
+}
+
 /// A name that is no longer than that of a device may be.
 fn host_device(vnet: &str) -> String {
     let whole = format!("sl-{vnet}");
@@ -131,24 +146,22 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         return Err(format!("{} addresses are more than the {IPS_MAX} of a port", new.ips.len()));
     }
     check_addresses(plan, others, new, mac)?;
-    let netns = match &new.place {
-        Place::Netns(text) if text.contains('/') => Some(text.clone()),
-        Place::Netns(name) => Some(format!("/run/netns/{name}")),
-        Place::Pid(pid) => Some(format!("/proc/{pid}/ns/net")),
-        Place::Tap(_) | Place::Host => None,
-    };
     let port = api::Port {
-        netns,
+        netns: netns_of(&new.place),
         mac: new.mac.clone(),
         ..api::Port::new(name, PortKind::Tap, &new.vnet, device)
     };
-    let (mut port_plan, switch) = build::one_port(&plan.config, &port, &KernelDevices);
-    if let Attachment::Tap { mac, addresses, .. } = &mut port_plan.attachment {
+    let (mut port_plan, mut switch) = build::one_port(&plan.config, &port, &KernelDevices);
+    if let Attachment::Tap { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment {
         if matches!(new.place, Place::Tap(_)) {
             *mac = None;
         } else {
             *addresses = new.ips.iter().map(|cidr| (cidr.ip, cidr.prefix)).collect();
         }
+        *routes = routing::of(new)?;
+        routing::check_mtu(new, *mtu)?;
+        *mtu = new.mtu.unwrap_or(*mtu);
+        switch.mtu = *mtu;
     }
     let ips = new.ips.iter().map(|cidr| cidr.ip).collect();
     let routes = new.place == Place::Host;
@@ -260,6 +273,8 @@ pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::Port
         number: number.0,
     }
 }
+
+mod routing;
 
 #[cfg(test)]
 mod tests;

@@ -99,6 +99,7 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
         text: text.to_owned(),
         fingerprint: Fingerprint::of(&config),
         run_dir: run_dir(&config.host),
+        state_dir: state_dir(&config.host),
         seed: config.host.seed.unwrap_or(1),
         mtu_max: switch.ports.iter().map(|port| port.mtu).max().unwrap_or(MTU_DEFAULT),
         addresses: builder.addresses(),
@@ -125,6 +126,11 @@ pub(super) fn one_port(
 
 fn run_dir(host: &api::Host) -> PathBuf {
     host.run_dir.clone().map_or_else(|| crate::run_dir::of_host(&host.name), PathBuf::from)
+}
+
+fn state_dir(host: &api::Host) -> PathBuf {
+    let said = host.state_dir.as_ref().or(host.run_dir.as_ref());
+    said.map_or_else(|| crate::run_dir::state_of_host(&host.name), PathBuf::from)
 }
 
 fn paused_priorities(config: &HostConfig) -> PriorityMask {
@@ -409,6 +415,7 @@ impl Builder<'_> {
                     device: port.device.clone(),
                     netns: port.netns.clone().map(PathBuf::from),
                     mac: port.mac.as_ref().and_then(|mac| mac.parse().ok()),
+                    routes: Vec::new(),
                     addresses: Vec::new(),
                     ring_frames: port.ring_frames,
                     mtu,

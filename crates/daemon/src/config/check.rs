@@ -30,6 +30,8 @@ const MTU_MIN: u16 = 576;
 pub(super) const DEVICE_NAME_SIZE_MAX: usize = 15;
 /// Ports that may be added while it runs, at most.
 const SPARE_PORTS_MAX: u16 = 4096;
+/// The shortest silence of a data process that can be told from a busy machine.
+const DATA_HUNG_MS_MIN: u32 = 500;
 /// Names that mean something else in answers.
 pub(super) const RESERVED: [&str; 3] = ["control", "pool", "underlay"];
 
@@ -54,6 +56,7 @@ impl<'a> Check<'a> {
     /// Runs every check.
     pub(super) fn all(mut self) {
         self.host();
+        self.lifetime();
         self.policy();
         self.underlay();
         self.buffers();
@@ -129,6 +132,27 @@ impl<'a> Check<'a> {
                 &[Key("host"), Key("run_dir")],
                 "is not an absolute path",
                 "Use a path that begins with `/`; the default is `/run/sluice/NAME`.",
+            );
+        }
+    }
+
+    fn lifetime(&mut self) {
+        let host = &self.config.host;
+        if host.state_dir.as_ref().is_some_and(|dir| !dir.starts_with('/')) {
+            self.problem(
+                &[Key("host"), Key("state_dir")],
+                "is not an absolute path",
+                "Use a path that begins with `/`; the default is `/var/lib/sluice/NAME`.",
+            );
+        }
+        if (1..DATA_HUNG_MS_MIN).contains(&host.data_hung_ms) {
+            self.problem(
+                &[Key("host"), Key("data_hung_ms")],
+                format!(
+                    "a busy machine may keep a process from answering for {} ms",
+                    host.data_hung_ms
+                ),
+                format!("Use {DATA_HUNG_MS_MIN} or more, or 0 for never; the default is 5000."),
             );
         }
     }

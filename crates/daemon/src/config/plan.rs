@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use sluice_api::config::HostConfig;
 use sluice_base::{Mac, PriorityMask, VnetId};
 use sluice_ports::l2::Vlan;
+use sluice_ports::tap::TapRoute;
 use sluice_switch::{Destination, SwitchConfig};
 
 use super::fabric::FabricPlan;
@@ -23,6 +24,8 @@ pub struct Plan {
     pub fingerprint: Fingerprint,
     /// Where sockets and state lie.
     pub run_dir: PathBuf,
+    /// Where lies what must survive a restart of the machine.
+    pub state_dir: PathBuf,
     /// The switch.
     pub switch: SwitchConfig,
     /// Its seed.
@@ -67,6 +70,8 @@ pub enum Attachment {
         mac: Option<Mac>,
         /// The IP addresses that the device gets, with the lengths of their prefixes.
         addresses: Vec<(IpAddr, u8)>,
+        /// The routes that the device gets.
+        routes: Vec<TapRoute>,
         /// The ring, if the default is not wanted.
         ring_frames: Option<u32>,
         /// The layer-3 MTU.

@@ -165,9 +165,15 @@ host.toml:9: underlay.link.xoff_bytes: XOFF at 409600 bytes is not below the inp
 409600
     XON must be below XOFF, and XOFF below the input buffer; without the keys they are 40 % and \
 60 % of it.";
+    state_dir_is_relative: HOST, [("policy = \"ZZ\"", "state_dir = \"var\"")], "
+host.toml:3: host.state_dir: is not an absolute path
+    Use a path that begins with `/`; the default is `/var/lib/sluice/NAME`.";
+    hangs_too_soon: HOST, [("policy = \"ZZ\"", "data_hung_ms = 499")], "
+host.toml:3: host.data_hung_ms: a busy machine may keep a process from answering for 499 ms
+    Use 500 or more, or 0 for never; the default is 5000.";
     ring_below_headroom: HOST, [("rate_mbps = 1000", "rate_mbps = 1000, ring_bytes = 1000000")], "
 host.toml:9: underlay.link.ring_bytes: a receive ring of 1000000 bytes is smaller than the \
-headroom of 6278762 B: 1000000000 bit/s for 2 x 1000 ns and a stall of 50000000 ns, the response, \
+headroom of 6278762 B: 1000000000 bit/s for 2 x 1 µs and a stall of 50 ms, the response, \
 and 2 frames for each of 8 lossless priorities
     Use 6278762 or more, leave the key out, or lower `stall_ms` if the reader is never \
 descheduled that long.";
@@ -299,10 +305,11 @@ fn the_places_of_a_host() {
     ];
     assert_eq!(plan.addresses, expected);
     assert_eq!(plan.run_dir, Path::new("/run/sluice/h1"));
+    assert_eq!(plan.state_dir, Path::new("/var/lib/sluice/h1"));
     assert_eq!(
         plan.notes,
         ["port underlay: receive ring of 6278762 bytes; headroom 6278762 B = 1000000000 bit/s x \
-          (2 x 1000 ns + 50000000 ns) + response + 2 frames of 1542 B for 8 priorities"]
+          (2 x 1 µs + 50 ms) + response + 2 frames of 1542 B for 8 priorities"]
     );
 }
 

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+};
 use sluice_base::Nanos;
 
 use super::connect;
+use super::kept::Kept;
 use crate::clock::timespec;
 use crate::config::Plan;
 use crate::log::say;
@@ -54,7 +58,10 @@ impl Link {
     pub(super) fn how_it_ended(&self) -> String {
         match self.child.as_ref().map(|child| child.borrow_mut().wait()) {
             Some(Ok(status)) => describe(status),
-            _ => "how is not known, for it was started by an earlier control process".to_owned(),
+            _ => {
+                self.reap();
+                "how is not known, for it was started by an earlier control process".to_owned()
+            }
         }
     }
 
@@ -62,11 +69,38 @@ impl Link {
     fn wait(&self, span: Nanos) -> bool {
         let mut fds = [PollFd::new(&self.process, PollFlags::IN)];
         let ended = poll(&mut fds, Some(&timespec(span))).is_ok_and(|count| count > 0);
-        if ended && let Some(child) = &self.child {
-            // Nothing is left to learn from its status.
-            _ = child.borrow_mut().wait();
+        if ended {
+            self.reap();
         }
         ended
+    }
+
+    /// Takes the status of a process that ended, from which nothing is left to learn.
+    fn reap(&self) {
+        match &self.child {
+            Some(child) => _ = child.borrow_mut().wait(),
+            // It is this process's child if that became another program since.
+            None => _ = waitpid(self.pid(), WaitOptions::NOHANG),
+        }
+    }
+
+    /// Another name of the process for as long as that is kept.
+    pub(super) fn process(&self) -> std::io::Result<OwnedFd> {
+        self.process.try_clone()
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.hello.pid).ok().and_then(Pid::from_raw)
+    }
+
+    /// Whether it runs the same program as this process, also if the file of either was replaced
+    /// since.
+    pub(super) fn runs_this_program(&self) -> bool {
+        let id = |process: &str| {
+            let file = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+            Some((file.dev(), file.ino()))
+        };
+        id(&self.hello.pid.to_string()) == id("self")
     }
 }
 
@@ -102,15 +136,15 @@ pub(super) fn find(run_dir: &Path) -> anyhow::Result<Found> {
 }
 
 /// Starts a data process and waits until it forwards.
-pub(super) fn start(plan: &Plan) -> anyhow::Result<Link> {
+pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
     // The file of the operator may change; this is what was checked.
     let config = plan.run_dir.join(run_dir::CONFIG_FILE);
     run_dir::replace(&config, &plan.text)
         .with_context(|| format!("cannot write {}", config.display()))?;
     let mut child = Command::new(program()?)
-        .args(["daemon", "--role", "data", "--config"])
+        .args(["daemon", "--role", "data", "--takes-over", "--config"])
         .arg(&config)
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(kept.offer()?))
         .stdout(Stdio::null())
         .spawn()
         .context("cannot start the data process")?;
@@ -145,7 +179,7 @@ pub(super) fn drain(link: Link) {
 }
 
 /// This program, also if its file was replaced by a newer one since.
-fn program() -> anyhow::Result<PathBuf> {
+pub(super) fn program() -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe().context("cannot find this program's file")?;
     if path.exists() {
         return Ok(path);

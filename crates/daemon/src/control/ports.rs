@@ -1,30 +1,37 @@
-//! Ports that were added while the host runs: the list that outlives both processes.
+//! Ports that were added while the host runs: the list that outlives both processes and a restart
+//! of the machine.
 //!
 //! ```text
 //!   add: file ── data opens and attaches ── fabric claims its endpoint ── answer
-//!   del: fabric withdraws ── data closes ── file ── answer
+//!   del: file ── fabric withdraws ── data closes ── answer
 //! ```
 //!
-//! The file comes first when a port comes and last when it goes, so that a port that is there is
-//! always in it: whoever is killed in between leaves a port that the next control opens again, and
-//! none that nobody knows. It lies in the directory of the host, which a restart of the machine
-//! empties, as it takes the namespaces.
+//! The file comes first. If it cannot be written nothing is done, and the answer says so. If
+//! something behind it fails, it is written back. Whoever is killed in between leaves a port too
+//! many in the file, which the next control opens, or one too few, which the next control has data
+//! delete ([`Request::Tidy`]).
+//!
+//! After a restart of the machine namespaces are made anew, later than control starts: a port
+//! waits for its own. The process of a `--pid` is another one by then, so such a port is forgotten.
 
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::port::{Added, Deleted, NewPort};
+use serde::{Deserialize, Serialize};
+use sluice_api::port::{Added, Deleted, NewPort, Place};
 use sluice_base::PortId;
 
-use super::connect;
+use super::kept::Kept as Files;
+use super::{connect, show, spawn};
 use crate::config::{self, Plan};
 use crate::fabric::Fabric;
 use crate::log::say;
-use crate::protocol::{self, Request};
+use crate::protocol::{self, Done, Request};
 use crate::run_dir;
 
+/// How often it is looked for namespaces that ports wait for.
+const NAMESPACE_RETRY: Duration = Duration::from_secs(1);
 /// How long data may take to open a device and attach it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -33,22 +40,39 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub(super) struct AddedPorts {
     plan: Plan,
     fabric: Option<Fabric>,
+    files: Arc<Files>,
     /// Held for as long as a port comes or goes: one at a time.
-    list: Mutex<Vec<Kept>>,
+    list: Mutex<Vec<Listed>>,
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct Listed {
     new: NewPort,
     /// Whether data has it. One whose namespace is gone does not come back.
     is_open: bool,
+    /// Whether it was added before the machine was started, and its namespace may come yet.
+    waits: bool,
+}
+
+/// What is in the file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// The start of the machine during which it was written.
+    boot: String,
+    ports: Vec<NewPort>,
 }
 
 impl AddedPorts {
     /// Those that an earlier control process kept.
-    pub(super) fn load(plan: &Plan, fabric: Option<Fabric>) -> anyhow::Result<Self> {
-        let path = plan.run_dir.join(run_dir::PORTS_FILE);
-        let list: Vec<NewPort> = match std::fs::read(&path) {
+    pub(super) fn load(
+        plan: &Plan,
+        fabric: Option<Fabric>,
+        files: Arc<Files>,
+    ) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&plan.state_dir)
+            .with_context(|| format!("cannot make {}", plan.state_dir.display()))?;
+        let path = plan.state_dir.join(run_dir::PORTS_FILE);
+        let kept = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| {
                 format!(
                     "{} is not what this program wrote; remove it to go on without the ports that \
@@ -56,24 +80,87 @@ impl AddedPorts {
                     path.display()
                 )
             })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Kept { boot: boot(), ports: Vec::new() }
+            }
             Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
         };
-        let list = list.into_iter().map(|new| Kept { new, is_open: false }).collect();
-        Ok(Self { plan: plan.clone(), fabric, list: Mutex::new(list) })
+        let waits = kept.boot != boot();
+        let is_lost = |new: &NewPort| waits && matches!(new.place, Place::Pid(_));
+        for lost in kept.ports.iter().filter(|new| is_lost(new)) {
+            let name = lost.name.as_deref().unwrap_or_default();
+            say!("port {name} is forgotten: its process ended with the machine");
+        }
+        let list = kept.ports.into_iter().filter(|new| !is_lost(new));
+        let list = list.map(|new| Listed { new, is_open: false, waits }).collect();
+        Ok(Self { plan: plan.clone(), fabric, files, list: Mutex::new(list) })
+    }
+
+    /// Looks from time to time whether a namespace came that a port waits for.
+    pub(super) fn wait_for_namespaces(self: &Arc<Self>) -> anyhow::Result<()> {
+        let waits = |list: &[Listed]| list.iter().any(|listed| listed.waits && !listed.is_open);
+        if !waits(&self.list()) {
+            return Ok(());
+        }
+        let ports = Arc::clone(self);
+        spawn("namespaces", move || {
+            loop {
+                std::thread::sleep(NAMESPACE_RETRY);
+                let mut list = ports.list();
+                if !waits(&list) {
+                    return;
+                }
+                ports.open_those_that_wait(&mut list);
+            }
+        })
+    }
+
+    fn open_those_that_wait(&self, list: &mut [Listed]) {
+        for at in 0..list.len() {
+            let listed = &list[at];
+            if listed.is_open || !listed.waits || !config::place_is_there(&listed.new) {
+                continue;
+            }
+            let done = self.open(&others(list, at), &list[at].new);
+            let name = list[at].new.name.clone().unwrap_or_default();
+            list[at].is_open = done.is_ok();
+            list[at].waits = false;
+            match done {
+                Ok(_) => say!("port {name} is there again, as its namespace is"),
+                Err(error) => say!("port {name} does not come back: {}", error.words()),
+            }
+            self.files.borrow(&[name]);
+        }
     }
 
     /// Opens again what data does not have, after a restart of it or of control.
     pub(super) fn restore(&self) {
         let mut list = self.list();
+        let mut silent = false;
         for at in 0..list.len() {
+            list[at].is_open = false;
+        }
+        for at in 0..list.len() {
+            let name = list[at].new.name.clone().unwrap_or_default();
+            if list[at].waits && !config::place_is_there(&list[at].new) {
+                say!("port {name} waits for its namespace");
+                continue;
+            }
             let done = self.open(&others(&list, at), &list[at].new);
             list[at].is_open = done.is_ok();
+            list[at].waits = false;
             if let Err(error) = done {
-                let name = list[at].new.name.as_deref().unwrap_or_default();
-                say!("port {name} does not come back: {error}");
+                silent |= matches!(error, Asked::Silent(_));
+                say!("port {name} does not come back: {}", error.words());
             }
         }
+        // What it says nothing of may still be wanted.
+        let open = list.iter().filter(|listed| listed.is_open);
+        let names = open.filter_map(|listed| listed.new.name.clone()).collect();
+        if !silent && let Err(error) = self.ask::<Done>(&Request::Tidy(names)) {
+            say!("devices of ports that are gone may be left: {}", error.words());
+        }
+        self.files.borrow(&[]);
     }
 
     /// Adds a port. One that is there as it is wanted is told again, so that whoever got no answer
@@ -85,7 +172,8 @@ impl AddedPorts {
             if list[at].new == new {
                 let done = self.open(&others(&list, at), &new);
                 list[at].is_open |= done.is_ok();
-                return done;
+                self.files.borrow(new.name.as_slice());
+                return done.map_err(Asked::words);
             }
             if !list[at].is_open {
                 // Its place went away while no control was there to be told.
@@ -94,36 +182,59 @@ impl AddedPorts {
         }
         let last = list.len();
         config::plan_port(&self.plan, &others(&list, last), &new)?;
-        list.push(Kept { new: new.clone(), is_open: true });
-        let done = self.keep(&list).and_then(|()| self.open(&others(&list, last), &new));
-        if done.is_err() {
+        list.push(Listed { new: new.clone(), is_open: true, waits: false });
+        if let Err(error) = self.keep(&list) {
             list.pop();
-            self.keep(&list)?;
+            return Err(format!("nothing was added: {error}"));
         }
-        done
+        match self.open(&others(&list, last), &new) {
+            Ok(added) => {
+                self.files.borrow(new.name.as_slice());
+                Ok(added)
+            }
+            Err(error) => {
+                let error = error.words();
+                list[last].is_open = false;
+                self.keep(&list[..last]).map_err(|kept| {
+                    format!("{error}; and it stays on the list until it is deleted: {kept}")
+                })?;
+                list.pop();
+                Err(error)
+            }
+        }
     }
 
     /// Deletes a port.
     pub(super) fn delete(&self, name: &str) -> Result<Deleted, String> {
         let mut list = self.list();
-        let at = list.iter().position(|kept| kept.new.name.as_deref() == Some(name));
+        let at = list.iter().position(|listed| listed.new.name.as_deref() == Some(name));
         let Some(at) = at else { return Err(self.unknown(&list, name)) };
+        let listed = list.remove(at);
+        let deleted = self.keep(&list).and_then(|()| self.close(name));
+        if let Err(error) = &deleted {
+            list.insert(at, listed);
+            // Whoever could not write the shorter list has the longer one still.
+            _ = self.keep(&list);
+            return Err(format!("port {name} is not deleted: {error}"));
+        }
+        deleted
+    }
+
+    /// Has the fabric withdraw its endpoint and data close it.
+    fn close(&self, name: &str) -> Result<Deleted, String> {
         if let Some(fabric) = &self.fabric {
             fabric.del_port(name)?;
         }
-        let deleted = self.ask(&Request::Del(name.to_owned()));
-        // A data process that does not have it has lost it already.
-        let deleted = match deleted {
-            Ok(deleted) => deleted,
-            Err(Asked::Refused(_)) => Deleted { name: name.to_owned(), frames: 0 },
-            Err(Asked::Silent(error)) => return Err(error),
-        };
-        list.remove(at);
-        self.keep(&list)?;
-        Ok(deleted)
+        self.files.forget(name);
+        match self.ask(&Request::Del(name.to_owned())) {
+            Ok(deleted) => Ok(deleted),
+            // A data process that does not have it has lost it already.
+            Err(Asked::Refused(_)) => Ok(Deleted { name: name.to_owned(), frames: 0 }),
+            Err(Asked::Silent(error)) => Err(error),
+        }
     }
 
-    fn unknown(&self, list: &[Kept], name: &str) -> String {
+    fn unknown(&self, list: &[Listed], name: &str) -> String {
         if self.plan.config.ports.iter().any(|port| port.name == name) {
             return format!("port `{name}` is in the configuration file; take it out there");
         }
@@ -135,48 +246,58 @@ impl AddedPorts {
     }
 
     /// Has data open it, and tells the fabric.
-    fn open(&self, others: &[NewPort], new: &NewPort) -> Result<Added, String> {
+    fn open(&self, others: &[NewPort], new: &NewPort) -> Result<Added, Asked> {
         let planned = config::plan_port(&self.plan, others, new)?;
-        let added: Added = self.ask(&Request::Add(Box::new(new.clone()))).map_err(Asked::words)?;
+        let added: Added = self.ask(&Request::Add(Box::new(new.clone())))?;
         let id = PortId(added.number);
         let Some(fabric) = &self.fabric else { return Ok(added) };
         let bound = planned.bound.map(|bound| bound.at(id));
         if let Err(error) = fabric.add_port(id, planned.local, bound) {
             _ = fabric.del_port(&added.name);
-            let deleted: Result<Deleted, _> = self.ask(&Request::Del(added.name.clone()));
-            deleted.map_err(Asked::words)?;
-            return Err(error);
+            self.ask::<Deleted>(&Request::Del(added.name.clone()))?;
+            return Err(error.into());
         }
         Ok(added)
     }
 
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {
-        let silent = |error: std::io::Error| {
-            Asked::Silent(format!("the data process does not answer ({error}); try again"))
-        };
+        let silent = |error: std::io::Error| Asked::Silent(show::silence(&error));
         let data = connect(&self.plan.run_dir).map_err(silent)?;
         data.set_read_timeout(Some(ANSWER_MAX)).map_err(silent)?;
         let line = protocol::ask(data, request).map_err(silent)?;
         protocol::expect(&line).map_err(|error| Asked::Refused(error.to_string()))
     }
 
-    fn keep(&self, list: &[Kept]) -> Result<(), String> {
-        let list: Vec<&NewPort> = list.iter().map(|kept| &kept.new).collect();
-        let path = self.plan.run_dir.join(run_dir::PORTS_FILE);
-        let text = serde_json::to_string(&list).expect("ports are plain data");
-        run_dir::replace(&path, &text)
-            .map_err(|error| format!("cannot write {}: {error}", Path::display(&path)))
+    fn keep(&self, list: &[Listed]) -> Result<(), String> {
+        let ports = list.iter().map(|listed| listed.new.clone()).collect();
+        let path = self.plan.state_dir.join(run_dir::PORTS_FILE);
+        let text = serde_json::to_string(&Kept { boot: boot(), ports });
+        run_dir::replace_for_good(&path, &text.expect("ports are plain data")).map_err(|error| {
+            let what = match error.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    "; make room there, and try again"
+                }
+                _ => "",
+            };
+            format!("cannot write {}: {error}{what}", path.display())
+        })
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Kept>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Listed>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// All but the one at a position.
-fn others(list: &[Kept], at: usize) -> Vec<NewPort> {
+/// Those that are open, but for the one at a position.
+fn others(list: &[Listed], at: usize) -> Vec<NewPort> {
     let others = list.iter().enumerate().filter(|(index, _)| *index != at);
-    others.map(|(_, kept)| kept.new.clone()).collect()
+    others.filter(|(_, listed)| listed.is_open).map(|(_, listed)| listed.new.clone()).collect()
+}
+
+/// Names this start of the machine.
+fn boot() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    text.map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
 /// Why data did not do it.
@@ -185,6 +306,12 @@ enum Asked {
     Refused(String),
     /// It said nothing.
     Silent(String),
+}
+
+impl From<String> for Asked {
+    fn from(error: String) -> Self {
+        Self::Refused(error)
+    }
 }
 
 impl Asked {

@@ -80,9 +80,33 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
         (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
-        (Request::Hello | Request::Attach(_) | Request::Look(_) | Request::Follow(_), _) => {
-            fail("only questions are answered here".to_owned())
+        (
+            Request::Hello
+            | Request::Attach(_)
+            | Request::Look(_)
+            | Request::Follow(_)
+            | Request::Lend(_)
+            | Request::Tidy(_)
+            | Request::Pulse,
+            _,
+        ) => fail("only questions are answered here".to_owned()),
+    }
+}
+
+/// Why data did not answer, as far as that can be known here.
+pub(super) fn silence(error: &io::Error) -> String {
+    use io::ErrorKind::{ConnectionRefused, NotFound, TimedOut, WouldBlock};
+    match error.kind() {
+        WouldBlock | TimedOut => {
+            "the data process is there and does not answer: it hangs, is traced, or the machine is \
+             overloaded; what is not answered is not known. See `data_hung_ms` of `[host]`"
+                .to_owned()
         }
+        ConnectionRefused | NotFound => {
+            "no data process runs; control starts one, and its log says why if that fails"
+                .to_owned()
+        }
+        _ => format!("the data process broke off ({error}); try again"),
     }
 }
 
@@ -94,10 +118,6 @@ fn hand_on(run_dir: &Path, stream: &UnixStream, request: &Request) -> io::Result
     match reply.map(RawValue::from_string) {
         Ok(Ok(line)) => protocol::write(stream, &line),
         Ok(Err(error)) => protocol::write(stream, &Failure { error: error.to_string() }),
-        Err(error) => {
-            let error =
-                format!("the data process does not answer ({error}); it is being restarted");
-            protocol::write(stream, &Failure { error })
-        }
+        Err(error) => protocol::write(stream, &Failure { error: silence(&error) }),
     }
 }

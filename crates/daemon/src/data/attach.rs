@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use sluice_base::PriorityMask;
 use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk};
-use sluice_ports::tap::{TapConfig, TapPort};
-use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::tap::TapConfig;
+use sluice_ports::udp::UdpConfig;
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{OpenError, Port};
 
+use super::taps::Taps;
 use crate::config::{Attachment, PortPlan, RING_MEMORY_BYTES_MAX};
 
 /// A port that cannot be opened.
@@ -37,15 +38,20 @@ fn trunk(
 }
 
 /// Opens one port. `trunks` are the devices whose other ports are open.
-pub(super) fn open(trunks: &mut Trunks, plan: &PortPlan) -> Result<Box<dyn Port>, AttachError> {
+pub(super) fn open(
+    trunks: &mut Trunks,
+    taps: &Taps,
+    plan: &PortPlan,
+) -> Result<Box<dyn Port>, AttachError> {
     let opened: Result<Box<dyn Port>, OpenError> = match &plan.attachment {
-        Attachment::Tap { device, netns, mac, addresses, ring_frames, mtu } => {
+        Attachment::Tap { device, netns, mac, addresses, routes, ring_frames, mtu } => {
             let mut config = TapConfig::new(device, *mtu);
             config.netns.clone_from(netns);
             config.mac = *mac;
             config.addresses.clone_from(addresses);
+            config.routes.clone_from(routes);
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
-            TapPort::open(&config).map(|port| Box::new(port) as _)
+            taps.open(&plan.name, &config).map(|port| Box::new(port) as _)
         }
         Attachment::VhostUser { socket, client, mtu, in_order, queues, offload } => {
             let config = VhostUserConfig {
@@ -80,7 +86,7 @@ pub(super) fn open(trunks: &mut Trunks, plan: &PortPlan) -> Result<Box<dyn Port>
             let mut config = UdpConfig::new(*local, *mac, *mtu);
             config.sharers = *sharers;
             config.receive_buffer_bytes = usize::try_from(*receive_bytes).unwrap_or(usize::MAX);
-            UdpPort::open(&config).map(|port| Box::new(port) as _)
+            taps.open_udp(&plan.name, &config).map(|port| Box::new(port) as _)
         }
     };
     opened.map_err(|source| AttachError { port: plan.name.clone(), source })

@@ -10,18 +10,20 @@
 //! and adds it again after a restart of this process.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_api::port::{Added, Deleted, NewPort};
+use sluice_api::port::{self, Deleted, NewPort};
 use sluice_base::PortId;
 use sluice_ports::Port;
 use sluice_switch::{AttachError, PortConfig};
 
 use super::answer::Names;
+use super::taps::Taps;
 use super::worker::Ask;
 use super::{Asker, attach};
 use crate::config::{self, BoundTo, Plan};
+use crate::protocol::Done;
 
 /// How long the frames of a port that went may keep its place.
 const PLACE_WAIT: Duration = Duration::from_secs(2);
@@ -39,19 +41,28 @@ pub(super) struct Coming {
 pub(super) type Come = Result<PortId, (Option<Box<Coming>>, String)>;
 
 /// The ports that were added, by name.
+type Added = BTreeMap<String, (NewPort, PortId)>;
+
+/// Adds and deletes ports.
 pub(super) struct Ports {
     plan: Plan,
-    added: Mutex<BTreeMap<String, (NewPort, PortId)>>,
+    taps: Arc<Taps>,
+    added: Mutex<Added>,
 }
 
 impl Ports {
-    pub(super) const fn new(plan: Plan) -> Self {
-        Self { plan, added: Mutex::new(BTreeMap::new()) }
+    pub(super) const fn new(plan: Plan, taps: Arc<Taps>) -> Self {
+        Self { plan, taps, added: Mutex::new(BTreeMap::new()) }
     }
 
     /// Adds a port. One that is there already, and whose device is, is told again.
-    pub(super) fn add(&self, names: &Names, asker: &Asker, new: &NewPort) -> Result<Added, String> {
-        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn add(
+        &self,
+        names: &Names,
+        asker: &Asker,
+        new: &NewPort,
+    ) -> Result<port::Added, String> {
+        let mut added = self.added();
         let name = new.name.clone().unwrap_or_default();
         let wanted = config::plan_port(&self.plan, &[], new)?;
         if let Some((known, id)) = added.get(&name) {
@@ -65,7 +76,7 @@ impl Ports {
             asker.answer(|reply| Ask::Del(*id, reply))?;
             added.remove(&name);
         }
-        let port = attach::open(&mut attach::Trunks::new(), &wanted.plan)
+        let port = attach::open(&mut attach::Trunks::new(), &self.taps, &wanted.plan)
             .map_err(|error| error.to_string())?;
         let (config, bound) = (wanted.switch.clone(), wanted.bound.clone());
         let mut coming = Box::new(Coming { name: name.clone(), port, config, bound });
@@ -74,7 +85,10 @@ impl Ports {
             match asker.answer(|reply| Ask::Add(coming, reply))? {
                 Ok(id) => break id,
                 Err((Some(back), _)) if Instant::now() < until => coming = back,
-                Err((_, error)) => return Err(error),
+                Err((_, error)) => {
+                    self.taps.delete(&name);
+                    return Err(error);
+                }
             }
             std::thread::sleep(PLACE_RETRY);
         };
@@ -83,11 +97,33 @@ impl Ports {
         Ok(config::added_answer(new, &wanted, id))
     }
 
+    /// Deletes the ports that were added and that control does not know, and what an earlier
+    /// process left.
+    pub(super) fn tidy(&self, asker: &Asker, known: &[String]) -> Result<Done, String> {
+        let mut added = self.added();
+        let others: Vec<String> =
+            added.keys().filter(|name| !known.contains(name)).cloned().collect();
+        for name in others {
+            self.delete_one(&mut added, asker, &name)?;
+        }
+        self.taps.tidy();
+        Ok(Done {})
+    }
+
+    fn added(&self) -> MutexGuard<'_, Added> {
+        self.added.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Deletes a port that was added, with its device.
     pub(super) fn delete(&self, asker: &Asker, name: &str) -> Result<Deleted, String> {
-        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        self.delete_one(&mut self.added(), asker, name)
+    }
+
+    fn delete_one(&self, added: &mut Added, asker: &Asker, name: &str) -> Result<Deleted, String> {
         let (_, id) = added.get(name).ok_or_else(|| format!("no port `{name}` was added"))?;
         let frames = asker.answer(|reply| Ask::Del(*id, reply))?;
+        // The kernel takes its time for a device, which is no worker's.
+        self.taps.delete(name);
         added.remove(name);
         Ok(Deleted { name: name.to_owned(), frames })
     }

@@ -6,20 +6,24 @@ use std::sync::Arc;
 
 use sluice_api::show::{Answer, Question};
 use sluice_api::trace::{Look, Looked};
+use sluice_base::PortId;
 
 use super::answer::Names;
 use super::look::Wanted;
 use super::next_hops::NextHops;
 use super::ports::Ports;
+use super::taps::Taps;
 use super::worker::Ask;
 use super::{Asker, Askers, losses, merge, spawn};
 use crate::config::{Fingerprint, Plan};
-use crate::protocol::{self, Failure, Hello, Request};
+use crate::hand;
+use crate::protocol::{self, Done, Failure, Hello, Request};
 use crate::serve;
 
 struct Server {
     names: Names,
     ports: Ports,
+    taps: Arc<Taps>,
     next_hops: NextHops,
     fingerprint: Fingerprint,
     askers: Askers,
@@ -29,13 +33,14 @@ struct Server {
 pub(super) fn serve(
     listener: UnixListener,
     plan: Plan,
+    taps: Arc<Taps>,
     names: Names,
     next_hops: NextHops,
     askers: Askers,
 ) -> anyhow::Result<()> {
     let fingerprint = plan.fingerprint;
-    let ports = Ports::new(plan);
-    let server = Arc::new(Server { names, ports, next_hops, fingerprint, askers });
+    let ports = Ports::new(plan, Arc::clone(&taps));
+    let server = Arc::new(Server { names, ports, taps, next_hops, fingerprint, askers });
     let known = Arc::clone(&server);
     losses::watch(server.names.ledger(), server.askers.clone(), move || known.names.port_ids())?;
     spawn("server", move || {
@@ -78,6 +83,17 @@ impl Server {
                 Ok(Some(Request::Del(name))) => {
                     let deleted = self.ports.delete(self.askers.first(), &name);
                     protocol::reply(stream, deleted)
+                }
+                Ok(Some(Request::Lend(ports))) => hand::send(stream, &self.taps.lend(&ports)),
+                Ok(Some(Request::Tidy(known))) => {
+                    let tidied = self.ports.tidy(self.askers.first(), &known);
+                    protocol::reply(stream, tidied)
+                }
+                Ok(Some(Request::Pulse)) => {
+                    // Any question will do that is answered between two turns.
+                    let asked = |reply| Ask::IsOpen(PortId(0), reply);
+                    let beats = self.askers.answers(asked);
+                    protocol::reply(stream, beats.map(|_| Done {}))
                 }
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {

@@ -8,12 +8,15 @@
 //! | deleted, moved to another namespace | said; the port waits for a device of its name |
 //! | back | the port is opened anew |
 
+use std::sync::Arc;
+
 use rustix::event::{PollFd, PollFlags, poll};
 use sluice_api::config::UnderlayKind;
 use sluice_base::{Mac, Nanos, PortId};
 use sluice_ports::link::{Link, LinkNow, LinkState};
 use sluice_switch::PortRole;
 
+use super::taps::Taps;
 use super::worker::{Ask, Device};
 use super::{Askers, attach, spawn};
 use crate::clock;
@@ -36,12 +39,14 @@ struct Followed {
     takes_mac: bool,
     /// Frames pass the device itself, and not the kernel's sockets.
     is_l2: bool,
+    /// What is handed on to the next data process.
+    taps: Arc<Taps>,
     vnet_mtu_max: u16,
 }
 
 /// Begins to follow, if the underlay has a device.
-pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<()> {
-    let Some(followed) = followed(plan) else { return Ok(()) };
+pub(super) fn follow(plan: &Plan, taps: &Arc<Taps>, askers: Askers) -> anyhow::Result<()> {
+    let Some(followed) = followed(plan, taps) else { return Ok(()) };
     let mut link = Link::open(&followed.device)?;
     spawn("underlay", move || {
         let mut was = None;
@@ -60,7 +65,7 @@ pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<()> {
     })
 }
 
-fn followed(plan: &Plan) -> Option<Followed> {
+fn followed(plan: &Plan, taps: &Arc<Taps>) -> Option<Followed> {
     let underlay = plan.config.underlay.as_ref()?;
     let at = plan.ports.len().checked_sub(1)?;
     let port = plan.ports.last()?;
@@ -78,6 +83,7 @@ fn followed(plan: &Plan) -> Option<Followed> {
         mac,
         takes_mac: is_l2 && underlay.mac.is_none(),
         is_l2,
+        taps: Arc::clone(taps),
         vnet_mtu_max: plan.switch.vnets.iter().map(|vnet| vnet.mtu).max().unwrap_or(0),
     })
 }
@@ -143,7 +149,7 @@ impl Followed {
         if !self.is_l2 {
             return;
         }
-        match attach::open(&mut attach::Trunks::new(), &self.plan) {
+        match attach::open(&mut attach::Trunks::new(), &self.taps, &self.plan) {
             Ok(port) => {
                 // An l2 underlay is one worker's; it alone takes it.
                 let mut port = Some(port);

@@ -288,6 +288,29 @@ impl Daemon {
         self.kill_control();
     }
 
+    /// Has the control process become the program that is there now.
+    pub(crate) fn upgrade(&self) {
+        kill_process(Pid::from_child(&self.control), Signal::USR2).unwrap();
+    }
+
+    /// Stops the host, in order.
+    pub(crate) fn stop(&mut self) {
+        kill_process(Pid::from_child(&self.control), Signal::TERM).unwrap();
+        assert!(self.control.wait().unwrap().success(), "{}", self.log());
+    }
+
+    /// Changes the configuration file.
+    pub(crate) fn reconfigure(&self, change: impl FnOnce(String) -> String) {
+        self.rewrite("host.toml", change);
+    }
+
+    /// Changes a file of its directory.
+    pub(crate) fn rewrite(&self, name: &str, change: impl FnOnce(String) -> String) {
+        let path = self.dir.join(name);
+        let text = change(fs::read_to_string(&path).unwrap());
+        fs::write(path, text).unwrap();
+    }
+
     /// Makes the control process hang, or go on.
     pub(crate) fn hang_control(&self, hang: bool) {
         let signal = if hang { Signal::STOP } else { Signal::CONT };

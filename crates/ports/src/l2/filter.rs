@@ -3,7 +3,8 @@
 //! as a drop.
 //!
 //! ```text
-//!   device ─▶ filter ─┬─ VXLAN to this VTEP, MAC Control, other stations' frames ─▶ ring
+//!   device ─▶ filter ─┬─ VXLAN to this VTEP, "fragmentation needed", MAC Control,
+//!                     │  other stations' frames ─▶ ring
 //!                     └─ everything else to this host or to a group ─▶ the kernel's alone
 //! ```
 //!
@@ -23,6 +24,11 @@ const THIS_HOST: u32 = 0;
 /// `PACKET_OTHERHOST`.
 const OTHER_HOST: u32 = 3;
 
+/// The protocol number of ICMP.
+const ICMP: u32 = 1;
+/// Type and code of a router's word that a frame was too large for its way (RFC 792, RFC 1191).
+const FRAGMENTATION_NEEDED: u32 = 0x0304;
+
 /// Marks of the two ends, until [`program`] knows how far they are.
 const KEEP: u8 = 254;
 const KERNEL: u8 = 255;
@@ -32,7 +38,7 @@ pub(super) fn program(vtep: Ipv4Addr) -> Vec<Instruction> {
     const HALF: u16 = bpf::LOAD_HALF;
     const EQUAL: u16 = bpf::JUMP_IF_EQUAL;
     // Operation, operand, and where to go on if a comparison holds, and if not; 0: behind it.
-    let lines: [(u16, u32, u8, u8); 21] = [
+    let lines: [(u16, u32, u8, u8); 24] = [
         (HALF, 12, 0, 0),
         (EQUAL, 0x8808, KEEP, 0),
         // A tag behind the one that the kernel took out.
@@ -50,6 +56,9 @@ pub(super) fn program(vtep: Ipv4Addr) -> Vec<Instruction> {
         (bpf::LOAD_BYTE, 14, 0, 0),
         (EQUAL, 0x45, 0, KEEP),
         (bpf::LOAD_BYTE, 14 + 9, 0, 0),
+        (EQUAL, ICMP, 0, 2),
+        (HALF, 14 + 20, 0, 0),
+        (EQUAL, FRAGMENTATION_NEEDED, KEEP, KERNEL),
         (EQUAL, 17, 0, KERNEL),
         (HALF, 14 + 6, 0, 0),
         (bpf::JUMP_IF_ANY, 0x3fff, KEEP, 0),

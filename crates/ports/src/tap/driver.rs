@@ -18,8 +18,8 @@ use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 /// How a TAP is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
-    /// The device. A persistent one of that name is attached to, otherwise it is created and goes
-    /// away with the port.
+    /// The device. A persistent one of that name is attached to, otherwise it is created, and goes
+    /// away with the port unless it is kept ([`super::KeptTap`]).
     pub device: String,
     /// The network namespace that it lies in, as a path such as `/run/netns/c1`; `None`: the
     /// caller's.
@@ -30,10 +30,23 @@ pub struct TapConfig {
     pub mac: Option<sluice_base::Mac>,
     /// The IP addresses that the device gets, with the lengths of their prefixes.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// The routes that the device gets when it is made.
+    pub routes: Vec<TapRoute>,
     /// The ring in frames (`txqueuelen`).
     pub ring_frames: u32,
     /// Whether the device is set up. Otherwise whoever owns the container does it.
     pub up: bool,
+}
+
+/// A route by way of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TapRoute {
+    /// The first address of the destination.
+    pub ip: IpAddr,
+    /// The length of its prefix.
+    pub prefix: u8,
+    /// The router; `None`: the destination is on the link.
+    pub gateway: Option<IpAddr>,
 }
 
 impl TapConfig {
@@ -49,6 +62,7 @@ impl TapConfig {
             mtu,
             mac: None,
             addresses: Vec::new(),
+            routes: Vec::new(),
             ring_frames: Self::RING_FRAMES,
             up: true,
         }
@@ -88,7 +102,11 @@ impl TapPort {
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &TapConfig) -> Result<Self, OpenError> {
         let tap = netns::within(config.netns.as_deref(), || rings::open(config))?;
-        Ok(Self {
+        Ok(Self::new(config, tap))
+    }
+
+    pub(super) fn new(config: &TapConfig, tap: Tap) -> Self {
+        Self {
             tap: Some(tap),
             mtu: config.mtu,
             ring_frames: config.ring_frames,
@@ -96,7 +114,7 @@ impl TapPort {
             truncated: Cell::new(0),
             lost: Losses::default(),
             finisher: Finisher::new(),
-        })
+        }
     }
 }
 

@@ -15,13 +15,17 @@
 //! sender of UDP does not. The port keeps the ring large (20,000 frames by default) and says in
 //! [`crate::Port::lossless`] what it needs.
 //!
+//! A TAP goes away with the port, or outlives it and the process ([`KeptTap`]).
+//!
 //! Offloads are off (no `vnet_hdr`): every frame is one frame on the wire with finished checksums.
 //! One read takes one frame, straight into a slot, and one write sends one, gathered from header
 //! and slot; so nothing is ever staged.
 
 mod driver;
+mod kept;
 mod rings;
 #[cfg(test)]
 mod tests;
 
-pub use driver::{TapConfig, TapPort};
+pub use driver::{TapConfig, TapPort, TapRoute};
+pub use kept::{KeptTap, KnownTap};

@@ -21,11 +21,18 @@ pub(super) struct Tap {
     file: OwnedFd,
     pub(super) counters: DeviceCounters,
     pub(super) sockets: SocketCounters,
+    pub(super) index: u32,
 }
 
 /// Opens the TAP in the namespace of the calling thread.
 pub(super) fn open(config: &TapConfig) -> Result<Tap, OpenError> {
-    let name = config.device.as_str();
+    let file = attach(&config.device)?;
+    set_up(config, None, &config.device, file)
+}
+
+/// Attaches to the TAP of this name in the namespace of the calling thread, making it if there is
+/// none.
+pub(super) fn attach(name: &str) -> Result<OwnedFd, OpenError> {
     let device = |what| OpenError::device(name, what);
     let request =
         DeviceRequest::new(name).ok_or_else(|| OpenError::BadName { device: name.to_owned() })?;
@@ -38,28 +45,59 @@ pub(super) fn open(config: &TapConfig) -> Result<Tap, OpenError> {
         .into();
     request.attach_tap(file.as_fd()).map_err(device("attach to it as a TAP"))?;
     tap_without_offloads(file.as_fd()).map_err(device("switch its offloads off"))?;
+    Ok(file)
+}
 
+/// Gives the device what `config` wants. Of a device that was `given` something before, only what
+/// is wanted otherwise now is touched: what its owner changed since stays.
+pub(super) fn set_up(
+    config: &TapConfig,
+    given: Option<&TapConfig>,
+    name: &str,
+    file: OwnedFd,
+) -> Result<Tap, OpenError> {
+    let device = |what| OpenError::device(name, what);
+    let request =
+        DeviceRequest::new(name).ok_or_else(|| OpenError::BadName { device: name.to_owned() })?;
     let socket = ioctl_socket().map_err(device("open a socket for it"))?;
     let fd = socket.as_fd();
-    request.set_queue_frames(fd, config.ring_frames).map_err(device("set its txqueuelen"))?;
-    request.set_mtu(fd, config.mtu).map_err(device("set its MTU"))?;
-    if let Some(mac) = config.mac {
+    if given.is_none_or(|given| given.ring_frames != config.ring_frames) {
+        request.set_queue_frames(fd, config.ring_frames).map_err(device("set its txqueuelen"))?;
+    }
+    if given.is_none_or(|given| given.mtu != config.mtu) {
+        request.set_mtu(fd, config.mtu).map_err(device("set its MTU"))?;
+    }
+    if let Some(mac) = config.mac
+        && given.is_none_or(|given| given.mac != Some(mac))
+    {
         request.set_mac(fd, mac).map_err(device("set its MAC"))?;
     }
-    if config.up {
+    if config.up && given.is_none_or(|given| !given.up) {
         request.set_up(fd).map_err(device("set it up"))?;
     }
     let index = request.index(fd).map_err(device("find its index"))?;
-    if !config.addresses.is_empty() {
+    let before = given.map_or(&[][..], |given| &given.addresses);
+    if config.addresses != before {
         let mut netlink = Netlink::open().map_err(device("open a socket for its addresses"))?;
-        for &(ip, prefix) in &config.addresses {
+        for &(ip, prefix) in before.iter().filter(|known| !config.addresses.contains(known)) {
+            netlink.del_address(index, ip, prefix).map_err(device("take an address from it"))?;
+        }
+        for &(ip, prefix) in config.addresses.iter().filter(|wanted| !before.contains(wanted)) {
             netlink.add_address(index, ip, prefix).map_err(device("give it its IP address"))?;
+        }
+    }
+    if given.is_none() && !config.routes.is_empty() {
+        let mut netlink = Netlink::open().map_err(device("open a socket for its routes"))?;
+        for route in &config.routes {
+            netlink
+                .add_route(index, route.ip, route.prefix, route.gateway)
+                .map_err(device("give it its route"))?;
         }
     }
     let counters = DeviceCounters::new(index).map_err(device("read its counters"))?;
     let sockets =
         SocketCounters::new().map_err(device("read the counters of sockets behind it"))?;
-    Ok(Tap { file, counters, sockets })
+    Ok(Tap { file, counters, sockets, index })
 }
 
 /// What became of a frame that was written.

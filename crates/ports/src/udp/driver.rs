@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 
 use sluice_base::{Batch, Mac, Nanos};
 use sluice_switch::{Egress, Sink, Taken, Window};
@@ -130,10 +131,19 @@ impl UdpPort {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &UdpConfig) -> Result<Self, OpenError> {
+        Self::take_up(config, None)
+    }
+
+    /// Opens the port with the socket that an earlier one lent, in which datagrams may wait; with
+    /// one of its own if that was another address's.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what failed, with the remedy.
+    pub fn take_up(config: &UdpConfig, lent: Option<OwnedFd>) -> Result<Self, OpenError> {
         let address = SocketAddrV4::new(config.local, config.port);
         let failed = |(what, source)| OpenError::Address { address, what, source };
-        let receiver =
-            Receiver::open(address, config.receive_buffer_bytes, config.sharers).map_err(failed)?;
+        let receiver = Receiver::open(address, config.receive_buffer_bytes, config.sharers, lent)
+            .map_err(failed)?;
         // What is staged is what a datagram carries.
         let size_max =
             usize::from(config.mtu).saturating_sub(ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE);
@@ -161,6 +171,14 @@ impl UdpPort {
             finisher: Finisher::new(),
             buckets: buckets.map(Box::new),
         })
+    }
+
+    /// A copy of the socket that receives. One that is shared is not lent: the kernel would go on
+    /// giving it its part of the flows.
+    #[must_use]
+    pub fn lend(&self) -> Option<OwnedFd> {
+        let open = self.open.as_ref().filter(|_| self.buckets.is_none())?;
+        open.receiver.fd().try_clone_to_owned().ok()
     }
 
     /// Receives once into at most `limit` slots.

@@ -3,7 +3,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use super::sharing;
 use crate::pool::SlotMut;
@@ -15,6 +16,9 @@ pub(super) const RECEIVE_FRAMES_MAX: usize = 32;
 /// What one datagram of full size costs in a receive buffer (measured: 2,304 bytes for 1,000 to
 /// 1,500 bytes of data).
 pub(super) const RECEIVE_COST: u64 = 2304;
+
+/// How long another process may take to close its copy of a socket that it lent.
+const LENT_CLOSED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Room for one control message with an integer, aligned.
 const CONTROL_WORDS: usize = 4;
@@ -52,8 +56,25 @@ impl Receiver {
         at: SocketAddrV4,
         buffer_bytes: usize,
         sharers: usize,
+        lent: Option<OwnedFd>,
     ) -> Result<Self, (&'static str, io::Error)> {
-        let bound = if sharers > 1 { sharing::bind(at, sharers) } else { UdpSocket::bind(at) };
+        let has_lent = lent.is_some();
+        let lent = lent.map(UdpSocket::from).filter(|socket| {
+            sharers <= 1 && socket.local_addr().is_ok_and(|address| address == at.into())
+        });
+        let bound = match lent {
+            Some(socket) => Ok(socket),
+            None if sharers > 1 => sharing::bind(at, sharers),
+            None => UdpSocket::bind(at),
+        };
+        let bound = match bound {
+            // Whoever lent the other one is about to close its own copy.
+            Err(error) if has_lent && error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(LENT_CLOSED_WITHIN);
+                if sharers > 1 { sharing::bind(at, sharers) } else { UdpSocket::bind(at) }
+            }
+            bound => bound,
+        };
         let socket = bound.map_err(|e| ("bind to it", e))?;
         socket.set_nonblocking(true).map_err(|e| ("make its socket non-blocking", e))?;
         sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &1)

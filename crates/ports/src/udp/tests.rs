@@ -1,7 +1,9 @@
 use std::net::Ipv4Addr;
 
+use sluice_base::Mac;
+
 use super::buckets::RECEIVE_COST_MIN;
-use super::driver::target;
+use super::driver::{UdpConfig, UdpPort, target};
 use super::rings::{Receiver, control_of_tos, tos_of};
 use crate::sockets::snmp_counter;
 
@@ -57,7 +59,7 @@ fn counters_are_found_by_name() {
 #[test]
 fn datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
     for size in [0, 1, 60, 200, 500, 900, 1450, 8000] {
-        let receiver = Receiver::open("127.0.0.1:0".parse().unwrap(), 1 << 20, 1).unwrap();
+        let receiver = Receiver::open("127.0.0.1:0".parse().unwrap(), 1 << 20, 1, None).unwrap();
         let to = receiver.socket().local_addr().unwrap();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         for count in 1..=10 {
@@ -66,4 +68,25 @@ fn datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
             assert!(receiver.memory().unwrap().taken >= least, "{count} of {size} bytes");
         }
     }
+}
+
+#[test]
+fn a_lent_socket_brings_what_waits_in_it_and_another_address_is_bound_anew() {
+    let config =
+        |port| UdpConfig { port, ..UdpConfig::new([127, 0, 0, 1].into(), Mac([2; 6]), 1500) };
+    let first = UdpPort::open(&config(0)).unwrap();
+    let lent = first.lend().unwrap();
+    let socket = std::net::UdpSocket::from(lent.try_clone().unwrap());
+    let at = socket.local_addr().unwrap();
+    drop((first, socket));
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.send_to(b"while nobody has it open", at).unwrap();
+    let second = UdpPort::take_up(&config(at.port()), Some(lent.try_clone().unwrap())).unwrap();
+    let mut bytes = [0; 64];
+    let socket = std::net::UdpSocket::from(second.lend().unwrap());
+    assert_eq!(socket.recv(&mut bytes).unwrap(), 24);
+    // It is of another port: not taken, and closed.
+    let third = UdpPort::take_up(&config(0), Some(lent)).unwrap();
+    let socket = std::net::UdpSocket::from(third.lend().unwrap());
+    assert_ne!(socket.local_addr().unwrap(), at);
 }

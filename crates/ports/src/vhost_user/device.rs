@@ -38,8 +38,13 @@ const RING_RESET: u64 = 1 << 40;
 /// A guest that was moved says where it is: else the front end would have to.
 const GUEST_ANNOUNCE: u64 = 1 << 21;
 
+/// A hypervisor may tell its guest an MTU (virtio 1.2 section 5.1.4): the guest in the hypervisor's
+/// own configuration space, the port by `NET_SET_MTU`.
+const MTU: u64 = 1 << 3;
+
 /// What every device can do.
-const FEATURES: u64 = MRG_RXBUF
+const FEATURES: u64 = MTU
+    | MRG_RXBUF
     | LOG_ALL
     | INDIRECT_DESC
     | EVENT_IDX
@@ -69,6 +74,8 @@ pub(super) struct Offer {
     pub(super) features: u64,
     /// Its queue pairs: two rings each.
     pub(super) pairs: usize,
+    /// The layer-3 MTU of its network, and so the largest that a guest may be told.
+    pub(super) mtu: u16,
 }
 
 /// How many regions of memory a front end may share (vhost-user has room for as many in
@@ -123,6 +130,18 @@ impl Device {
         let problem = problem.into();
         self.problem = Some(problem.clone());
         Err(Error::ReqHandlerError(io::Error::other(problem)))
+    }
+
+    /// The front end tells its guest this MTU.
+    pub(super) fn set_mtu(&mut self, mtu: u64) -> Result<()> {
+        let most = self.offered.mtu;
+        if mtu <= u64::from(most) {
+            return Ok(());
+        }
+        self.refuse(format!(
+            "the guest is told an MTU of {mtu}, and its network has {most}: use {most} or less \
+             (QEMU: `host_mtu={most}`)"
+        ))
     }
 
     fn ring(&mut self, index: u32) -> Result<&mut Vring> {
@@ -408,6 +427,7 @@ impl Requests for Device {
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
         Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::MTU
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
             | VhostUserProtocolFeatures::LOG_SHMFD)
     }

@@ -112,7 +112,7 @@ impl VhostUserPort {
         let driver = Driver::new(asks, bell);
         let pairs = config.queues.len().clamp(1, QUEUES_MAX);
         let offered = features(config.in_order, config.offload, pairs);
-        let offer = Offer { features: offered, pairs };
+        let offer = Offer { features: offered, pairs, mtu: config.mtu };
         let session = Session::start(&config.socket, config.role, offer, driver)
             .map_err(failed("listen at its socket"))?;
         Ok(Self {

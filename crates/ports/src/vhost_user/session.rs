@@ -283,11 +283,18 @@ impl There {
         let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&device));
         let error = loop {
             let (early, log_fd) = (early_enable(&peeked), is_log_fd(&peeked));
+            let mtu = told_mtu(&peeked);
             match (handler.handle_request(), early) {
                 (Ok(()) | Err(ProtocolError::SocketRetry(_)), _) => {}
                 (Err(ProtocolError::InactiveFeature(_)), Some((ring, enable))) => {
                     let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Err(error) = device.set_vring_enable(ring, enable) {
+                        break error;
+                    }
+                }
+                (Err(ProtocolError::InvalidMessage), _) if let Some(mtu) = mtu => {
+                    let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Err(error) = device.set_mtu(mtu) {
                         break error;
                     }
                 }
@@ -317,6 +324,19 @@ impl There {
 /// the library refuses it, and what it said would be lost.
 fn early_enable(stream: &UnixStream) -> Option<(u32, bool)> {
     const SET_VRING_ENABLE: u32 = 18;
+    let body = peek(stream, SET_VRING_ENABLE)?;
+    let [ring, enable] = body.as_chunks().0 else { return None };
+    Some((u32::from_ne_bytes(*ring), u32::from_ne_bytes(*enable) != 0))
+}
+
+/// The MTU that the next request tells if it is `NET_SET_MTU`, which the library does not know.
+fn told_mtu(stream: &UnixStream) -> Option<u64> {
+    const NET_SET_MTU: u32 = 20;
+    peek(stream, NET_SET_MTU).map(u64::from_ne_bytes)
+}
+
+/// The eight bytes of the next request, if it is this one.
+fn peek(stream: &UnixStream, wanted: u32) -> Option<[u8; 8]> {
     const HEADER_SIZE: usize = 12;
     let mut request = [0; HEADER_SIZE + 8];
     let flags = RecvFlags::PEEK | RecvFlags::WAITALL;
@@ -324,13 +344,11 @@ fn early_enable(stream: &UnixStream) -> Option<(u32, bool)> {
     let field = |request: &[u8], at| {
         request[at..].first_chunk().map(|bytes: &[u8; 4]| u32::from_ne_bytes(*bytes))
     };
-    if field(&request, 0) != Some(SET_VRING_ENABLE) || field(&request, 8) != Some(8) {
+    if field(&request, 0) != Some(wanted) || field(&request, 8) != Some(8) {
         return None;
     }
     let (_, size) = recv(stream, &mut request[..], flags).ok()?;
-    (size == request.len())
-        .then(|| Some((field(&request, 12)?, field(&request, 16)? != 0)))
-        .flatten()
+    (size == request.len()).then(|| request.last_chunk().copied()).flatten()
 }
 
 /// If the next request is `SET_LOG_FD`: the bytes of its reply, none unless it wants one.

@@ -46,7 +46,17 @@ fn file(text: &str) -> Plan {
 
 fn new(place: Place) -> NewPort {
     let vnet = "blue".to_owned();
-    NewPort { place, vnet, name: None, device: None, ips: Vec::new(), mac: None }
+    NewPort {
+        place,
+        vnet,
+        name: None,
+        device: None,
+        ips: Vec::new(),
+        mac: None,
+        gateway: None,
+        routes: Vec::new(),
+        mtu: None,
+    }
 }
 
 fn netns(name: &str) -> NewPort {
@@ -145,7 +155,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         let error = plan(&host, std::slice::from_ref(&there), &whole).unwrap_err();
         assert!(error.contains(part), "{said:?}: {error}");
     }
-    let five = (1..=5).map(|n| format!("10.9.0.{n}").parse().unwrap()).collect();
+    let five = (1..=5).map(|n| format!("10.9.0.{n}/24").parse().unwrap()).collect();
     let five = complete(&host, &NewPort { ips: five, ..netns("web") }).unwrap();
     assert!(plan(&host, &[], &five).unwrap_err().contains("more than the 4"));
     let twice = NewPort { device: Some("b".to_owned()), ..new(Place::Tap("a".to_owned())) };
@@ -160,4 +170,60 @@ fn the_same_address_in_another_network_is_no_conflict() {
     let host = file(HOST);
     let red = NewPort { vnet: "red".to_owned(), ..with_ip(netns("web"), "10.1.0.1/24") };
     assert!(plan(&host, &[], &complete(&host, &red).unwrap()).is_ok());
+}
+
+#[test]
+fn routes_and_mtu_are_planned_or_refused_with_what_to_do() {
+    let host = file(HOST);
+    let with = |change: &dyn Fn(&mut NewPort)| {
+        let mut new = with_ip(netns("web"), "10.1.0.2/24");
+        change(&mut new);
+        plan(&host, &[], &complete(&host, &new).unwrap())
+    };
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    let route = |text: &str| text.parse().unwrap();
+    let port = with(&|new| {
+        new.gateway = Some(ip("10.1.0.1"));
+        new.routes = vec![route("10.9.0.0/16,10.1.0.3"), route("10.8.0.0/16")];
+        new.mtu = Some(1300);
+    })
+    .unwrap();
+    let Attachment::Tap { routes, mtu, .. } = port.plan.attachment else { panic!("a TAP") };
+    let shown: Vec<_> = routes.iter().map(|r| (r.ip, r.prefix, r.gateway)).collect();
+    assert_eq!(
+        shown,
+        [
+            (ip("0.0.0.0"), 0, Some(ip("10.1.0.1"))),
+            (ip("10.9.0.0"), 16, Some(ip("10.1.0.3"))),
+            (ip("10.8.0.0"), 16, None),
+        ]
+    );
+    assert_eq!((mtu, port.switch.mtu), (1300, 1300));
+    type Change<'a> = &'a dyn Fn(&mut NewPort);
+    let cases: [(Change<'_>, &str); 8] = [
+        (&|new| new.gateway = Some(ip("10.2.0.1")), "in no network of the port"),
+        (&|new| new.gateway = Some(ip("fd00::1")), "in no network of the port"),
+        (&|new| new.gateway = Some(ip("10.1.0.2")), "own address"),
+        (&|new| new.routes = vec![route("10.9.0.0/16,10.2.0.1")], "in no network of the port"),
+        (&|new| new.mtu = Some(1451), "larger than 1450, that of `blue`; use 1450 or less"),
+        (&|new| new.mtu = Some(575), "use 576 or more"),
+        (
+            &|new| {
+                new.ips.push("fd00::2/64".parse().unwrap());
+                new.mtu = Some(1279);
+            },
+            "use 1280 or more",
+        ),
+        (
+            &|new| {
+                new.place = Place::Host;
+                new.gateway = Some(ip("10.1.0.1"));
+            },
+            "the host's own default route",
+        ),
+    ];
+    for (change, part) in cases {
+        let error = with(change).unwrap_err();
+        assert!(error.contains(part), "{part}: {error}");
+    }
 }

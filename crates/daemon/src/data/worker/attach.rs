@@ -35,6 +35,12 @@ impl Worker {
         Ok(())
     }
 
+    /// Watches the descriptors of a port no more. Another process may have copies of them, so that
+    /// they stay open.
+    fn unwatch(&self, port: &dyn Port) {
+        port.poll_fds().iter().for_each(|poll| _ = self.poller.remove(poll.fd));
+    }
+
     /// Serves a port that is watched.
     pub(super) fn serve(&mut self, name: String, mut port: Box<dyn Port>, id: PortId) {
         let input = self.host.switch().input(id, 0);
@@ -97,6 +103,7 @@ impl Worker {
         for input in attached.inputs() {
             hand_back(switch, input, &mut attached.port, pool, &mut self.batch);
         }
+        self.unwatch(&*attached.port);
         if let Err(error) = attached.port.close() {
             say!("port {}: while closing: {error}", attached.name);
         }
@@ -116,6 +123,8 @@ impl Worker {
         let detached = self.host.switch_mut().detach(now, attached.id);
         let (name, frames) = (&attached.name, detached.dropped);
         say!("port {name}: {error}; it is closed, {frames} frames ended with it");
+        // Another process may have a copy of its descriptors, so that they stay open.
+        attached.port.poll_fds().iter().for_each(|poll| _ = self.poller.remove(poll.fd));
         _ = attached.port.close();
         attached.readable = false;
         attached.gone = Some(error);

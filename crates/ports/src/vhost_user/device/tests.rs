@@ -10,7 +10,7 @@ use crate::bell::Bell;
 fn device(pairs: usize) -> Device {
     let (asks, _nobody) = sync_channel(1);
     let driver = Driver::new(asks, Bell::new().unwrap());
-    Device::new(driver, Offer { features: features(false, true, pairs), pairs })
+    Device::new(driver, Offer { features: features(false, true, pairs), pairs, mtu: 1450 })
 }
 
 /// A region of one page, and its file.
@@ -65,4 +65,21 @@ fn a_ring_is_enabled_by_itself() {
     let enabled: Vec<bool> = device.rings.iter().map(|ring| ring.enabled).collect();
     assert_eq!(enabled, [false, false, true, false]);
     assert!(device.set_vring_enable(4, true).is_err());
+}
+
+#[test]
+fn an_mtu_is_offered_and_a_larger_one_refused_by_name() {
+    let mut device = device(1);
+    assert_ne!(device.get_features().unwrap() & MTU, 0);
+    let protocol = device.get_protocol_features().unwrap();
+    assert!(protocol.contains(VhostUserProtocolFeatures::MTU));
+    for mtu in [68, 1280, 1450] {
+        device.set_mtu(mtu).unwrap();
+    }
+    for mtu in [1451, 9000, u64::MAX] {
+        assert!(device.set_mtu(mtu).is_err());
+        let problem = device.problem.take().unwrap();
+        assert!(problem.contains(&format!("an MTU of {mtu}")), "{problem}");
+        assert!(problem.contains("host_mtu=1450"), "{problem}");
+    }
 }

@@ -8,6 +8,7 @@ use super::*;
 use crate::config::{self, KernelDevices};
 use crate::data::attach::{Trunks, open};
 use crate::data::make_worker;
+use crate::data::taps::Taps;
 
 pub(super) struct Host {
     pub(super) running: Running,
@@ -23,9 +24,10 @@ pub(super) fn host(
     guests: impl IntoIterator<Item = GuestConfig>,
 ) -> Host {
     let plan = config::plan("host.toml", text, &KernelDevices).unwrap();
+    let taps = Taps::new(&plan, Vec::new());
     let running = run_worker(Vec::new(), |poller, receiver| {
         let ports = plan.ports.iter().enumerate().map(|(at, port)| {
-            let opened = open(&mut Trunks::new(), port).unwrap();
+            let opened = open(&mut Trunks::new(), &taps, port).unwrap();
             (PortId::from_index(at), port.name.clone(), opened)
         });
         make_worker(&plan, 0, ports.collect(), poller, receiver, clock::now()).unwrap()

@@ -9,6 +9,7 @@ use sluice_testkit::guest::{Guest, GuestConfig};
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices, Placed, Why, Workers};
+use crate::data::taps::Taps;
 use crate::data::worker::Load;
 use crate::data::{Askers, crossing, doors, make_workers, merge};
 
@@ -262,7 +263,8 @@ pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Gu
     }
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
     let (askers, ends) = doors(2).unwrap();
-    let mut workers = make_workers(&plan, ends, &askers, clock::now()).unwrap();
+    let mut workers =
+        make_workers(&plan, &Taps::new(&plan, Vec::new()), ends, &askers, clock::now()).unwrap();
     let loads = workers.iter_mut().map(|worker| worker.load(count)).collect();
     let threads = workers.into_iter().map(run_here).collect();
     let guest =

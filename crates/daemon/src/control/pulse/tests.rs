@@ -1,0 +1,10 @@
+use super::*;
+
+#[test]
+fn a_tracer_is_read_from_the_status_of_a_process() {
+    assert_eq!(tracer("Name:\tsluice\nTracerPid:\t0\nUid:\t0\n"), Some(0));
+    assert_eq!(tracer("Name:\tsluice\nTracerPid:\t4711\n"), Some(4711));
+    assert_eq!(tracer("Name:\tTracerPid\n"), None);
+    assert!(!is_traced(std::process::id()));
+    assert!(!is_traced(u32::MAX), "one that is gone");
+}

@@ -1,0 +1,135 @@
+//! The TAPs of this process, each with a descriptor to be lent to control, which outlives it; and
+//! the socket of a `udp` underlay that no other worker shares.
+//!
+//! ```text
+//!   start: descriptors that control kept, and what is written down
+//!   open:  taken up or made ── written down ── persistent ── its descriptor held
+//!   tidy:  what no port has taken up by then is deleted
+//! ```
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluice_ports::OpenError;
+use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
+use sluice_ports::udp::{UdpConfig, UdpPort};
+
+use crate::config::Plan;
+use crate::hand::Named;
+use crate::taps::{self, Record};
+
+/// The TAPs, by port.
+#[derive(Debug)]
+pub(super) struct Taps {
+    run_dir: PathBuf,
+    host: String,
+    held: Mutex<BTreeMap<String, Held>>,
+    /// Sockets, by port: lent by an earlier process, and afterwards this one's.
+    sockets: Mutex<BTreeMap<String, OwnedFd>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    record: Record,
+    file: Option<OwnedFd>,
+    /// Whether a port of this process has it.
+    is_open: bool,
+    /// Whether this process made it.
+    is_new: bool,
+}
+
+impl Taps {
+    /// What was there before this process.
+    pub(super) fn new(plan: &Plan, kept: Vec<Named>) -> Self {
+        let mut kept: BTreeMap<String, OwnedFd> = kept.into_iter().collect();
+        let held = |record: Record| {
+            let file = kept.remove(&record.port);
+            (record.port.clone(), Held { record, file, is_open: false, is_new: false })
+        };
+        let held = taps::read(&plan.run_dir).into_iter().map(held).collect();
+        let host = plan.config.host.name.clone();
+        // What is no TAP's. A name that means neither is closed when its port is not opened.
+        let sockets = Mutex::new(kept);
+        Self { run_dir: plan.run_dir.clone(), host, held: Mutex::new(held), sockets }
+    }
+
+    /// Opens the sockets of an underlay.
+    pub(super) fn open_udp(&self, port: &str, config: &UdpConfig) -> Result<UdpPort, OpenError> {
+        let mut sockets = self.sockets();
+        let opened = UdpPort::take_up(config, sockets.remove(port))?;
+        sockets.extend(opened.lend().map(|socket| (port.to_owned(), socket)));
+        Ok(opened)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, BTreeMap<String, OwnedFd>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the TAP of a port.
+    pub(super) fn open(&self, port: &str, config: &TapConfig) -> Result<TapPort, OpenError> {
+        let mut held = self.held();
+        let copy = |file: &OwnedFd| file.try_clone().ok();
+        let is_new = !held.contains_key(port);
+        let known = held.get(port).map(|held| {
+            let file = held.file.as_ref().and_then(copy);
+            held.record.known(file)
+        });
+        let kept = KeptTap::open(config, &taps::mark(&self.host, port), known)?;
+        let failed =
+            |what| move |source| OpenError::Device { device: config.device.clone(), what, source };
+        let record = Record::new(port, config, kept.index, kept.is_own);
+        taps::write(&self.run_dir, &record).map_err(failed("write down that it is there"))?;
+        let (opened, file) = kept.keep().map_err(failed("keep it"))?;
+        held.insert(port.to_owned(), Held { record, file: Some(file), is_open: true, is_new });
+        Ok(opened)
+    }
+
+    /// Deletes the TAP of a port that is closed, if it has one.
+    pub(super) fn delete(&self, port: &str) {
+        let held = self.held().remove(port);
+        if let Some(Held { record, file, .. }) = held {
+            taps::delete(&self.run_dir, &self.host, &record, file);
+        }
+    }
+
+    /// Deletes what an earlier process left and no port has taken up.
+    pub(super) fn tidy(&self) {
+        let mut held = self.held();
+        let (open, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut *held).into_iter().partition(|(_, held)| held.is_open);
+        *held = open;
+        let (mut records, mut files) = (Vec::new(), Vec::new());
+        for (name, Held { record, file, .. }) in left {
+            records.push(record);
+            files.extend(file.map(|file| (name, file)));
+        }
+        taps::delete_all(&self.run_dir, &self.host, records, files);
+    }
+
+    /// Deletes what this process made, which cannot go on.
+    pub(super) fn undo(&self) {
+        let made = std::mem::take(&mut *self.held()).into_iter().filter(|(_, held)| held.is_new);
+        for (_, Held { record, file, .. }) in made {
+            taps::delete(&self.run_dir, &self.host, &record, file);
+        }
+    }
+
+    /// Copies of the descriptors of these ports, or of all.
+    pub(super) fn lend(&self, ports: &[String]) -> Vec<Named> {
+        let held = self.held();
+        let wanted = held.iter().filter(|(name, _)| ports.is_empty() || ports.contains(name));
+        let copy = |(name, held): (&String, &Held)| {
+            Some((name.clone(), held.file.as_ref()?.try_clone().ok()?))
+        };
+        let sockets = self.sockets();
+        let beside = sockets.iter().filter(|_| ports.is_empty());
+        let beside = beside.filter_map(|(name, file)| Some((name.clone(), file.try_clone().ok()?)));
+        wanted.filter_map(copy).chain(beside).collect()
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

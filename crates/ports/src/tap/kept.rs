@@ -1,0 +1,215 @@
+//! A TAP that outlives the process that opened it.
+//!
+//! ```text
+//!   made ── written down by the caller ── keep: persistent, a second descriptor
+//!     later: known, with a descriptor ─▶ the device as it is, frames in its ring too
+//!            known, without           ─▶ found by its index and its mark, attached to anew
+//!            not known                ─▶ made
+//! ```
+//!
+//! Two things keep a device: a descriptor in another process, which also keeps its carrier and the
+//! frames that wait in its ring, and the kernel's flag (`TUNSETPERSIST`), which keeps it when no
+//! process is left. The mark stands beside the device (`ip link show` calls it its alias) and says
+//! whose it is: a persistent TAP without it is somebody else's, is attached to and never deleted.
+//!
+//! Of a device that is known only what is wanted otherwise than before is set: addresses, MTU and
+//! state that its owner changed stay as they are.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::driver::{TapConfig, TapPort};
+use super::rings::{self, Tap};
+use crate::device::ioctl_socket;
+use crate::error::OpenError;
+use crate::netlink::Netlink;
+use crate::netns;
+use crate::sys::{DeviceRequest, tap_netns, tap_persist, tap_state};
+
+/// How long the kernel may take to close the descriptors of a process that was killed: some
+/// milliseconds for each TAP.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+const BUSY_RETRY: Duration = Duration::from_millis(5);
+
+/// What an earlier process wrote down of a TAP.
+#[derive(Debug)]
+pub struct KnownTap {
+    /// The index of the device in its namespace.
+    pub index: u32,
+    /// Whether it was made, and is deleted with its port; otherwise it is somebody else's.
+    pub is_own: bool,
+    /// What it was given.
+    pub given: TapConfig,
+    /// A descriptor of it, if one was kept.
+    pub file: Option<OwnedFd>,
+}
+
+/// A TAP that was opened to be kept.
+#[derive(Debug)]
+pub struct KeptTap {
+    /// The port.
+    pub port: TapPort,
+    /// The index of the device in its namespace.
+    pub index: u32,
+    /// Whether it goes with its port.
+    pub is_own: bool,
+    file: OwnedFd,
+}
+
+impl KeptTap {
+    /// Opens the TAP of `config`, or takes up the one that is known. `mark` is the same each time
+    /// and tells it from those of others.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what failed, with the remedy.
+    pub fn open(
+        config: &TapConfig,
+        mark: &str,
+        known: Option<KnownTap>,
+    ) -> Result<Self, OpenError> {
+        let (known, place) = place(config, mark, known)?;
+        let work = || take_up(config, mark, known);
+        let (tap, is_own) = match &place {
+            Some(place) => netns::inside(place.as_fd(), path(config), work)?,
+            None => work()?,
+        };
+        let copy = tap.fd().try_clone_to_owned();
+        let file = copy.map_err(OpenError::device(&config.device, "copy its descriptor"))?;
+        let index = tap.index;
+        Ok(Self { port: TapPort::new(config, tap), index, is_own, file })
+    }
+
+    /// Has the device outlive this process, and returns the port and a descriptor to be kept. What
+    /// will have to be known of it is to be written down before.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn keep(self) -> io::Result<(TapPort, OwnedFd)> {
+        if self.is_own {
+            tap_persist(self.file.as_fd())?;
+        }
+        Ok((self.port, self.file))
+    }
+}
+
+impl KnownTap {
+    /// Deletes the device, whoever has it open, if it is own. One that is gone is deleted already.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what failed.
+    pub fn remove(self, mark: &str) -> Result<(), OpenError> {
+        let Self { index, is_own, given, file } = self;
+        if !is_own {
+            return Ok(());
+        }
+        let own = file.as_ref().and_then(|file| tap_netns(file.as_fd()).ok());
+        if file.is_some() && own.is_none() {
+            return Ok(());
+        }
+        let work = || {
+            let failed = |what| OpenError::device(&given.device, what);
+            let mut netlink = Netlink::open().map_err(failed("open a socket for it"))?;
+            let index = file.as_ref().map_or(Some(index), |file| index_of(file).ok());
+            let Some(index) = index else { return Ok(()) };
+            match netlink.name_and_alias(index) {
+                Ok((_, alias)) if file.is_some() || alias == mark => {
+                    netlink.del_link(index).map_err(failed("delete it"))
+                }
+                _ => Ok(()),
+            }
+        };
+        match (own, given.netns.as_deref().map(netns::open)) {
+            (Some(own), _) => netns::inside(own.as_fd(), path(&given), work),
+            (None, None) => work(),
+            (None, Some(Ok(place))) => netns::inside(place.as_fd(), path(&given), work),
+            // A namespace takes its devices along.
+            (None, Some(Err(_))) => Ok(()),
+        }
+    }
+}
+
+fn path(config: &TapConfig) -> &Path {
+    config.netns.as_deref().unwrap_or(Path::new("of the device"))
+}
+
+/// The index of the device behind a descriptor, in its own namespace.
+fn index_of(file: &OwnedFd) -> io::Result<u32> {
+    let state = tap_state(file.as_fd())?;
+    let request = DeviceRequest::new(&state.name).ok_or(io::ErrorKind::NotFound)?;
+    request.index(ioctl_socket()?.as_fd())
+}
+
+/// What is still to be known of a TAP, and the namespace to work in.
+fn place(
+    config: &TapConfig,
+    mark: &str,
+    known: Option<KnownTap>,
+) -> Result<(Option<KnownTap>, Option<OwnedFd>), OpenError> {
+    let wanted = config.netns.as_deref().map(netns::open).transpose();
+    let Some(mut known) = known else { return Ok((None, wanted?)) };
+    let Some(file) = &known.file else { return Ok((Some(known), wanted?)) };
+    let Ok(own) = tap_netns(file.as_fd()) else {
+        // The device is gone, and with it what there was to know.
+        return Ok((None, wanted?));
+    };
+    match wanted {
+        Ok(Some(wanted)) if !is_same(&own, &wanted) => {
+            // Another namespace has the name now. The old one goes with its last device.
+            known.remove(mark)?;
+            Ok((None, Some(wanted)))
+        }
+        // Its name may be gone, or the device may have been moved: it is still the same.
+        _ => {
+            known.index = 0;
+            Ok((Some(known), Some(own)))
+        }
+    }
+}
+
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
+    let id = |fd| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    id(one) == id(other)
+}
+
+/// Opens it in the namespace of the calling thread. Returns whether it is own.
+fn take_up(
+    config: &TapConfig,
+    mark: &str,
+    known: Option<KnownTap>,
+) -> Result<(Tap, bool), OpenError> {
+    let failed = |what| OpenError::device(&config.device, what);
+    let mut netlink = Netlink::open().map_err(failed("open a socket for it"))?;
+    let (file, given, was_own) = match known {
+        Some(KnownTap { file: Some(file), given, is_own, .. }) => (file, Some(given), is_own),
+        Some(KnownTap { index, given, .. }) => match netlink.name_and_alias(index) {
+            Ok((name, alias)) if alias == mark => (attach_again(&name)?, Some(given), true),
+            _ => (rings::attach(&config.device)?, None, false),
+        },
+        None => (rings::attach(&config.device)?, None, false),
+    };
+    let state = tap_state(file.as_fd()).map_err(failed("ask for its state"))?;
+    let tap = rings::set_up(config, given.as_ref(), &state.name, file)?;
+    let (_, alias) = netlink.name_and_alias(tap.index).map_err(failed("ask whose it is"))?;
+    let is_own = was_own || !state.is_persistent || alias == mark;
+    if is_own && alias != mark {
+        netlink.set_alias(tap.index, mark).map_err(failed("write down whose it is"))?;
+    }
+    Ok((tap, is_own))
+}
+
+/// Attaches to a device whose last holder may just be ending.
+fn attach_again(name: &str) -> Result<OwnedFd, OpenError> {
+    let until = Instant::now() + BUSY_MAX;
+    loop {
+        match rings::attach(name) {
+            Err(OpenError::Device { source, .. })
+                if source.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until =>
+            {
+                std::thread::sleep(BUSY_RETRY);
+            }
+            done => return done,
+        }
+    }
+}
