@@ -65,6 +65,7 @@ mod transmit;
 mod tunnel;
 mod unresolved;
 mod validate;
+mod window;
 
 pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};

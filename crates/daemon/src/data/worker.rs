@@ -39,6 +39,7 @@ use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
+use self::waits::Waits;
 use super::crossing::Crossings;
 use super::look;
 use super::orders::{CONTROL, Orders};
@@ -137,26 +138,6 @@ impl Attached {
     pub(super) fn inputs(&self) -> impl Iterator<Item = InputId> + use<> {
         let first = self.input.0;
         (first..first + u16::from(self.queues)).map(InputId)
-    }
-}
-
-/// What a driver without room waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    No,
-    /// Until the poller tells of room.
-    ForRoom,
-    /// This long, for nobody will tell.
-    For(Nanos),
-}
-
-impl Waits {
-    fn of(port: &dyn Port) -> Self {
-        match (port.retry_after(), port.wants_write()) {
-            (Some(span), _) => Self::For(span),
-            (None, true) => Self::ForRoom,
-            (None, false) => Self::No,
-        }
     }
 }
 
@@ -616,6 +597,7 @@ mod homes;
 mod spin;
 mod spread;
 mod times;
+mod waits;
 
 #[cfg(test)]
 mod tests;

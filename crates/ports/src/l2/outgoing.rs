@@ -1,8 +1,8 @@
 //! The way out of a device: frames are staged and sent by `sendmmsg` from a socket that receives
 //! nothing. What the kernel does not take now stays staged, in order.
 //!
-//! **A frame that the device never takes** (larger than what the other end of a veth pair has as its
-//! MTU, say) is refused by the same error as one for which there is no room, and everything would
+//! **A frame that the device never takes** (one larger than the MTU of the other end of a veth pair)
+//! is refused by the same error as one for which there is no room, and everything would
 //! wait behind it for ever. The error does not tell them apart, the next frame does: if the device
 //! takes one that says nothing and then refuses the first again, time after time, there is room and
 //! the frame is not wanted. It ends, counted. That other frame is PFC that speaks of no priority:
