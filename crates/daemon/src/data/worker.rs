@@ -317,8 +317,8 @@ impl Worker {
             window = window.of_any();
         }
         // What a port set aside came before it was told to stop.
-        let drains = self.drain_until.is_some();
-        let stopped = attached.held || (drains && attached.port.aside().frames == 0);
+        let is_done = self.drain_until.is_some() && attached.port.aside().frames == 0;
+        let stopped = attached.held || is_done;
         if !attached.readable || window.is_shut() || stopped {
             return true;
         }
@@ -559,7 +559,7 @@ impl Worker {
     fn left(&self) -> Left {
         Left {
             resident: self.host.switch().audit().total(|row| row.frames.resident),
-            pending: self.ports.iter().map(|attached| pending(&*attached.port)).sum(),
+            pending: self.ports.iter().map(|attached| attached.pending()).sum(),
         }
     }
 
@@ -571,10 +571,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn pending(port: &dyn Port) -> u64 {
-    port.pending().frames + port.aside().frames
 }
 
 /// Gives a port the handles of frames that ended.

@@ -1,7 +1,7 @@
 //! The way out of a device: frames are staged and sent by `sendmmsg` from a socket that receives
 //! nothing. What the kernel does not take now stays staged, in order.
 //!
-//! **A frame that the device never takes** (one larger than the MTU of the other end of a veth pair)
+//! **A frame that the device never takes** (larger than the far MTU of a veth pair, say)
 //! is refused by the same error as one for which there is no room, and everything would
 //! wait behind it for ever. The error does not tell them apart, the next frame does: if the device
 //! takes one that says nothing and then refuses the first again, time after time, there is room and

@@ -1,7 +1,9 @@
-//! A driver without room.
+//! What waits in a driver, and what a driver without room waits for.
 
 use sluice_base::Nanos;
 use sluice_ports::Port;
+
+use super::Attached;
 
 /// What a driver without room waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,5 +22,12 @@ impl Waits {
             (None, true) => Self::ForRoom,
             (None, false) => Self::No,
         }
+    }
+}
+
+impl Attached {
+    /// Frames in its driver, on their way out or set aside on their way in.
+    pub(super) fn pending(&self) -> u64 {
+        self.port.pending().frames + self.port.aside().frames
     }
 }
