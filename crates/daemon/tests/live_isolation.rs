@@ -149,8 +149,7 @@ struct Flows {
     reads: AtomicBool,
 }
 
-const PAIRS: [(usize, usize); 4] =
-    [(FLOODER, CULPRIT), (NEAR, VICTIM), (FAR, VICTIM), (FAR, NEAR)];
+const PAIRS: [(usize, usize); 4] = [(FLOODER, CULPRIT), (NEAR, VICTIM), (FAR, VICTIM), (FAR, NEAR)];
 
 /// A machine: it sends what it has to, and reads all that comes, unless it is the culprit.
 fn machine(at: usize, mut guest: Guest, flows: Arc<Flows>) -> JoinHandle<Guest> {

@@ -12,7 +12,7 @@ use sluice_ports::l2::{KernelShare, L2Config, L2Port};
 use sluice_ports::neigh::{Neighbours, NextHop};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
-use sluice_ports::{Lossless, OpenError, Port};
+use sluice_ports::{Amount, Lossless, OpenError, Port};
 use sluice_switch::{Classifier, Sink as _, Taken, Trust, Window};
 use support::{
     Cable, LEFT, OPEN, Peer as _, RIGHT, RawPeer, VXLAN, VtepPeer, Waiter, can_have_namespaces,
@@ -144,6 +144,55 @@ fn a_closed_priority_stands_in_nobodys_way() {
         !more
     }));
     assert_eq!(left, all(3, usize::try_from(aside.frames).unwrap()));
+}
+
+/// The other end of the cable takes smaller frames only, and says so with the same error as a
+/// queue that is full. Those behind it must not wait for ever.
+#[test]
+fn a_frame_that_the_device_never_takes_ends_and_the_others_go_on() {
+    if !can_have_namespaces("a_frame_that_the_device_never_takes_ends_and_the_others_go_on") {
+        return;
+    }
+    let cable = Cable::new();
+    let mut far = inside(&cable.right, || l2("r0", KernelShare::Nothing));
+    inside(&cable.right, || run("ip link set r0 mtu 1000"));
+    let mut port = inside(&cable.left, || l2("l0", KernelShare::Nothing));
+    let mut pool = pool(32);
+    let mut large = test_frame(0, 1514);
+    large.resize(1514, 7);
+    let small = |nth| marked(nth, 0);
+    let mut offer = |port: &mut L2Port, bytes: &[u8]| {
+        let buf = frame(&mut pool, bytes);
+        assert_eq!(port.offer(&egress(&[], Some(&buf))), Taken::All);
+        pool.give_back(buf);
+    };
+    offer(&mut port, &small(0));
+    offer(&mut port, &large);
+    offer(&mut port, &small(1));
+    let mut flushes = 0;
+    while port.pending().frames > 0 {
+        port.flush().unwrap();
+        flushes += 1;
+        assert!(flushes < 1_000, "it is bounded");
+        assert!(port.pending().frames == 0 || port.retry_after().is_some(), "and is tried again");
+    }
+    assert!(flushes > 200, "{flushes}: it was not thrown away at once");
+    let lost: Vec<_> = port.lost().iter().collect();
+    assert_eq!(lost, [(libc::ENOBUFS, Amount { frames: 1, bytes: 1514 })], "counted, and alone");
+    // What is known of it is not asked again and again.
+    offer(&mut port, &large);
+    offer(&mut port, &small(2));
+    port.flush().unwrap();
+    assert_eq!((port.pending().frames, port.lost().total().frames), (0, 2));
+    // A cable that takes them again is noticed.
+    inside(&cable.right, || run("ip link set r0 mtu 1500"));
+    offer(&mut port, &large);
+    port.flush().unwrap();
+    assert_eq!((port.pending().frames, port.lost().total().frames), (0, 2));
+    let mut bufs = support::pool(32);
+    let read = read_all(&mut far, &mut bufs, 4, 0);
+    assert_eq!(read, [small(0), small(1), small(2), large], "in order");
+    assert_eq!(far.kernel_counters().unwrap()["ring.drops"], 0);
 }
 
 #[test]

@@ -70,6 +70,7 @@ mod tunnel;
 mod underlay;
 mod unresolved;
 mod validate;
+mod window;
 
 pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};

@@ -334,8 +334,8 @@ impl Worker {
             window = window.of_any();
         }
         // What a port set aside came before it was told to stop.
-        let drains = self.drain_until.is_some();
-        let stopped = attached.held || (drains && attached.port.aside().frames == 0);
+        let is_done = self.drain_until.is_some() && attached.port.aside().frames == 0;
+        let stopped = attached.held || is_done;
         if !attached.readable || window.is_shut() || stopped {
             return true;
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use rustix::event::{PollFlags, Timespec, poll};
-use sluice_base::{Batch, ByteCount, Priority};
+use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::tap::TapPort;
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port as _};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
@@ -185,7 +185,8 @@ fn wait(taps: &[TapPort; 2], queues: &[VecDeque<(Instant, Vec<u8>)>; 2]) -> anyh
 
 fn read(tap: &mut TapPort, pool: &mut Pool, batch: &mut Batch<FrameBuf>) -> anyhow::Result<()> {
     let frames = u32::try_from(BATCH_FRAMES)?;
-    let window = Window { frames, bytes: ByteCount(u64::MAX), spill: false };
+    let window =
+        Window { frames, bytes: ByteCount(u64::MAX), closed: PriorityMask::NONE, spill: false };
     tap.read(window, BATCH_FRAMES, pool, batch)?;
     Ok(())
 }

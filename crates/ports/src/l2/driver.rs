@@ -180,7 +180,7 @@ impl L2Port {
             ring_bytes_asked: config.ring_bytes,
             mtu,
             mac: found.mac,
-            out: Outgoing::open(name, found.index, mtu)?,
+            out: Outgoing::open(name, found.index, found.mac, mtu)?,
             waiting_max: 0,
             own: OwnCounters::default(),
             classifier: None,
@@ -200,7 +200,7 @@ impl L2Port {
     /// Another way out of the same device, with a socket and a staging area of its own.
     pub(super) fn another_way_out(&self) -> Result<Outgoing, OpenError> {
         let index = self.open.as_ref().map_or(0, |open| open.index);
-        Outgoing::open(&self.device, index, self.mtu)
+        Outgoing::open(&self.device, index, self.mac, self.mtu)
     }
 
     /// The name of the device.

@@ -1,11 +1,18 @@
 //! The way out of a device: frames are staged and sent by `sendmmsg` from a socket that receives
 //! nothing. What the kernel does not take now stays staged, in order.
+//!
+//! **A frame that the device never takes** (larger than the far MTU of a veth pair, say)
+//! is refused by the same error as one for which there is no room, and everything would
+//! wait behind it for ever. The error does not tell them apart, the next frame does: if the device
+//! takes one that says nothing and then refuses the first again, time after time, there is room and
+//! the frame is not wanted. It ends, counted. That other frame is PFC that speaks of no priority:
+//! nobody forwards it, and no order is broken by it.
 
 use std::io;
 
-use sluice_base::Nanos;
+use sluice_base::{Mac, Nanos, PriorityMask};
 use sluice_switch::{Egress, Taken};
-use sluice_wire::vlan;
+use sluice_wire::{mac_control, vlan};
 
 use super::driver::frame_size_max;
 use super::rings::TxSocket;
@@ -19,6 +26,14 @@ use crate::staging::{NotStaged, Staging};
 const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
 /// When the device is down, the time after which to try again.
 const DOWN_RETRY: Nanos = Nanos::from_millis(10);
+
+/// How often a frame is refused before it is asked why: mostly there is no room for a moment.
+const REFUSED_MIN: u32 = 8;
+/// How often there must be room for another frame and not for this one, without a time at which
+/// there was none for either: more than 50 ms. Somebody else may fill the last place between two
+/// calls now and then, and of a device's several queues one may stand still alone, but not for
+/// longer than any pause lasts by itself (33.6 ms at 1 Gbit/s).
+const PROOFS_MIN: u32 = 250;
 
 /// Why frames stay staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +53,65 @@ pub(super) struct Outgoing {
     lost: Losses,
     /// Times that the kernel threw a frame away and it was kept here and sent again.
     refused: u64,
+    unwanted: Unwanted,
     finisher: Finisher,
+}
+
+/// What is known of the first staged frame, which the kernel refused.
+#[derive(Debug)]
+struct Unwanted {
+    /// A frame that says nothing.
+    probe: [u8; mac_control::FRAME_SIZE],
+    /// How often the first frame was refused.
+    refused: u32,
+    /// How often there was room for another one meanwhile.
+    proofs: u32,
+    /// The size from which on frames were not wanted: then once is proof enough.
+    size_min: usize,
+}
+
+impl Unwanted {
+    fn new(mac: Mac) -> Self {
+        let mut probe = [0; mac_control::FRAME_SIZE];
+        mac_control::Message::Pfc { enabled: PriorityMask::NONE, quanta: [0; 8] }
+            .emit(mac, &mut probe);
+        Self { probe, refused: 0, proofs: 0, size_min: usize::MAX }
+    }
+
+    /// A frame of this size left.
+    #[inline]
+    fn passed(&mut self, size: usize) {
+        (self.refused, self.proofs) = (0, 0);
+        if size >= self.size_min {
+            self.size_min = usize::MAX;
+        }
+    }
+
+    /// A frame was refused for want of room: whether that is not so.
+    #[cold]
+    fn is(&mut self, frame: &[u8], socket: &TxSocket) -> bool {
+        let is_known = frame.len() >= self.size_min;
+        self.refused += 1;
+        if self.refused < REFUSED_MIN && !is_known {
+            return false;
+        }
+        if socket.send_one(&self.probe).is_err() {
+            self.proofs = 0;
+            return false;
+        }
+        self.proofs += 1;
+        if self.proofs < PROOFS_MIN && !is_known {
+            return false;
+        }
+        self.size_min = self.size_min.min(frame.len());
+        (self.refused, self.proofs) = (0, 0);
+        true
+    }
 }
 
 impl Outgoing {
     /// Out of the device of this index.
-    pub(super) fn open(device: &str, index: u32, mtu: u16) -> Result<Self, OpenError> {
+    pub(super) fn open(device: &str, index: u32, mac: Mac, mtu: u16) -> Result<Self, OpenError> {
         let failed = OpenError::device(device, "open a socket to send on it");
         Ok(Self {
             socket: Some(TxSocket::open(index).map_err(failed)?),
@@ -51,6 +119,7 @@ impl Outgoing {
             waits: Waits::No,
             lost: Losses::default(),
             refused: 0,
+            unwanted: Unwanted::new(mac),
             finisher: Finisher::new(),
         })
     }
@@ -109,7 +178,7 @@ impl Outgoing {
             let error = match socket.send(&self.staging) {
                 Ok(sent) => {
                     for _ in 0..sent {
-                        self.staging.pop();
+                        self.unwanted.passed(self.staging.pop());
                     }
                     continue;
                 }
@@ -118,7 +187,11 @@ impl Outgoing {
             match error.raw_os_error().unwrap_or_default() {
                 libc::EINTR => continue,
                 libc::EAGAIN => self.waits = Waits::ForWritable,
-                libc::ENOBUFS | libc::ENOMEM => {
+                errno @ (libc::ENOBUFS | libc::ENOMEM) => {
+                    if self.unwanted.is(self.staging.get(0), socket) {
+                        self.lost.count(errno, self.staging.pop());
+                        continue;
+                    }
                     self.refused += 1;
                     self.waits = Waits::For(NO_ROOM_RETRY);
                 }

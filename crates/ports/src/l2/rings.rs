@@ -15,6 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::SendFlags;
 use sluice_base::Mac;
 use sluice_wire::EtherType;
 
@@ -316,6 +317,12 @@ impl TxSocket {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+
+    /// Sends one frame, if the kernel takes it now.
+    pub(super) fn send_one(&self, frame: &[u8]) -> io::Result<()> {
+        rustix::net::send(&self.0, frame, SendFlags::DONTWAIT)?;
+        Ok(())
     }
 
     /// Sends staged frames from the front on; how many the kernel took.

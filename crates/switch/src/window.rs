@@ -1,0 +1,90 @@
+//! What the switch promises to take.
+
+use sluice_base::{Buf, ByteCount, InputId, Priority, PriorityMask};
+
+use crate::place::{Full, Held};
+use crate::receive::NO_PORT;
+use crate::surface::Window;
+use crate::switch::{BATCH_MAX, Switch};
+
+impl<B: Buf> Switch<B> {
+    /// What the switch promises to take from an input now.
+    #[must_use]
+    pub fn window(&self, input: InputId) -> Window {
+        let at = input.index();
+        let i = &self.inputs[at];
+        // What is beyond its share, or waits to be replicated, is held.
+        let spill = i.held.frames > 0
+            && (!i.awaiting.is_empty() || i.sweep || (!i.over.is_empty() && self.pool_takes(at)));
+        let none = Window { frames: 0, bytes: ByteCount::ZERO, closed: PriorityMask::NONE, spill };
+        if i.port == NO_PORT || self.ports[usize::from(i.port)].detached {
+            return none;
+        }
+        if !i.deferred.is_empty() {
+            // Any frame might be of the pair of one that could not be queued.
+            let closed = match i.full {
+                Full::Pause(_) => PriorityMask::ALL,
+                Full::Wait | Full::Drop => PriorityMask::NONE,
+            };
+            return Window { closed, ..none };
+        }
+        let mut closed = PriorityMask::NONE;
+        let (frames, bytes) = match i.full {
+            Full::Drop => ((i.limit.frames + BATCH_MAX).saturating_sub(i.held.frames), u64::MAX),
+            Full::Wait => {
+                let frames = i.limit.frames.saturating_sub(i.held.frames);
+                (frames, i.limit.bytes.0.saturating_sub(i.held.bytes))
+            }
+            Full::Pause(priorities) if i.holding.and(priorities).is_empty() => {
+                (i.limit.frames, i.limit.bytes.0)
+            }
+            Full::Pause(priorities) => self.pause_window(at, priorities, &mut closed),
+        };
+        let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed) };
+        Window { frames, bytes: ByteCount(bytes), closed, spill }
+    }
+
+    /// Whether a frame of an input waits to be copied, so that it may go to several outputs.
+    #[inline]
+    #[must_use]
+    pub fn replicates(&self, input: InputId) -> bool {
+        !self.inputs[input.index()].awaiting.is_empty()
+    }
+
+    /// What an input that pauses takes while it holds something, of each priority that is not
+    /// `closed`. Each paused priority has the whole buffer to itself, so that one that is held back
+    /// does not close the window for the others; a promise must hold whatever comes next.
+    #[inline(never)]
+    fn pause_window(
+        &self,
+        input: usize,
+        priorities: PriorityMask,
+        closed: &mut PriorityMask,
+    ) -> (u32, u64) {
+        let i = &self.inputs[input];
+        let mut held = Held::default();
+        let mut holding = i.holding.and(priorities).0;
+        while holding != 0 {
+            let row = input * Priority::COUNT + holding.trailing_zeros() as usize;
+            let one = self.rows[row].held;
+            if one.frames >= i.limit.frames || one.bytes >= i.limit.bytes.0 {
+                closed.0 |= holding & holding.wrapping_neg();
+            } else {
+                held.frames = held.frames.max(one.frames);
+                held.bytes = held.bytes.max(one.bytes);
+            }
+            holding &= holding - 1;
+        }
+        let frames = i.limit.frames - held.frames;
+        let bytes = i.limit.bytes.0 - held.bytes;
+        let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
+        let below = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
+        if below == 0 || !self.pool_takes(input) {
+            return (frames, bytes);
+        }
+        // Reading much at a time shall not cause XOFF for what can still be spilled. The last frame
+        // may exceed the bytes.
+        let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
+        (frames, bytes.min(below.saturating_sub(last).max(1)))
+    }
+}
