@@ -194,7 +194,8 @@ pub struct LossRow {
 /// Counters of the whole machine: a loss of theirs may be anybody's.
 const OF_MACHINE: [&str; 2] = ["softnet.dropped", "neigh.unresolved_discards"];
 
-/// A port's losses, without those that may be another's, in words: `lost 12 frames outside the switch (ring.drops), last 3.0 s ago`.
+/// A port's losses, without those that may be another's, in words: `lost 12 frames outside the
+/// switch (ring.drops), last 3.0 s ago`.
 #[must_use]
 pub fn losses_text(losses: &[LossRow]) -> Option<String> {
     let own = |row: &&LossRow| !OF_MACHINE.contains(&row.counter.as_str());

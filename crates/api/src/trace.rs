@@ -220,7 +220,7 @@ verdicts! {
         "Look at the receiver, and at its host with `sluice fabric holds`; what is held waits.";
     /// The same, and for longer than its hold contract: frames for it end.
     StuckRemote = "stuck_remote", Warn,
-        "The receiver has not read for longer than its `hold`: look at it, or set `hold = \"forever\"`.";
+        "The receiver has not read for longer than its `hold`: look at it, or give it another.";
     /// The chip does not, control does: the first frame waits and is answered for.
     WouldInstall = "would_install", Pass, "";
     /// Nobody claims the receiver: the frame waits, is asked for, and ends as `unresolved`.

@@ -23,8 +23,9 @@
 //! the table at once; what nobody uses goes. A host with a million vports in its table has in its
 //! chip what its endpoints talk to, and tunnels to those hosts only.
 //!
-//! **What is not here.** Storm control is asked for each frame: it is the switch's. What the chip held before this process began is not known: whoever starts a
-//! plane beside a switch that went on clears its chip, and what is used misses once.
+//! **What is not here.** Storm control is asked for each frame: it is the switch's. What the chip
+//! held before this process began is not known: whoever starts a plane beside a switch that went on
+//! clears its chip, and what is used misses once.
 //!
 //! | file | what it does |
 //! |---|---|

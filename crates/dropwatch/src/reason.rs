@@ -1,7 +1,7 @@
 //! Reasons by which the kernel ends a packet that nobody waits for.
 
-/// Prefixes of reasons that say of a packet that it was not wanted where it was dropped, rather than
-/// that there was no room for it. Names as in `enum skb_drop_reason`.
+/// Prefixes of reasons that say of a packet that it was not wanted where it was dropped, rather
+/// than that there was no room for it. Names as in `enum skb_drop_reason`.
 const UNWANTED: &[&str] = &[
     // Nobody in this namespace takes it: no socket, protocol, address, or another host's.
     "NO_SOCKET",
@@ -33,8 +33,8 @@ const UNWANTED: &[&str] = &[
     "ARP_PVLAN_DISABLE",
 ];
 
-/// Whether a packet that a function of the kernel ended by this reason was lost. An unknown reason is
-/// a loss; no reason at all is one unless TCP gave none, as it does for segments of a connection
+/// Whether a packet that a function of the kernel ended by this reason was lost. An unknown reason
+/// is a loss; no reason at all is one unless TCP gave none, as it does for segments of a connection
 /// that is closing.
 #[must_use]
 pub fn is_loss(reason: &str, function: &str) -> bool {

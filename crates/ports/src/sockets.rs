@@ -1,8 +1,8 @@
 //! Counters of the UDP sockets of a network namespace: what arrived there and found no room.
 //!
-//! The namespace's own files are opened once, by a thread that is in it; whoever has them reads that
-//! namespace's counters from anywhere. A read costs some tens of microseconds: it is for questions,
-//! not for frames.
+//! The namespace's own files are opened once, by a thread that is in it; whoever has them reads
+//! that namespace's counters from anywhere. A read costs some tens of microseconds: it is for
+//! questions, not for frames.
 
 use std::fs::File;
 use std::io;
@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn both_families_are_summed_and_no_error_counts_twice() {
         let v4 = "Ip: A B\nIp: 1 2\n\
-                  Udp: InDatagrams InErrors RcvbufErrors InCsumErrors MemErrors\nUdp: 90 20 7 3 1\n";
+                  Udp: InDatagrams InErrors RcvbufErrors InCsumErrors MemErrors\n\
+                  Udp: 90 20 7 3 1\n";
         let v6 = "Ip6InReceives 5\nUdp6InErrors \t9\nUdp6RcvbufErrors 4\nUdp6InCsumErrors 0\n";
         assert_eq!(counters(v4, v6), [11, 1, 3, 14]);
         assert_eq!(counters(v4, ""), [7, 1, 3, 9]);

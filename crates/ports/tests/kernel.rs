@@ -342,7 +342,8 @@ fn frames_of_the_kernel_never_enter_an_underlay() {
         changed(good.clone(), 14, &[0x55]),
         [&good[..12], &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 1], &good[12..]].concat(),
         changed(good, 0, &[2, 9, 9, 9, 9, 9]),
-        pfc(),
+        // A router's word about a frame of a tunnel.
+        changed(ip(1, 0, LEFT, 0), 34, &[3, 4]),
     ];
     for frame in kernels.iter().chain(&ours) {
         peer.send(frame);

@@ -14,7 +14,7 @@ use crate::inspect::{Counter, Marks};
 use crate::numbers::Numbers;
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
 use crate::place::{Held, Input, Lane, NO_VNET, Partition, Port, Tunnel, Vnet};
-use crate::queues::NODES_MAX;
+use crate::queues::{LANES_MAX, NODES_MAX};
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
 use crate::slots::{List, NIL};
@@ -169,6 +169,7 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
         lanes.push(lane);
     }
     let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
+    assert!(lanes.len() + unresolved + holds_max(config) <= LANES_MAX, "checked by `validate`");
     for _ in 0..unresolved + holds_max(config) {
         lanes.push(Lane::new(LaneKind::Free, NO_PORT, unlimited, Shaper::new(None)));
     }

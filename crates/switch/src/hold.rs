@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 
 use sluice_base::{Buf, DropReason, Mac, Nanos, Priority, PriorityMask, TunnelId, VnetId};
 
+use crate::build::{first_hold_lane, holds_max};
+use crate::config::SwitchConfig;
 use crate::mac_table;
 use crate::place::Gate;
 use crate::receive::NO_PORT;
@@ -47,8 +49,9 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// With the lanes from `first` on, so many.
-    pub(crate) fn new(first: usize, count: usize) -> Self {
+    /// With the lanes that the configuration has for them.
+    pub(crate) fn new(config: &SwitchConfig) -> Self {
+        let (first, count) = (first_hold_lane(config), holds_max(config));
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
         Self {
             entries: Vec::with_capacity(count),

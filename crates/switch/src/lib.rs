@@ -58,6 +58,7 @@ mod replicate;
 mod run;
 mod shaper;
 mod shard;
+mod shares;
 mod slots;
 mod sources;
 mod spill;

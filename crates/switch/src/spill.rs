@@ -227,8 +227,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames of a queue may go to the pool: not those for a receiver that is isolated, here
-    /// or at its own host.
+    /// Whether frames of a queue may go to the pool: not those for a receiver that is isolated,
+    /// here or at its own host.
     fn may_claim_pool(&self, leaf: u32) -> bool {
         let node = self.queues.get(leaf);
         let lane = &self.lanes[node.lane as usize];

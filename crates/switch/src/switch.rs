@@ -10,9 +10,8 @@ use sluice_base::{Buf, DropReason, InputId, Nanos, PortId, Priority, PriorityMas
 
 use crate::attach::{Bay, make_bays};
 use crate::build::{
-    buffer_count, first_hold_lane, holds_max, make_inputs, make_lanes, make_ports, make_tunnels,
-    make_vnets, make_vnis, make_vteps, mask_of, node_count, partitions, slot_count,
-    unresolved_lanes,
+    buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
+    make_vteps, mask_of, node_count, partitions, slot_count, unresolved_lanes,
 };
 use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
@@ -24,16 +23,15 @@ use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
 use crate::place::{Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
 use crate::punt::Control;
-use crate::queues::{LANES_MAX, NODES_MAX, Queues};
+use crate::queues::Queues;
 use crate::receive::NO_PORT;
+use crate::shares::Shares;
 use crate::slots::{Home, NIL, Slots};
 use crate::sources::{Watch, make_watches};
 use crate::spill::Share;
-use crate::storm::Storms;
 use crate::surface::{Command, CommandError, Destination, Notice, Target};
 use crate::too_big::TooBig;
 use crate::transmit::weight_of;
-use crate::unresolved::Waits;
 use crate::validate;
 
 /// Frames that a driver may have received beyond what the input may hold, because they end at
@@ -110,9 +108,7 @@ pub struct Switch<B> {
     pub(crate) lending: Lending,
     pub(crate) isolation: Isolation,
     pub(crate) holds: Holds,
-    pub(crate) storms: Storms,
-    /// By network, and by input: destinations that wait to be resolved.
-    pub(crate) waits: Waits,
+    pub(crate) shares: Shares,
     pub(crate) too_big: TooBig,
 }
 
@@ -126,8 +122,7 @@ impl<B: Buf> Switch<B> {
         let whole = config.with_spare();
         let config = whole.as_ref();
         let lossless = mask_of(|p| config.classes[p].lossless);
-        // What every frame touches is made first and without anything large between, so that it
-        // lies on few pages.
+        // What every frame touches is made first, with nothing large between: it lies on few pages.
         let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
         // The last ones are for ports that are gone.
@@ -141,7 +136,6 @@ impl<B: Buf> Switch<B> {
         let lanes = make_lanes(config);
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
         let nodes = node_count(config, slots, inputs.len());
-        assert!(lanes.len() <= LANES_MAX && nodes <= NODES_MAX, "checked by `validate`");
         let mut switch = Self {
             slots: Slots::new(slots),
             queues: Queues::new(nodes),
@@ -184,9 +178,8 @@ impl<B: Buf> Switch<B> {
             bays: make_bays(config, now),
             lending: Lending::new(&config.crossing, ports.len(), inputs.len()),
             isolation: Isolation::new(config, inputs.len()),
-            holds: Holds::new(first_hold_lane(config), holds_max(config)),
-            storms: Storms::new(config),
-            waits: Waits::new(config, inputs.len()),
+            holds: Holds::new(config),
+            shares: Shares::new(config, inputs.len()),
             too_big: TooBig::new(ports.len(), config.tunnels.len()),
             inputs,
             ports,

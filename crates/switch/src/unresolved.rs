@@ -69,7 +69,9 @@ impl<B: Buf> Switch<B> {
                     return;
                 }
                 // Whoever waits at a shared input keeps all others there from theirs.
-                None if self.waits.is_shared_out && self.is_shared(self.slots.get(slot).input) => {
+                None if self.shares.waits.is_shared_out
+                    && self.is_shared(self.slots.get(slot).input) =>
+                {
                     self.drop_frame(slot, DropReason::Unresolved);
                     return;
                 }
@@ -87,16 +89,16 @@ impl<B: Buf> Switch<B> {
     fn take_lane(&mut self, vnet: u16, slot: u32) -> Option<u32> {
         let input = usize::from(self.slots.get(slot).input);
         let free = self.free_lanes.len();
-        if self.waits.is_shared_out {
+        if self.shares.waits.is_shared_out {
             let (by_input, by_vnet) =
-                (self.waits.by_input[input], self.waits.by_vnet[usize::from(vnet)]);
+                (self.shares.waits.by_input[input], self.shares.waits.by_vnet[usize::from(vnet)]);
             let is_full = usize::from(by_input) >= free
                 || (self.vnets.len() > 1 && usize::from(by_vnet) >= 3 * free);
             if is_full {
                 return None;
             }
-            self.waits.by_input[input] += 1;
-            self.waits.by_vnet[usize::from(vnet)] += 1;
+            self.shares.waits.by_input[input] += 1;
+            self.shares.waits.by_vnet[usize::from(vnet)] += 1;
         }
         let lane = self.free_lanes.pop()?;
         self.lanes[lane as usize].asker = InputId::from_index(input).0;
@@ -262,11 +264,11 @@ impl<B: Buf> Switch<B> {
     fn free_lane(&mut self, lane: u32) {
         let l = &mut self.lanes[lane as usize];
         debug_assert!(l.frames == 0 && l.parked == NIL, "a lane is freed when it is empty");
-        if self.waits.is_shared_out
+        if self.shares.waits.is_shared_out
             && let LaneKind::Unresolved(vnet, _) = l.kind
         {
-            self.waits.by_vnet[vnet.index()] -= 1;
-            self.waits.by_input[usize::from(l.asker)] -= 1;
+            self.shares.waits.by_vnet[vnet.index()] -= 1;
+            self.shares.waits.by_input[usize::from(l.asker)] -= 1;
         }
         l.kind = LaneKind::Free;
         l.deadline = Nanos::MAX;

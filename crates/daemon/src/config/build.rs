@@ -6,18 +6,15 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use sluice_api::config::{
-    self as api, HoldTime, HostConfig, Link, Policy, PortKind, Role, UnderlayKind,
-};
+use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role, UnderlayKind};
 use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
 use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
-    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Destination, Hold,
-    InputFull, IsolationConfig, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit,
-    Service, Sources, SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig,
-    VnetConfig,
+    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Destination,
+    InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
+    SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 use super::Devices;
@@ -50,6 +47,7 @@ const PUNT_GAP: Nanos = Nanos::from_millis(100);
 /// The layer-3 MTU where nobody says another.
 pub(super) const MTU_DEFAULT: u16 = 1500;
 
+mod isolation;
 mod underlay;
 
 /// XOFF and XON of a link in bytes: as configured, or 60 % and 40 % of the input.
@@ -251,33 +249,6 @@ impl Builder<'_> {
                 ClassConfig { service, lossless: lossless && class.lossless };
         }
         classes
-    }
-
-    /// A physical switch can tell no sender to hold. It waits for hosts that isolate theirs: their
-    /// time, and that of a wire that is paused once more while they do.
-    fn isolation(&self) -> Option<IsolationConfig> {
-        let ms = u64::from(self.config.host.isolate_after_ms);
-        let times = match self.config.host.role {
-            Role::Host => 1,
-            Role::Switch => 3,
-        };
-        (ms > 0).then(|| IsolationConfig {
-            patience: Nanos::from_millis(ms * times),
-            broadcasts_per_second: self.config.host.broadcasts_per_second,
-            ..IsolationConfig::new(limit(self.config.buffers.reserve))
-        })
-    }
-
-    /// The hold contract by priority: the port's, that of the priority, or the host's.
-    fn hold(&self, of_port: Option<HoldTime>) -> [Hold; Priority::COUNT] {
-        let mut holds = [self.config.host.hold; Priority::COUNT];
-        for class in &self.config.classes {
-            holds[usize::from(class.priority)] = class.hold.unwrap_or(self.config.host.hold);
-        }
-        holds.map(|hold| match of_port.unwrap_or(hold) {
-            HoldTime::Forever => Hold::Forever,
-            HoldTime::Ms(ms) => Hold::For(Nanos::from_millis(ms.into())),
-        })
     }
 
     fn dscp_to_priority(&self) -> [Priority; 64] {

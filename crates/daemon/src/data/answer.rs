@@ -420,8 +420,8 @@ fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow 
     }
 }
 
-/// `yes`, or what it needs: the device, the policy, and then what the kind of port itself needs. What
-/// was lost is said whatever was promised.
+/// `yes`, or what it needs: the device, the policy, and then what the kind of port itself needs.
+/// What was lost is said whatever was promised.
 fn lossless(shot: &PortShot, vnet: &str, policy: Option<&str>, losses: &[LossRow]) -> String {
     let promise = promise(shot, vnet, policy);
     match (losses_text(losses), promise.as_str()) {

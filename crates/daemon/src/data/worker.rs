@@ -580,30 +580,11 @@ impl Worker {
         }
         again
     }
-
-    fn left(&self) -> Left {
-        Left {
-            resident: self.host.switch().audit().total(|row| row.frames.resident),
-            pending: self.ports.iter().map(|attached| pending(&*attached.port)).sum(),
-        }
-    }
-
-    /// Closes every port, and says what the kernel had against it.
-    pub(super) fn close(&mut self) {
-        for attached in &mut self.ports {
-            if let Err(error) = attached.port.close() {
-                say!("port {}: while closing: {error}", attached.name);
-            }
-        }
-    }
-}
-
-fn pending(port: &dyn Port) -> u64 {
-    port.pending().frames + port.aside().frames
 }
 
 mod attach;
 mod cross;
+mod ending;
 mod homes;
 mod isolated;
 mod pace;

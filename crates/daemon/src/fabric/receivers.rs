@@ -1,5 +1,5 @@
-//! Receivers as several workers see them: a port is of one worker, and what others have for it waits
-//! with them.
+//! Receivers as several workers see them: a port is of one worker, and what others have for it
+//! waits with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

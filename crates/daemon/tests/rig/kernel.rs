@@ -10,7 +10,8 @@ use super::{Daemon, Net, say};
 pub(crate) struct Kernel(Drops);
 
 impl Kernel {
-    /// Watches what the kernel drops in all namespaces that the test has made, or says aloud why not.
+    /// Watches what the kernel drops in all namespaces that the test has made, or says aloud why
+    /// not.
     pub(crate) fn watch(test: &str, net: &Net) -> Option<Self> {
         match Drops::watch(net.namespaces.iter().map(super::Netns::name)) {
             Ok(drops) => Some(Self(drops)),
@@ -26,9 +27,9 @@ impl Kernel {
         self.0.frames(netns.name(), device, reason)
     }
 
-    /// Panics if the kernel lost a packet that nobody sent again. `senders` have a port and its device
-    /// on which a full queue refuses a frame (`ENOBUFS`) and Sluice sends it again: those are listed, and
-    /// must be in Sluice's own rows.
+    /// Panics if the kernel lost a packet that nobody sent again. `senders` have a port and its
+    /// device on which a full queue refuses a frame (`ENOBUFS`) and Sluice sends it again: those
+    /// are listed, and must be in Sluice's own rows.
     pub(crate) fn assert_no_loss(&self, senders: &[(&Daemon, &str, &str)]) {
         assert_eq!(self.0.missed(), 0, "more kinds of drops than the observer has room for");
         let mut again: BTreeMap<(String, String), u64> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! The switch's share of what an underlay device receives, the counterpart of [`super::quiet`]: what
-//! the kernel takes for itself never enters the ring, so that it neither takes room there nor ends
-//! as a drop.
+//! The switch's share of what an underlay device receives, the counterpart of [`super::quiet`]:
+//! what the kernel takes for itself never enters the ring, so that it neither takes room there nor
+//! ends as a drop.
 //!
 //! ```text
 //!   device ─▶ filter ─┬─ VXLAN to this VTEP, "fragmentation needed", MAC Control,

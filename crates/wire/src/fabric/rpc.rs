@@ -57,8 +57,8 @@ impl Topic {
     pub const ARRIVAL: Self = Self(2);
     /// Which placement policy a host holds, and what it has made of it.
     pub const PLACEMENT: Self = Self(3);
-    /// Receivers of the host that asks which do not take what comes ([`HoldPart`](super::HoldPart)).
-    /// The answer has no body.
+    /// Receivers of the host that asks which do not take what comes
+    /// ([`HoldPart`](super::HoldPart)). The answer has no body.
     pub const HOLD: Self = Self(4);
 }
 

@@ -23,6 +23,7 @@ fn config(dir: &Path, policy: &str) -> String {
         r#"[host]
 name = "t"
 policy = "{policy}"
+isolate_after_ms = 0
 
 [underlay]
 kind = "vhost-user"
