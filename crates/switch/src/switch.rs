@@ -125,8 +125,7 @@ impl<B: Buf> Switch<B> {
         // What every frame touches is made first, with nothing large between: it lies on few pages.
         let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
-        // The last ones are for ports that are gone.
-        let row_count = (inputs.len() + 1) * Priority::COUNT;
+        let row_count = (inputs.len() + 1) * Priority::COUNT; // The last ones: ports that are gone.
         let rows = vec![Row::default(); row_count].into();
         let busy = vec![0; ports.len().div_ceil(64)].into();
         let vnets = make_vnets(config, inputs.len());
