@@ -89,7 +89,9 @@ impl Case {
 }
 
 fn switch_config() -> String {
-    let mut text = "role = \"switch\"\npolicy = \"ZZ\"\n[[vnet]]\nname = \"cables\"\n".to_owned();
+    let mut text =
+        "role = \"switch\"\npolicy = \"ZZ\"\nisolate_after_ms = 0\n[[vnet]]\nname = \"cables\"\n"
+            .to_owned();
     for (at, device) in ["a", "b"].iter().enumerate() {
         text += &format!(
             r#"
@@ -113,7 +115,9 @@ port = "{device}"
 fn host_config(at: usize, containers: &[Netns]) -> String {
     let far = 1 - at;
     let mut text = format!(
+        // Nobody is isolated, so that the wire stays paused.
         r#"policy = "ZZ"
+isolate_after_ms = 0
 [underlay]
 kind = "l2"
 device = "up0"
