@@ -22,6 +22,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use sluice_api::placement::{Kept, PlaceStatus, Stamp, Stamped};
 use sluice_ports::machines;
+use sluice_testkit::bound::at_most;
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -610,11 +611,13 @@ fn the_reserved_core_follows_machines_at_any_period() {
     });
     assert_eq!(fared.sent, fared.came, "{fared:?}");
     // What is told and looked at once a second is, also where decisions are rare.
-    let words = format!("--xdp generic --period-ms 600000 --follow {}", host.0.display());
+    let words = format!("--xdp generic --period-ms 10000 --follow {}", host.0.display());
     let mut steer = case.start(&words);
     host.wait(2, |place| place.mode == "predetermined");
     host.keep(3, &json!({ "mode": "rss" }));
+    let begin = Instant::now();
     host.wait(3, |place| place.mode == "rss");
+    at_most("a policy with rare decisions", begin.elapsed(), Duration::from_secs(8));
     steer.interrupt();
 }
 

@@ -159,7 +159,7 @@ fn a_priority_that_is_held_back_holds_no_other_inside_the_machine() {
     if vm::skip(TEST, &[]) {
         return;
     }
-    let keys = "queues = [[0, 1, 2, 3], [4, 5, 6, 7]]\n";
+    let keys = "queues = [[0, 1, 2, 3], [4, 5, 6, 7]]\nhold = \"forever\"\n";
     let mut host = Host::with_queues("vmq", 3, keys, 2);
     for number in 1..=3 {
         let said = host.vm(number).run(MQPRIO);
