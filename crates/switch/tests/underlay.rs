@@ -185,13 +185,18 @@ fn what_a_router_says_of_one_way_holds_for_that_way_for_ten_minutes() {
 #[test]
 fn strangers_are_not_believed() {
     let mut world = world();
-    let mut not_ours = too_big(1_400, 100, 2);
-    // The quoted packet is of another host.
-    not_ours[14 + 20 + 8 + 15] ^= 1;
+    const ICMP: usize = 14 + 20;
+    let mut broken = too_big(1_400, 100, 2);
+    broken[ICMP + 8 + 15] -= 1;
+    // The quoted packet is of another host, and the checksum is right.
+    let mut not_ours = broken.clone();
+    let checksum = u16::from_be_bytes([not_ours[ICMP + 2], not_ours[ICMP + 3]]);
+    not_ours[ICMP + 2..ICMP + 4].copy_from_slice(&(checksum + 1).to_be_bytes());
     for (what, bytes) in [
         ("a far end that is none", too_big(1_400, 100, 77)),
         ("a network that nobody has", too_big(1_400, 4_242, 2)),
-        ("a wrong checksum", not_ours),
+        ("a wrong checksum", broken),
+        ("a datagram of another host", not_ours),
         ("a way that is a byte less wide", too_big(1_549, 100, 2)),
     ] {
         let before = ended(&world, 2, DropReason::NotForUs);
