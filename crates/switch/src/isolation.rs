@@ -17,7 +17,7 @@
 //! - no claim on the pool. Its local senders are held in their own rings;
 //! - no claim on the input of a wire. What came by one moves into the **reserve**, so that nobody
 //!   on that wire is paused for it. Those who send to it through tunnels are asked to hold it at
-//!   their side ([`Notice::Receiver`](crate::Notice::Receiver)), and what is under way meanwhile
+//!   their side ([`Notice::Receiver`]), and what is under way meanwhile
 //!   fits into the reserve. What does not fit waits in the input for `patience`, and ends as
 //!   `receiver_stuck` then: the wire is never paused for longer than that.
 //!
@@ -28,9 +28,9 @@
 //! for as long (Little's law). A receiver that is merely busy while somebody else has its input
 //! paused is not meant.
 //!
-//! **Hold.** If no frame left for longer than the port's [`Hold`], all frames but the oldest end
-//! under `receiver_stuck`, and so does what comes, until a frame leaves. The oldest one is what is
-//! offered to the driver meanwhile.
+//! **Hold.** If no frame left for longer than the port's [hold](crate::Hold), all frames but the
+//! oldest end under `receiver_stuck`, and so does what comes, until a frame leaves. The oldest one
+//! is what is offered to the driver meanwhile.
 //!
 //! **Not its aim.** It does not look at single frames, and costs nothing while no queue waits: ten
 //! times in `patience` while something is pressed, once in five of them while any frame waits, it

@@ -21,7 +21,7 @@
 //! **Flow control is not among data.** What the neighbour says of its own buffers has a small ring
 //! of its own and is told whatever waits ([`crate::Port::hear`]); the filter of each socket keeps
 //! one kind out of the other's ring. And data are read priority by priority: frames of one that the
-//! switch takes nothing of are [set aside](aside), so that they do not stand before the others.
+//! switch takes nothing of are set aside (`aside.rs`), so that they do not stand before the others.
 //!
 //! What it cannot do: stop the kernel from filling the ring. If the reader is late for longer than
 //! the ring was sized for, the kernel drops, and says so (`ring.drops`). If a neighbour goes on
