@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
-use sluice_base::{Batch, Buf, ByteCount, Priority};
+use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
 use sluice_switch::{Egress, Sink, Window};
@@ -246,7 +246,8 @@ fuzz_target!(|data: &[u8]| {
                 4 | 5 => {
                     let (frames, bytes) = (u32::from(source.byte() % 24), source.u16());
                     let bytes = ByteCount(bytes.into());
-                    rig.read(Window { frames, bytes, spill: false }, &mut out);
+                    let closed = PriorityMask::NONE;
+                    rig.read(Window { frames, bytes, closed, spill: false }, &mut out);
                 }
                 6 => {
                     let last = out.pop();

@@ -308,6 +308,10 @@ fn stopping_while_ports_move_delivers_what_was_read() {
                 seen += 1;
             }
             assert!(seen <= sent[from]);
+            // The books of a port that was between two workers are with neither.
+            if !ended.iter().any(|worker| worker.has.contains(&PortId::from_index(from))) {
+                continue;
+            }
             assert_eq!(u64::from(seen), read, "of {from}, all that was read and nothing else");
         }
     }

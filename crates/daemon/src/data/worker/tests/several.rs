@@ -27,6 +27,8 @@ pub(super) struct Ended {
     /// Frames that were read at each port, as far as the port was here at the end.
     pub(super) read: Vec<u64>,
     pub(super) dropped: u64,
+    /// The ports that it had at the end.
+    pub(super) has: Vec<PortId>,
 }
 
 /// A host of containers; `owners` says of each port which worker serves it.
@@ -80,7 +82,8 @@ fn run_here(mut worker: Worker) -> JoinHandle<Ended> {
         let ports = (0..worker.crossings.ports).map(PortId::from_index);
         let read = ports.map(|port| switch.received(switch.input(port, 0)).frames).collect();
         let dropped = switch.audit().total(|row| row.frames.dropped);
-        Ended { left, read, dropped }
+        let has = worker.ports.iter().map(|attached| attached.id).collect();
+        Ended { left, read, dropped, has }
     })
 }
 
