@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a place may hold: both numbers bind.
+/// Limit of one place: both numbers bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Size {
@@ -33,21 +33,21 @@ impl Size {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Buffers {
-    /// What waits at one container's input (lossless: its own frames; lossy: unused).
+    /// Frames at one container's input (lossless: its own frames; lossy: unused).
     pub vport_in: Size,
-    /// What waits for one container (lossy: beyond it frames drop).
+    /// Frames for one container (lossy: beyond it frames drop).
     pub vport_out: Size,
-    /// What waits at the input from the underlay (the NIC's receive queue).
+    /// Frames at the input from the underlay (the NIC's receive queue).
     pub underlay_in: Size,
-    /// What waits for the underlay, per tunnel.
+    /// Frames for the underlay, per tunnel.
     pub underlay_out: Size,
-    /// What waits at each end of a cable of a physical switch.
+    /// Frames at each end of a cable of a physical switch.
     pub cable: Size,
     /// Host pool for frames that came from the underlay.
     pub pool_from_underlay: Size,
     /// Host pool for frames that came from local ports.
     pub pool_from_local: Size,
-    /// How much of an input one destination may fill before it spills, in percent.
+    /// Part of an input that one destination may fill before it spills, in percent.
     pub pair_share_percent: u8,
     /// Frames under replication.
     pub replicated_frames: u32,
