@@ -12,3 +12,4 @@ pub mod port;
 pub mod results;
 pub mod show;
 pub mod trace;
+pub mod upgrade;

@@ -9,7 +9,9 @@
 //!             │                                                                       │
 //!             └────────────────────────────▶ watch ◀──────────────────────────────────┘
 //!                      ended: wait, start one │ SIGTERM: drain it, delete its TAPs, end
-//!                                             │ SIGUSR2: become the program that is there now
+//!                                             │ SIGUSR2, `sluice upgrade`: another data process
+//!                                             │ takes over (`upgrade.rs`), then become the program
+//!                                             │ that is there now
 //! ```
 //!
 //! What data opened and control keeps (`kept.rs`) goes to the next data process.
@@ -21,8 +23,9 @@ mod kept;
 mod ports;
 mod pulse;
 mod show;
+mod upgrade;
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,11 +34,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
 
 use self::child::{Found, Link};
 use self::kept::Kept;
 use self::ports::AddedPorts;
+use self::upgrade::NotDone;
 use crate::config::{self, KernelDevices, Plan};
 use crate::controller::{Controller, Held};
 use crate::fabric::Fabric;
@@ -61,10 +66,37 @@ const EVENTS_MAX: usize = 16;
 enum Event {
     /// SIGTERM or SIGINT.
     Stop,
-    /// SIGUSR2.
-    Upgrade,
+    /// SIGUSR2, or somebody who waits for what becomes of it.
+    Upgrade(Option<Asked>),
     /// The data process of this number (of starts) ended.
     Ended(u64),
+}
+
+/// Whoever asked for an upgrade.
+#[derive(Debug)]
+struct Asked {
+    answer: SyncSender<Result<Upgraded, String>>,
+    /// Disconnected when that is written: afterwards this process may become another program.
+    written: Receiver<()>,
+}
+
+/// How long it may take to be written.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// The way to have data replaced.
+#[derive(Clone, Debug)]
+struct Upgrades(SyncSender<Event>);
+
+impl Upgrades {
+    /// Has it replaced; `tell` hands the answer on.
+    fn ask(&self, tell: impl FnOnce(Result<Upgraded, String>) -> io::Result<()>) -> io::Result<()> {
+        let ((answer, result), (done, written)) = (sync_channel(1), sync_channel(0));
+        _ = self.0.send(Event::Upgrade(Some(Asked { answer, written })));
+        let result = result.recv().unwrap_or_else(|_| Err("the host is being stopped".to_owned()));
+        let told = tell(result);
+        drop(done);
+        told
+    }
 }
 
 /// Runs a control process until it is told to stop.
@@ -95,6 +127,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(Kept::new(&plan.run_dir));
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
+    let upgrades = Upgrades(sender.clone());
     let mut control = Control {
         plan: &plan,
         file: config,
@@ -109,7 +142,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
-    show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports, controller)?;
+    let known = show::Known::new(&plan.run_dir, fabric.clone(), ports, controller, upgrades);
+    show::serve(role.listen(&socket)?, known)?;
     let ended = control.watch(link);
     _ = run_dir::remove(&socket);
     if ended.is_ok() {
@@ -195,7 +229,11 @@ impl Control<'_> {
                         child::drain(link);
                         return Ok(());
                     }
-                    Event::Upgrade => self.upgrade(),
+                    Event::Upgrade(asked) => {
+                        if let Some(next) = self.upgrade(&link, asked) {
+                            link = next;
+                        }
+                    }
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -211,14 +249,83 @@ impl Control<'_> {
         }
     }
 
+    /// Has another data process take over, and becomes the program that lies where this one did. It
+    /// returns if that cannot be: with the data process that runs then, if it is another one.
+    fn upgrade(&mut self, link: &Link, asked: Option<Asked>) -> Option<Link> {
+        let plan = match config::load(self.file, &KernelDevices) {
+            Ok(plan) => plan,
+            Err(error) => {
+                let error = format!("the configuration would be refused: {error:#}");
+                refuse(asked, link, &error);
+                return None;
+            }
+        };
+        let is_same =
+            link.hello.fingerprint == plan.fingerprint.to_string() && link.runs_the_program_there();
+        if is_same && asked.is_none() {
+            self.become_program(None);
+            return None;
+        }
+        let from = link.hello.pid;
+        if plan.run_dir != self.plan.run_dir {
+            refuse(asked, link, "the host would have another `run_dir`; stop it and start it anew");
+            return None;
+        }
+        match upgrade::hand_over(&plan, link) {
+            Ok((next, handed_over, version)) => {
+                say!(
+                    "data process {} goes on where {from} stopped: {} handed over, nothing read \
+                     for {} us",
+                    next.hello.pid,
+                    handed_over.ports,
+                    handed_over.gap_us
+                );
+                let handed_over = Some(handed_over);
+                let done = Upgraded { from, version, handed_over, why_not: None };
+                self.tell_and_become(asked, Ok(done));
+                // This program stays; it has to know the data process that is there now.
+                if let Err(error) = self.watch_end(&next) {
+                    say!("data process {} is not watched: {error:#}", next.hello.pid);
+                }
+                Some(next)
+            }
+            Err(NotDone::Foreign(why)) => {
+                say!("nothing can be handed over, so data is drained and started anew: {why}");
+                let version = link.hello.version.clone();
+                let done = Upgraded { from, version, handed_over: None, why_not: Some(why) };
+                self.tell_and_become(asked, Ok(done));
+                None
+            }
+            Err(NotDone::GoesOn(why)) => {
+                refuse(asked, link, &why);
+                None
+            }
+            Err(NotDone::Lost(why)) => {
+                let why = format!("{why}; data is started anew");
+                say!("the upgrade failed: {why}");
+                tell(asked, Err(why));
+                None
+            }
+        }
+    }
+
+    fn tell_and_become(&self, asked: Option<Asked>, done: Result<Upgraded, String>) {
+        tell(asked, done);
+        self.become_program(None);
+    }
+
     /// Becomes the program that lies where this one did. It finds the data process, and replaces it
     /// if that runs another program or configuration. Returns if nothing can come of it.
-    fn upgrade(&self) {
-        use std::os::unix::process::CommandExt as _;
+    fn become_program(&self, asked: Option<Asked>) {
+        if asked.is_some() {
+            tell(asked, Err("no data process runs just now; one is being started".to_owned()));
+            return;
+        }
         if let Err(error) = config::load(self.file, &KernelDevices) {
             say!("no upgrade, for the configuration would be refused: {error:#}");
             return;
         }
+        use std::os::unix::process::CommandExt as _;
         match child::program() {
             Ok(program) => {
                 say!("upgrade: this process becomes {}", program.display());
@@ -240,7 +347,7 @@ impl Control<'_> {
                 let left = until.saturating_duration_since(Instant::now());
                 match self.events.recv_timeout(left) {
                     Ok(Event::Stop) => return Ok(None),
-                    Ok(Event::Upgrade) => self.upgrade(),
+                    Ok(Event::Upgrade(asked)) => self.become_program(asked),
                     Ok(Event::Ended(_)) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
@@ -254,13 +361,28 @@ impl Control<'_> {
     }
 }
 
+/// Says that nothing has changed, and why.
+fn refuse(asked: Option<Asked>, link: &Link, why: &str) {
+    let pid = link.hello.pid;
+    say!("no upgrade, for {why}; data process {pid} goes on");
+    tell(asked, Err(format!("nothing has changed, data process {pid} goes on: {why}")));
+}
+
+/// Tells whoever asked, and waits until it is written.
+fn tell(asked: Option<Asked>, done: Result<Upgraded, String>) {
+    if let Some(asked) = asked {
+        _ = asked.answer.send(done);
+        _ = asked.written.recv_timeout(WRITTEN_WITHIN);
+    }
+}
+
 fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2])?;
     let sender = sender.clone();
     spawn("signals", move || {
         for signal in &mut signals {
-            _ = sender.send(if signal == SIGUSR2 { Event::Upgrade } else { Event::Stop });
+            _ = sender.send(if signal == SIGUSR2 { Event::Upgrade(None) } else { Event::Stop });
         }
     })
 }
@@ -275,6 +397,6 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow:
 }
 
 /// Connects to the data process of a directory.
-pub(crate) fn connect(run_dir: &Path) -> std::io::Result<UnixStream> {
+pub(crate) fn connect(run_dir: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(run_dir.join(run_dir::DATA_SOCKET))
 }

@@ -28,8 +28,10 @@ mod orders;
 mod placing;
 mod policy;
 mod ports;
+mod predecessor;
 mod server;
 mod snapshot;
+mod successor;
 mod taps;
 mod too_big;
 mod underlay;
@@ -37,7 +39,7 @@ mod worker;
 
 use std::num::NonZeroU64;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -53,10 +55,11 @@ use sluice_ports::{Pool, PoolConfig};
 
 use self::cpus::Cpus;
 use self::policy::Wanted;
+use self::successor::Successor;
 use self::taps::Taps;
 use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
 use crate::clock;
-use crate::config::{self, Attachment, KernelDevices, Plan, PortPlan};
+use crate::config::{self, Attachment, KernelDevices, Placed, Plan, PortPlan};
 use crate::hand;
 use crate::limits;
 use crate::log::{self, say};
@@ -101,10 +104,11 @@ fn silence() -> String {
     format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs())
 }
 
-/// How other threads reach all of the workers; while the lock is held, no port goes from one to
-/// another.
+/// How other threads reach all of the workers; while the first lock is held, no port goes from one
+/// to another, and while the second is, no bucket of a shared underlay does, whose table
+/// it holds.
 #[derive(Clone, Debug)]
-struct Askers(Vec<Asker>, Arc<Mutex<()>>);
+struct Askers(Vec<Asker>, Arc<Mutex<()>>, Arc<Mutex<Vec<u8>>>);
 
 impl Askers {
     /// The only worker, or the first one: what is asked of it alone is refused where there are
@@ -118,7 +122,12 @@ impl Askers {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, if nobody has it now.
+    /// The worker of each bucket of flows; while it is held, none moves.
+    fn settled(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.2.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same as [`Self::steady`], if nobody has it now.
     fn steady_now(&self) -> Option<MutexGuard<'_, ()>> {
         match self.1.try_lock() {
             Ok(guard) => Some(guard),
@@ -137,6 +146,11 @@ impl Askers {
     /// Asks all of them at once, and waits for every answer, the first worker's first.
     fn answers<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
         let _steady = self.steady();
+        self.answers_now(question)
+    }
+
+    /// The same, also while ports go from one to another.
+    fn answers_now<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
         let until = Instant::now() + ANSWER_WAIT;
         let asked: Vec<Receiver<T>> = self
             .0
@@ -155,19 +169,61 @@ impl Askers {
     }
 }
 
-/// Runs a data process until it is drained. `takes_over` is whether standard input is a socket by
-/// which control gives it the descriptors that it kept of an earlier one.
+/// How a data process begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// With nothing.
+    Alone,
+    /// Standard input is a socket by which control gives it the descriptors that it kept of an
+    /// earlier one.
+    TakesOver,
+    /// Standard input is a socket by which control gives it everything that a running one hands
+    /// over, once this one is ready.
+    Succeeds,
+}
+
+/// Runs a data process until it is drained.
 ///
 /// # Errors
 /// What could not be opened, with the remedy.
-pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
+pub fn run(config: &Path, begin: Begin) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
     log::speak_as(&plan.config.host.name, "data");
     run_dir::create(&plan.run_dir)?;
+    if begin == Begin::Succeeds {
+        return succeed(plan);
+    }
     let role = Role::take(&plan.run_dir, "data")?;
     _ = limits::raise_descriptors();
-    let taps = Arc::new(Taps::new(&plan, if takes_over { kept() } else { Vec::new() }));
-    forward(plan, &role, &taps)
+    let kept = if begin == Begin::TakesOver { kept() } else { Vec::new() };
+    let taps = Arc::new(Taps::new(&plan, kept));
+    let idle = Idle::new(&plan)?;
+    drain_on_signals(&idle.askers)?;
+    let host = idle.open(&plan, &taps).inspect_err(|_| taps.undo())?;
+    let listener = role.listen(&plan.run_dir.join(run_dir::DATA_SOCKET))?;
+    host.forward(plan, listener, &taps, None)
+}
+
+/// Goes on where another data process stops.
+fn succeed(plan: Plan) -> anyhow::Result<ExitCode> {
+    _ = limits::raise_descriptors();
+    let idle = Idle::new(&plan)?;
+    drain_on_signals(&idle.askers)?;
+    let Some((successor, kept, handed)) = Successor::ready()? else { return Ok(ExitCode::SUCCESS) };
+    let taps = Arc::new(Taps::succeed(&plan, kept, handed));
+    let opened = idle.open(&plan, &taps).and_then(|host| {
+        let listener = run_dir::listen(&plan.run_dir.join(run_dir::NEXT_SOCKET))?;
+        Ok((host, listener))
+    });
+    taps.close_handed();
+    let (mut host, listener) = opened.unwrap_or_else(|error| {
+        // What the other process still uses is left as it is: nothing is closed in order.
+        say!("{error:#}");
+        taps.undo();
+        std::process::exit(1)
+    });
+    host.workers.iter_mut().for_each(Worker::begin_frozen);
+    host.forward(plan, listener, &taps, Some(successor))
 }
 
 /// The descriptors that control kept.
@@ -179,38 +235,72 @@ fn kept() -> Vec<hand::Named> {
     })
 }
 
-/// Opens all ports, and forwards until it is drained.
-fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode> {
-    let started = clock::now();
-    let (askers, ends) = doors(plan.workers.count)?;
-    drain_on_signals(&askers)?;
-    let mut workers =
-        make_workers(&plan, taps, ends, &askers, started).inspect_err(|_| taps.undo())?;
-    let next_hops = next_hops::follow(&plan, askers.clone())?;
-    underlay::follow(&plan, taps, askers.clone())?;
-    let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
-    let listener = role.listen(&socket)?;
-    let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
-    let wanted = Wanted::new(&plan);
-    let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
-    let buckets = follow_placement(&plan, &mut workers, (&wanted, &cpus_known), &askers)?;
-    // A host with one worker has nothing to count, and may have ports that come.
-    let several = workers.len() > 1;
-    let counted = workers.iter_mut().filter(|_| several);
-    let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
-    let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
-    let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
-    let ports = plan.ports.len();
-    server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
-    let count = workers.len();
-    let by = if count > 1 { format!(" by {count} workers") } else { String::new() };
-    say!("forwarding on {ports} ports{by}, process {}", std::process::id());
+/// Workers without ports. To make them takes longest, for they have all memory.
+struct Idle {
+    started: Nanos,
+    askers: Askers,
+    workers: Vec<Worker>,
+}
 
-    let left = run_all(&mut workers, &cpus)?;
-    workers.iter_mut().for_each(Worker::close);
-    _ = run_dir::remove(&socket);
-    say!("drained; {} frames held and {} in drivers ended", left.resident, left.pending);
-    Ok(ExitCode::SUCCESS)
+impl Idle {
+    fn new(plan: &Plan) -> anyhow::Result<Self> {
+        let started = clock::now();
+        let (askers, ends) = doors(plan.workers.count)?;
+        let make = |(at, (poller, asks))| make_worker(plan, at, poller, asks, started);
+        let workers = ends.into_iter().enumerate().map(make).collect::<anyhow::Result<_>>()?;
+        Ok(Self { started, askers, workers })
+    }
+
+    /// Opens all ports.
+    fn open(mut self, plan: &Plan, taps: &Taps) -> anyhow::Result<Self> {
+        let ports = open_ports(plan, taps)?;
+        let wakers: Vec<Waker> = self.askers.0.iter().map(|asker| asker.waker.clone()).collect();
+        let crossings = crossing::between(&plan.workers, &plan.switch, &wakers);
+        for ((worker, ports), crossings) in self.workers.iter_mut().zip(ports).zip(crossings) {
+            worker.open(ports).context("cannot watch a port")?;
+            worker.join(crossings);
+        }
+        Ok(self)
+    }
+
+    /// Forwards until it is drained.
+    fn forward(
+        self,
+        plan: Plan,
+        listener: UnixListener,
+        taps: &Arc<Taps>,
+        successor: Option<Successor>,
+    ) -> anyhow::Result<ExitCode> {
+        let Self { started, askers, mut workers } = self;
+        let next_hops = next_hops::follow(&plan, askers.clone())?;
+        underlay::follow(&plan, taps, askers.clone())?;
+        let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
+        let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
+        let wanted = Wanted::new(&plan);
+        let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
+        let buckets = follow_placement(&plan, &mut workers, (&wanted, &cpus_known), &askers)?;
+        // A host with one worker has nothing to count, and may have ports that come.
+        let several = workers.len() > 1;
+        let counted = workers.iter_mut().filter(|_| several);
+        let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
+        let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
+        let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
+        let ports = plan.ports.len();
+        let run_dir = plan.run_dir.clone();
+        let server = server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
+        let count = workers.len();
+        let by = if count > 1 { format!(" by {count} workers") } else { String::new() };
+        match successor {
+            None => say!("forwarding on {ports} ports{by}, process {}", std::process::id()),
+            Some(successor) => successor.follow(server, run_dir)?,
+        }
+
+        let left = run_all(&mut workers, &cpus)?;
+        workers.iter_mut().for_each(Worker::close);
+        _ = run_dir::remove(&socket);
+        say!("drained; {} frames held and {} in drivers ended", left.resident, left.pending);
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Has placement say which worker reads which flows of the underlay, if they share it.
@@ -239,7 +329,7 @@ fn doors(count: usize) -> anyhow::Result<(Askers, Vec<End>)> {
         askers.push(Asker { asks, waker: poller.waker() });
         ends.push((poller, receiver));
     }
-    Ok((Askers(askers, Arc::default()), ends))
+    Ok((Askers(askers, Arc::default(), Arc::default()), ends))
 }
 
 /// Runs the first worker here and the others in threads of their own, until all have drained.
@@ -293,16 +383,10 @@ fn cpu_of(plan: &Plan, worker: usize) -> Option<u32> {
     host.worker_cpus.get(worker).copied().or(host.worker_cpu.filter(|_| worker == 0))
 }
 
-/// All workers of a plan, with their ports open and the ways between them.
-fn make_workers(
-    plan: &Plan,
-    taps: &Taps,
-    ends: Vec<End>,
-    askers: &Askers,
-    now: Nanos,
-) -> anyhow::Result<Vec<Worker>> {
+/// The ports of a plan, by worker.
+fn open_ports(plan: &Plan, taps: &Taps) -> anyhow::Result<Vec<Vec<Opened>>> {
     let mut trunks = attach::Trunks::new();
-    let mut ports: Vec<Vec<Opened>> = ends.iter().map(|_| Vec::new()).collect();
+    let mut ports: Vec<Vec<Opened>> = (0..plan.workers.count).map(|_| Vec::new()).collect();
     for (at, (port, placed)) in plan.ports.iter().zip(&plan.workers.ports).enumerate() {
         // Of what is spread over all of them, each has a part, in their order.
         let (first, last) = placed.worker.map_or((0, ports.len() - 1), |worker| (worker, worker));
@@ -311,22 +395,13 @@ fn make_workers(
             own.push((PortId::from_index(at), port.name.clone(), opened));
         }
     }
-    let wakers: Vec<Waker> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
-    let crossings = crossing::between(&plan.workers, &plan.switch, &wakers);
-    let parts = ends.into_iter().zip(ports).zip(crossings).enumerate();
-    parts
-        .map(|(at, (((poller, asks), ports), crossings))| {
-            let mut worker = make_worker(plan, at, ports, poller, asks, now)?;
-            worker.join(crossings);
-            Ok(worker)
-        })
-        .collect()
+    Ok(ports)
 }
 
+/// A worker without ports.
 fn make_worker(
     plan: &Plan,
     number: usize,
-    ports: Vec<Opened>,
     poller: Poller,
     asks: Receiver<Ask>,
     now: Nanos,
@@ -334,12 +409,11 @@ fn make_worker(
     let shard = plan.workers.shard(&plan.switch, number);
     let host = Host::new(&shard, plan.addresses.iter().copied(), plan.seed, now)
         .map_err(|error| anyhow::anyhow!("the switch refuses the configuration: {error:?}"))?;
-    let may_come =
-        plan.workers.ports.iter().filter(|placed| placed.moves && placed.worker != Some(number));
-    let bays = ports.len()
-        + may_come.count()
+    let is_own = |placed: &Placed| placed.worker.is_none_or(|worker| worker == number);
+    let bays = plan.workers.ports.iter().filter(|placed| is_own(placed) || placed.moves).count()
         + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
-    let own = ports.iter().map(|(id, ..)| &plan.ports[id.index()]);
+    let own = plan.ports.iter().zip(&plan.workers.ports);
+    let own = own.filter(|(_, placed)| is_own(placed)).map(|(port, _)| port);
     let is_spread =
         |port: &&PortPlan| matches!(port.attachment, Attachment::Udp { sharers: 2.., .. });
     let kept = own.filter(is_spread).count() * HELD_MAX;
@@ -352,7 +426,7 @@ fn make_worker(
         pace: Nanos::from_micros(plan.config.host.pace_us.into()),
         spin: Nanos::from_micros(plan.config.host.spin_us.into()),
     };
-    let worker = Worker::new(host, ports, plan.config.peers.len(), pool, poller, asks, pacing);
+    let worker = Worker::new(host, Vec::new(), plan.config.peers.len(), pool, poller, asks, pacing);
     worker.context("cannot watch a port")
 }
 

@@ -21,6 +21,7 @@ pub mod data;
 pub mod fabric;
 pub mod fabric_client;
 mod hand;
+mod handover;
 mod limits;
 mod log;
 pub mod placement_client;
@@ -32,6 +33,7 @@ mod serve;
 pub mod show_client;
 mod taps;
 pub mod top;
+pub mod upgrade_client;
 
 use std::path::Path;
 use std::process::ExitCode;

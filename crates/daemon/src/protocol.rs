@@ -13,6 +13,10 @@
 //! | `{"lend":["web"]}` | descriptors (`hand.rs`) of these ports, or of all | data |
 //! | `{"tidy":["web"]}` | `{}`, when other added ports and stray devices are gone | data |
 //! | `"pulse"` | `{}`, when every worker has answered | data |
+//! | `{"yield":1}` | what `handover.rs` says, and descriptors; afterwards on the same connection | data |
+//! | `"leave"` | `{}`, and the process is gone: another one goes on | data |
+//! | `"goon"` | `{}`: it goes on itself, as it does when the connection ends | data |
+//! | `"upgrade"` | what `sluice_api::upgrade` says, when another data process has taken over | control |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! Whatever cannot be answered gets `{"error":"…"}`.
@@ -56,6 +60,14 @@ pub enum Request {
     Tidy(Vec<String>),
     /// Does every worker still answer?
     Pulse,
+    /// Hand everything over, in this format.
+    Yield(u32),
+    /// Another process goes on with it: end.
+    Leave,
+    /// Nobody does: go on.
+    GoOn,
+    /// Have another data process, of the program that is there now, take over.
+    Upgrade,
     /// This connection is for punts and orders of one worker from now on.
     Attach(u16),
 }

@@ -37,6 +37,10 @@ pub const DATA_SOCKET: &str = "data.sock";
 pub const SHOW_SOCKET: &str = "show.sock";
 /// The configuration that the data process runs.
 pub const CONFIG_FILE: &str = "data.toml";
+/// The same of a data process that is to take over, until it has.
+pub(crate) const NEXT_CONFIG_FILE: &str = "next.toml";
+/// Where it listens until then.
+pub(crate) const NEXT_SOCKET: &str = "next.sock";
 /// The ports that were added.
 pub(crate) const PORTS_FILE: &str = "ports.json";
 /// What is known of TAPs.
@@ -124,12 +128,17 @@ impl Role {
     /// # Errors
     /// If the socket cannot be made.
     pub fn listen(&self, path: &Path) -> anyhow::Result<UnixListener> {
-        remove(path).with_context(|| format!("cannot replace {}", path.display()))?;
-        let listener = UnixListener::bind(path)
-            .with_context(|| format!("cannot listen on {}", path.display()))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-        Ok(listener)
+        listen(path)
     }
+}
+
+/// As [`Role::listen`], before the process has its role.
+pub(crate) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
+    remove(path).with_context(|| format!("cannot replace {}", path.display()))?;
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Removes a file that need not be there.

@@ -24,6 +24,7 @@ pub mod device;
 mod error;
 mod finish;
 mod frame;
+mod handed;
 pub mod l2;
 pub mod link;
 pub mod machines;
@@ -45,6 +46,7 @@ pub mod vhost_user;
 
 pub use error::OpenError;
 pub use frame::FrameBuf;
+pub use handed::Handed;
 pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{
     Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Queues, Read, Rest, Ring, Wanted,

@@ -39,6 +39,7 @@ use sluice_base::{Batch, Nanos, PriorityMask};
 use sluice_switch::{Classifier, Sink, Window};
 
 use crate::frame::FrameBuf;
+use crate::handed::Handed;
 use crate::pool::Pool;
 use crate::udp::Buckets;
 
@@ -276,6 +277,18 @@ pub trait Port: Sink<FrameBuf> + Send {
 
     /// From now on `read` takes nothing from the kernel, and hands over what was set aside.
     fn stop_reading(&mut self) {}
+
+    /// Takes [`Self::stop_reading`] back.
+    fn go_on_reading(&mut self) {}
+
+    /// What another process needs to go on with it, if it can be handed over. The port stays as it
+    /// is; whoever hands it over uses it no more.
+    ///
+    /// # Errors
+    /// What the kernel said, if a descriptor cannot be duplicated.
+    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+        Ok(None)
+    }
 
     /// Sees to what a descriptor of [`Self::poll_fds`] told of, beside frames and room.
     fn attend(&mut self) -> Wanted {

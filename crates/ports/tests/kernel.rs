@@ -821,3 +821,47 @@ fn next_hops_follow_the_kernel() {
     let shown = Command::new("ip").args(arguments).output().unwrap().stdout;
     assert!(String::from_utf8(shown).unwrap().contains("PERMANENT"));
 }
+
+/// Frames that came while nobody read are there for the port that goes on, once each and in order,
+/// flow control too; a ring of another size is made anew.
+#[test]
+fn a_ring_goes_on_where_another_port_stopped() {
+    if !can_have_namespaces("a_ring_goes_on_where_another_port_stopped") {
+        return;
+    }
+    let cable = Cable::new();
+    let mut peer = inside(&cable.right, || RawPeer::new("r0"));
+    let config = |bytes| L2Config { ring_bytes: bytes, ..L2Config::new("l0") };
+    let mut port = inside(&cable.left, || L2Port::open(&config(100_000)).unwrap());
+    let (mut pool, mut came) = (pool(64), Vec::new());
+    let mut read = |port: &mut L2Port, wanted: usize| {
+        let mut batch = Batch::with_limit(64);
+        eventually(|| {
+            port.read(OPEN, wanted - came.len(), &mut pool, &mut batch).unwrap();
+            for buf in batch.drain() {
+                came.push(buf.bytes().to_vec());
+                pool.give_back(buf);
+            }
+            came.len() >= wanted
+        });
+        came.clone()
+    };
+    let all = |count| (0..count).map(|nth| marked(nth, 0)).collect::<Vec<_>>();
+    for sent in [0, 30, 60] {
+        (sent..sent + 20).for_each(|nth| peer.send(&marked(nth, 0)));
+        assert_eq!(read(&mut port, sent + 7), all(sent + 7));
+        // The rest stands in the ring.
+        peer.send(&pfc());
+        let handed = port.hand_over().unwrap().unwrap();
+        (sent + 20..sent + 30).for_each(|nth| peer.send(&marked(nth, 0)));
+        let next = inside(&cable.left, || L2Port::take_up(&config(100_000), Some(handed)));
+        // The process before ends, and nothing is undone.
+        std::mem::forget(std::mem::replace(&mut port, next.unwrap()));
+        assert_eq!(read(&mut port, sent + 30), all(sent + 30));
+        assert_eq!(heard(&mut port, 1), [pfc()]);
+    }
+    assert_eq!(port.kernel_counters().unwrap()["ring.drops"], 0);
+    let handed = port.hand_over().unwrap().unwrap();
+    let other = inside(&cable.left, || L2Port::take_up(&config(1_000_000), Some(handed)).unwrap());
+    assert!(other.ring_plan().frames > port.ring_plan().frames);
+}

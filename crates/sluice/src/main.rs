@@ -10,6 +10,7 @@ use sluice_api::placement::{self, PlacementMode};
 use sluice_api::port::{Cidr, NewPort, Place, Route};
 use sluice_api::show;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
+use sluice_daemon::data::Begin;
 use sluice_daemon::fabric::certificates::{self, Wanted};
 use sluice_daemon::show_client::{Style, Whom};
 use sluice_daemon::{fabric_client, placement_client, port_client};
@@ -32,6 +33,11 @@ enum Command {
     Show(ShowArguments),
     /// What a host does now: the time of its data workers, the rates of its ports
     Top(TopArguments),
+    /// Have a new data process take over from the one that runs, without a frame lost
+    Upgrade {
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Ports that come and go while a host runs
     #[command(subcommand)]
     Port(PortCommand),
@@ -73,6 +79,9 @@ struct DaemonArguments {
     /// Descriptors of an earlier data process come by standard input
     #[arg(long, hide = true)]
     takes_over: bool,
+    /// Everything of the running data process comes by standard input, once this one is ready
+    #[arg(long, hide = true, conflicts_with = "takes_over")]
+    succeeds: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -393,6 +402,7 @@ fn main() -> ExitCode {
         Command::Daemon(arguments) => daemon(&arguments),
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
+        Command::Upgrade { asked } => upgrade(&asked),
         Command::Port(command) => port(command),
         Command::Vport(command) => vport(command),
         Command::Vnet(VnetCommand::List { asked }) => ask(&asked, fabric::Question::Vnets),
@@ -413,13 +423,25 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
     match (arguments.check, arguments.role) {
         (true, _) => sluice_daemon::check(&arguments.config),
         (false, Role::Control) => sluice_daemon::control::run(&arguments.config),
-        (false, Role::Data) => sluice_daemon::data::run(&arguments.config, arguments.takes_over),
+        (false, Role::Data) => {
+            let begin = match (arguments.takes_over, arguments.succeeds) {
+                (_, true) => Begin::Succeeds,
+                (true, false) => Begin::TakesOver,
+                (false, false) => Begin::Alone,
+            };
+            sluice_daemon::data::run(&arguments.config, begin)
+        }
     }
 }
 
 fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let style = Style { json: arguments.asked.json, watch: arguments.watch };
     sluice_daemon::show_client::show(&arguments.asked.whom(), arguments.what.into(), style)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn upgrade(asked: &Asked) -> anyhow::Result<ExitCode> {
+    sluice_daemon::upgrade_client::upgrade(&asked.whom(), asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

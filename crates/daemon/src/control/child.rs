@@ -32,6 +32,9 @@ const HELLO_MAX: Duration = Duration::from_secs(5);
 /// How long it may take to drain, of which one second is for frames.
 const DRAIN_MAX: Nanos = Nanos::from_millis(5000);
 
+/// How long a process that broke off may take to be gone.
+const ENDED_WITHIN: Nanos = Nanos::from_millis(1000);
+
 /// A running data process.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -45,7 +48,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    fn new(stream: UnixStream, child: Option<Child>) -> anyhow::Result<Self> {
+    pub(super) fn new(stream: UnixStream, child: Option<Child>) -> anyhow::Result<Self> {
         stream.set_read_timeout(Some(HELLO_MAX))?;
         let line = protocol::ask(stream.try_clone()?, &Request::Hello)?;
         let hello: Hello = protocol::expect(&line)?;
@@ -73,6 +76,18 @@ impl Link {
             self.reap();
         }
         ended
+    }
+
+    /// Whether it ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.wait(ENDED_WITHIN)
+    }
+
+    /// Whether it runs the program that lies where this one did.
+    pub(super) fn runs_the_program_there(&self) -> bool {
+        let id = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+        let its = PathBuf::from(format!("/proc/{}/exe", self.hello.pid));
+        program().is_ok_and(|there| id(&there) == id(&its))
     }
 
     /// Takes the status of a process that ended, from which nothing is left to learn.
@@ -189,7 +204,7 @@ pub(super) fn program() -> anyhow::Result<PathBuf> {
     Ok(replaced.unwrap_or_else(|| PathBuf::from("/proc/self/exe")))
 }
 
-fn describe(status: ExitStatus) -> String {
+pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use sluice_api::fabric::Question;
 
 use super::ports::AddedPorts;
-use super::{connect, spawn};
+use super::{Upgrades, connect, spawn};
 use crate::controller::Controller;
 use crate::fabric::Fabric;
 use crate::protocol::{self, Failure, Request};
@@ -26,14 +26,7 @@ const WATCH_BEAT: Duration = Duration::from_secs(1);
 const ANSWER_MAX: Duration = Duration::from_secs(6);
 
 /// Answers in a thread of its own for as long as the process lives.
-pub(super) fn serve(
-    listener: UnixListener,
-    run_dir: &Path,
-    fabric: Option<Fabric>,
-    ports: Arc<AddedPorts>,
-    controller: Controller,
-) -> anyhow::Result<()> {
-    let known = Known { run_dir: run_dir.to_owned(), fabric, ports, controller };
+pub(super) fn serve(listener: UnixListener, known: Known) -> anyhow::Result<()> {
     spawn("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
             while let Some(request) = protocol::next_request(stream, reader) {
@@ -46,15 +39,28 @@ pub(super) fn serve(
 }
 
 /// Who knows what is asked.
-struct Known {
+pub(super) struct Known {
     run_dir: PathBuf,
     fabric: Option<Fabric>,
     ports: Arc<AddedPorts>,
     controller: Controller,
+    upgrades: Upgrades,
+}
+
+impl Known {
+    pub(super) fn new(
+        run_dir: &Path,
+        fabric: Option<Fabric>,
+        ports: Arc<AddedPorts>,
+        controller: Controller,
+        upgrades: Upgrades,
+    ) -> Self {
+        Self { run_dir: run_dir.to_owned(), fabric, ports, controller, upgrades }
+    }
 }
 
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { run_dir, fabric, ports, controller } = known;
+    let Known { run_dir, fabric, ports, controller, upgrades } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
     match (request, fabric.as_ref()) {
         (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
@@ -79,6 +85,7 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
         ),
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
+        (Request::Upgrade, _) => upgrades.ask(|done| protocol::reply(stream, done)),
         (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
         (
             Request::Hello
@@ -87,6 +94,9 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             | Request::Follow(_)
             | Request::Lend(_)
             | Request::Tidy(_)
+            | Request::Yield(_)
+            | Request::Leave
+            | Request::GoOn
             | Request::Pulse,
             _,
         ) => fail("only questions are answered here".to_owned()),

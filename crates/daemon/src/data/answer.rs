@@ -23,8 +23,9 @@ use super::next_hops::NextHops;
 use super::placing::Shown;
 use super::policy::Wanted;
 use super::snapshot::{self, PortShot, Snapshot};
-use super::worker::Times;
+use super::worker::{Known, Times};
 use crate::config::{Plan, PortPlan};
+use crate::handover::{At, KnownState};
 
 /// The names of a host.
 #[derive(Debug)]
@@ -102,6 +103,38 @@ impl Names {
             );
         }
         all
+    }
+
+    /// The name of a port, if it is there.
+    pub(super) fn port_name(&self, id: PortId) -> Option<String> {
+        Some(self.ports().get(&id)?.name.clone())
+    }
+
+    /// An address in names.
+    pub(super) fn known(&self, (vnet, mac, to): Known) -> Option<KnownState> {
+        let at = match to {
+            Destination::Port(port) => At::Port(self.port_name(port)?),
+            Destination::Tunnel(tunnel) => At::Peer(self.peers.get(tunnel.index())?.0.clone()),
+        };
+        let vnet = self.vnets.get(vnet.index())?.clone();
+        Some(KnownState { vnet, mac: mac.to_string(), at })
+    }
+
+    /// The reverse of [`Self::known`], as far as this configuration has the names.
+    pub(super) fn find(&self, known: &KnownState) -> Option<Known> {
+        let vnet = self.vnets.iter().position(|name| *name == known.vnet)?;
+        let to = match &known.at {
+            At::Port(name) => {
+                let ports = self.ports();
+                let (id, _) = ports.iter().find(|(_, port)| port.name == *name)?;
+                Destination::Port(*id)
+            }
+            At::Peer(name) => {
+                let at = self.peers.iter().position(|(peer, _)| peer == name)?;
+                Destination::Tunnel(TunnelId::from_index(at))
+            }
+        };
+        Some((VnetId::from_index(vnet), known.mac.parse().ok()?, to))
     }
 
     /// A port came.

@@ -70,7 +70,7 @@ pub(super) fn open(
             config.ring_bytes = *ring_bytes;
             config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
             config.kernel = vtep.map_or(KernelShare::Nothing, KernelShare::NoVxlan);
-            L2Port::open(&config).map(|port| Box::new(port) as _)
+            L2Port::take_up(&config, taps.take_handed(&plan.name)).map(|port| Box::new(port) as _)
         }
         Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable } => {
             let mut config = L2Config::new(device);

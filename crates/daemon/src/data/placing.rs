@@ -101,6 +101,7 @@ pub(super) struct Mover {
 
 impl Mover {
     pub(super) fn new(askers: Askers, (selector, table): (Selector, BucketTable)) -> Self {
+        *askers.settled() = table.to_vec();
         Self { askers, selector, table, high: HighFlows::default() }
     }
 
@@ -132,6 +133,8 @@ impl Mover {
     /// Moves buckets, of which no worker gets and gives some. The steps are those of
     /// `sluice_ports::udp`. If the kernel refuses, nothing has moved, and nothing is held.
     pub(super) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
+        let askers = self.askers.clone();
+        let mut settled = askers.settled();
         let by = |of: fn(&Change) -> u8, only: Option<u8>| {
             let mut sets: BTreeMap<u8, BucketSet> = BTreeMap::new();
             for change in changes.iter().filter(|c| only.is_none_or(|from| c.from == from)) {
@@ -151,7 +154,7 @@ impl Mover {
             self.steps(release, |_| Ok(()))?;
             return Err(refused.into());
         }
-        self.table = table;
+        (self.table, *settled) = (table, table.to_vec());
         let leave = by(|c| c.from, None).into_iter().map(|(from, set)| (from, Step::Leave(set)));
         self.steps(leave, |from| {
             let release = by(|c| c.to, Some(from)).into_iter();
@@ -162,6 +165,8 @@ impl Mover {
     /// Other flows are of high priority. Those of a group of buckets must be at one worker. If the
     /// kernel refuses, they are those of before.
     pub(super) fn set_high(&mut self, high: HighFlows) -> Result<(), End> {
+        let askers = self.askers.clone();
+        let _settled = askers.settled();
         self.tell_high(&high)?;
         if let Err(refused) = self.selector.set(&self.table, &high) {
             self.tell_high(&self.high)?;

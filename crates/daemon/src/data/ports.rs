@@ -97,6 +97,14 @@ impl Ports {
         Ok(config::added_answer(new, &wanted, id))
     }
 
+    /// The ports that were added, in the order of their numbers.
+    pub(super) fn list(&self) -> Vec<NewPort> {
+        let added = self.added();
+        let mut list: Vec<&(NewPort, PortId)> = added.values().collect();
+        list.sort_unstable_by_key(|(_, id)| *id);
+        list.into_iter().map(|(new, _)| new.clone()).collect()
+    }
+
     /// Deletes the ports that were added and that control does not know, and what an earlier
     /// process left.
     pub(super) fn tidy(&self, asker: &Asker, known: &[String]) -> Result<Done, String> {

@@ -13,20 +13,21 @@ use super::look::Wanted;
 use super::next_hops::NextHops;
 use super::ports::Ports;
 use super::taps::Taps;
-use super::worker::Ask;
+use super::worker::{Ask, Known, YieldStep};
 use super::{Asker, Askers, losses, merge, spawn};
 use crate::config::{Fingerprint, Plan};
 use crate::hand;
+use crate::handover::State;
 use crate::protocol::{self, Done, Failure, Hello, Request};
 use crate::serve;
 
-struct Server {
-    names: Names,
-    ports: Ports,
-    taps: Arc<Taps>,
+pub(super) struct Server {
+    pub(super) names: Names,
+    pub(super) ports: Ports,
+    pub(super) taps: Arc<Taps>,
     next_hops: NextHops,
     fingerprint: Fingerprint,
-    askers: Askers,
+    pub(super) askers: Askers,
 }
 
 /// Answers in a thread of its own for as long as the process lives.
@@ -37,18 +38,19 @@ pub(super) fn serve(
     names: Names,
     next_hops: NextHops,
     askers: Askers,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Arc<Server>> {
     let fingerprint = plan.fingerprint;
     let ports = Ports::new(plan, Arc::clone(&taps));
     let server = Arc::new(Server { names, ports, taps, next_hops, fingerprint, askers });
-    let known = Arc::clone(&server);
+    let (known, answering) = (Arc::clone(&server), Arc::clone(&server));
     losses::watch(server.names.ledger(), server.askers.clone(), move || known.names.port_ids())?;
     spawn("server", move || {
         // Control keeps a connection open to see this process end, so there is no time limit.
         serve::connections(&listener, None, move |stream, reader| {
-            server.converse(stream, reader);
+            answering.converse(stream, reader);
         });
-    })
+    })?;
+    Ok(server)
 }
 
 impl Server {
@@ -92,8 +94,14 @@ impl Server {
                 Ok(Some(Request::Pulse)) => {
                     // Any question will do that is answered between two turns.
                     let asked = |reply| Ask::IsOpen(PortId(0), reply);
-                    let beats = self.askers.answers(asked);
+                    // One that hands over answers, too.
+                    let beats = self.askers.answers_now(asked);
                     protocol::reply(stream, beats.map(|_| Done {}))
+                }
+                Ok(Some(Request::Yield(format))) => self.yield_to(stream, reader, format),
+                Ok(Some(Request::Leave | Request::GoOn | Request::Upgrade)) => {
+                    let error = "nothing is handed over here".to_owned();
+                    protocol::write(stream, &Failure { error })
                 }
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {
@@ -105,6 +113,25 @@ impl Server {
                 return;
             }
         }
+    }
+
+    /// Adds ports and addresses as an earlier process had them.
+    pub(super) fn restore(&self, state: &State) -> Result<(), String> {
+        for new in &state.added {
+            if let Err(error) = self.ports.add(&self.names, self.askers.first(), new) {
+                let name = new.name.as_deref().unwrap_or_default();
+                return Err(format!("port {name}: {error}"));
+            }
+        }
+        let known: Vec<Known> =
+            state.known.iter().filter_map(|known| self.names.find(known)).collect();
+        self.askers.ask_all(|| Ask::Yield(YieldStep::Know(known.clone())));
+        Ok(())
+    }
+
+    /// Undoes what opening ports did.
+    pub(super) fn undo(&self) {
+        self.taps.undo();
     }
 
     /// The connection is this worker's from now on, after the answer.

@@ -7,14 +7,14 @@
 //!   tidy:  what no port has taken up by then is deleted
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_ports::OpenError;
 use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::{Handed, OpenError};
 
 use crate::config::Plan;
 use crate::hand::Named;
@@ -28,6 +28,9 @@ pub(super) struct Taps {
     held: Mutex<BTreeMap<String, Held>>,
     /// Sockets, by port: lent by an earlier process, and afterwards this one's.
     sockets: Mutex<BTreeMap<String, OwnedFd>>,
+    /// What an earlier process handed over, by port; of one that is shared by several workers, each
+    /// one's in their order.
+    handed: Mutex<BTreeMap<String, VecDeque<Handed>>>,
 }
 
 #[derive(Debug)]
@@ -52,13 +55,46 @@ impl Taps {
         let host = plan.config.host.name.clone();
         // What is no TAP's. A name that means neither is closed when its port is not opened.
         let sockets = Mutex::new(kept);
-        Self { run_dir: plan.run_dir.clone(), host, held: Mutex::new(held), sockets }
+        let (run_dir, held) = (plan.run_dir.clone(), Mutex::new(held));
+        Self { run_dir, host, held, sockets, handed: Mutex::default() }
+    }
+
+    /// The same, with what an earlier process handed over.
+    pub(super) fn succeed(plan: &Plan, kept: Vec<Named>, handed: Vec<(String, Handed)>) -> Self {
+        let taps = Self::new(plan, kept);
+        for (port, handed) in handed {
+            taps.handed_over().entry(port).or_default().push_back(handed);
+        }
+        taps
+    }
+
+    /// What was handed over of a port, or of the next worker's part of it.
+    pub(super) fn take_handed(&self, port: &str) -> Option<Handed> {
+        self.handed_over().get_mut(port)?.pop_front()
+    }
+
+    /// Closes what was handed over and no port has taken up.
+    pub(super) fn close_handed(&self) {
+        self.handed_over().clear();
+    }
+
+    fn handed_over(&self) -> MutexGuard<'_, BTreeMap<String, VecDeque<Handed>>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies of the descriptors of all TAPs.
+    pub(super) fn lend_taps(&self) -> Vec<Named> {
+        let copy = |(name, held): (&String, &Held)| {
+            Some((name.clone(), held.file.as_ref()?.try_clone().ok()?))
+        };
+        self.held().iter().filter_map(copy).collect()
     }
 
     /// Opens the sockets of an underlay.
     pub(super) fn open_udp(&self, port: &str, config: &UdpConfig) -> Result<UdpPort, OpenError> {
         let mut sockets = self.sockets();
-        let opened = UdpPort::take_up(config, sockets.remove(port))?;
+        let lent = sockets.remove(port).filter(|_| config.sharers <= 1).map(UdpPort::handed);
+        let opened = UdpPort::take_up(config, self.take_handed(port).or(lent))?;
         sockets.extend(opened.lend().map(|socket| (port.to_owned(), socket)));
         Ok(opened)
     }

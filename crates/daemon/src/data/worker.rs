@@ -33,6 +33,8 @@ use sluice_ports::{FrameBuf, Pool, Port, Queues, Room, Waits, Wanted};
 use sluice_switch::Command;
 
 use self::attach::hand_back;
+use self::ending::Ending;
+pub(super) use self::ending::{Known, Left, YieldStep};
 use self::homes::Homes;
 pub(super) use self::homes::{HomeStep, Load};
 use self::isolated::Isolated;
@@ -63,8 +65,6 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(50);
 /// For how long the worker goes on with queues that are memory before it collects what descriptors
 /// tell: a system call, which takes as long as a turn.
 const UNTOLD_MAX: Nanos = Nanos::from_micros(20);
-/// How long held frames may take to leave when the host is stopped.
-const DRAIN_MAX: Nanos = Nanos::from_millis(1000);
 
 /// What other threads want of the worker.
 pub(super) enum Ask {
@@ -88,6 +88,8 @@ pub(super) enum Ask {
     Move(Step, SyncSender<()>),
     /// A step of moving a port.
     Home(HomeStep),
+    /// A step of handing everything over to another process.
+    Yield(YieldStep),
     /// Read nothing more, send what is held, and end.
     Drain,
 }
@@ -152,22 +154,6 @@ impl Attached {
     }
 }
 
-/// What is left when the worker ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
-    /// Frames in the switch.
-    pub(super) resident: u64,
-    /// Frames in drivers, on their way out or set aside on their way in.
-    pub(super) pending: u64,
-}
-
-impl std::ops::AddAssign for Left {
-    fn add_assign(&mut self, other: Self) {
-        self.resident += other.resident;
-        self.pending += other.pending;
-    }
-}
-
 /// The worker.
 pub(super) struct Worker {
     host: Host<FrameBuf>,
@@ -187,7 +173,7 @@ pub(super) struct Worker {
     /// others of a full output.
     first: usize,
     asked: bool,
-    drain_until: Option<Nanos>,
+    ending: Ending,
     spin: Spin,
     pace: Pace,
     /// When descriptors were asked last.
@@ -240,7 +226,7 @@ impl Worker {
             pacing,
             first: 0,
             asked: false,
-            drain_until: None,
+            ending: Ending::default(),
             spin: Spin::new(pacing.spin),
             pace: Pace::new(pacing.pace),
             collected: Nanos::ZERO,
@@ -260,6 +246,9 @@ impl Worker {
     pub(super) fn run(&mut self) -> io::Result<Left> {
         loop {
             let now = clock::now();
+            if self.ending.is_frozen() {
+                self.wait_frozen(now)?;
+            }
             self.watch.split(now, self.spent);
             self.watch.turn();
             let mut turn = Turn { worked: self.cross_in(), ..Turn::default() };
@@ -288,13 +277,8 @@ impl Worker {
             self.tell_of(turn.frames);
             self.tell_of_homes();
             self.isolated.tell(&self.host, &self.ports);
-            if let Some(until) = self.drain_until
-                && !turn.worked
-            {
-                let left = self.left();
-                if now >= until || (left == Left::default() && self.crossings.drained()) {
-                    return Ok(left);
-                }
+            if let Some(left) = self.has_drained(now, turn.worked) {
+                return Ok(left);
             }
             self.sleep(now, turn)?;
         }
@@ -334,7 +318,7 @@ impl Worker {
             window = window.of_any();
         }
         // What a port set aside came before it was told to stop.
-        let is_done = self.drain_until.is_some() && attached.port.aside().frames == 0;
+        let is_done = self.ending.reads_nothing() && attached.port.aside().frames == 0;
         let stopped = attached.held || is_done;
         if !attached.readable || window.is_shut() || stopped {
             return true;
@@ -490,7 +474,7 @@ impl Worker {
     /// Has every port tell when something comes. Returns whether something did already.
     fn rest(&mut self) -> bool {
         let mut more = false;
-        let (switch, stopped) = (self.host.switch(), self.drain_until.is_some());
+        let (switch, stopped) = (self.host.switch(), self.ending.reads_nothing());
         for attached in self.ports.iter_mut().filter(|attached| attached.is_memory) {
             let mut reads = Queues::default();
             if attached.readable && !attached.held && !stopped {
@@ -531,7 +515,7 @@ impl Worker {
     fn next(&self, now: Nanos) -> Nanos {
         let switch = self.host.switch().deadline();
         let retries = self.ports.iter().filter_map(|attached| attached.room.deadline());
-        let drain = self.drain_until.map(|until| until.min(now.after(self.pacing.pace)));
+        let drain = self.ending.until().map(|until| until.min(now.after(self.pacing.pace)));
         let control = self.orders.deadline();
         switch.into_iter().chain(retries).chain(drain).chain(control).min().unwrap_or(Nanos::MAX)
     }
@@ -572,10 +556,8 @@ impl Worker {
                 }
                 Ask::Move(step, reply) => again |= self.step(&step, reply),
                 Ask::Home(step) => again |= self.home_step(step),
-                Ask::Drain => {
-                    self.drain_until.get_or_insert(now.after(DRAIN_MAX));
-                    self.ports.iter_mut().for_each(|attached| attached.port.stop_reading());
-                }
+                Ask::Yield(step) => again |= self.yield_step(now, step),
+                Ask::Drain => self.drain(now),
             }
         }
         again

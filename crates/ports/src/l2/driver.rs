@@ -17,6 +17,7 @@ use super::rings::{Kind, RingPlan, RxFrame, RxRing, WIRE_OVERHEAD};
 use crate::device::{DeviceCounters, device, softnet_dropped};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
+use crate::handed::Handed;
 use crate::pool::{Pool, SlotMut};
 use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::ADDRESSES_SIZE;
@@ -103,6 +104,7 @@ pub struct L2Port {
     scratch: Box<[u8]>,
     /// Nothing more is taken from the ring.
     stopped: bool,
+    kernel: KernelShare,
 }
 
 /// What is held while the port is open.
@@ -134,6 +136,15 @@ impl L2Port {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &L2Config) -> Result<Self, OpenError> {
+        Self::take_up(config, None)
+    }
+
+    /// Opens the port with what an earlier process handed over, frames in its ring included. What
+    /// does not fit this configuration is closed, and opened anew.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what failed, with the remedy.
+    pub fn take_up(config: &L2Config, handed: Option<Handed>) -> Result<Self, OpenError> {
         let name = config.device.as_str();
         let failed = |what| OpenError::device(name, what);
         let found = device(name).map_err(|error| match error.raw_os_error() {
@@ -149,22 +160,34 @@ impl L2Port {
             let device = name.to_owned();
             return Err(OpenError::FrameSize { device, mtu: mtu.into(), needed, there });
         }
-        let offloads = Offloads::off(name)?;
         let plan = RingPlan::new(
             config.ring_bytes,
             config.wire_bytes_min,
             mtu,
             config.ring_memory_bytes_max,
         );
-        // Before the ring, so that not even its first frame is answered.
-        let quiet = Quiet::open(found.index, config.kernel)
-            .map_err(failed("keep the kernel from answering VXLAN on it"))?;
-        // Flow control first: a frame is in one of the two rings.
         let control = RingPlan::new(CONTROL_RING_BYTES, 1, CONTROL_MTU, 0);
-        let ring_of = |plan: &RingPlan, kind| {
-            RxRing::open(found.index, plan, kind).map_err(|(what, error)| failed(what)(error))
+        let mut handed = handed.filter(|handed| fits(handed, config, found.index, &plan));
+        let offloads = Offloads::off_since(name, handed.as_ref())?;
+        // Before the ring, so that not even its first frame is answered.
+        let kept = handed.as_mut().and_then(|handed| handed.take_file(QUIET));
+        let quiet = Quiet::take_up(found.index, config.kernel, kept)
+            .map_err(failed("keep the kernel from answering VXLAN on it"))?;
+        let mut ring_of = |plan: &RingPlan, kind| {
+            let name = ring_name(kind);
+            let lent = handed.as_mut().and_then(|handed| {
+                let next = usize::try_from(*handed.numbers.get(name)?).ok()?;
+                Some((handed.take_file(name)?, next))
+            });
+            match lent {
+                Some((socket, next)) => RxRing::take_up(socket, plan, next)
+                    .map_err(failed("map the ring that was handed over")),
+                None => RxRing::open(found.index, plan, kind)
+                    .map_err(|(what, error)| failed(what)(error)),
+            }
         };
         let open = Open {
+            // Flow control first: a frame is in one of the two rings.
             control: ring_of(&control, Kind::Control)?,
             counters: DeviceCounters::new(found.index).map_err(failed("read its counters"))?,
             softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
@@ -188,6 +211,7 @@ impl L2Port {
             room: Room::new(config.ring_bytes),
             scratch: vec![0; frame_size_max(mtu)].into_boxed_slice(),
             stopped: false,
+            kernel: config.kernel,
         })
     }
 
@@ -325,6 +349,39 @@ impl L2Port {
     }
 }
 
+/// Names of what is handed over.
+const QUIET: &str = "quiet";
+const INDEX: &str = "index";
+const FRAMES: &str = "frames";
+const SLOT_SIZE: &str = "slot_size";
+const VTEP: &str = "vtep";
+
+const fn ring_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Control => "control",
+        Kind::Data(_) => "ring",
+    }
+}
+
+/// A number that is the same while the kernel is to see the same.
+fn share_number(share: KernelShare) -> u64 {
+    match share {
+        KernelShare::All => 1 << 32,
+        KernelShare::Nothing => 2 << 32,
+        KernelShare::NoVxlan(vtep) => u32::from(vtep).into(),
+    }
+}
+
+/// Whether a ring that was handed over is the one that would be made.
+fn fits(handed: &Handed, config: &L2Config, index: u32, plan: &RingPlan) -> bool {
+    let is = |name: &str, value: u64| handed.numbers.get(name) == Some(&value);
+    is(INDEX, index.into())
+        && is(FRAMES, plan.frames.into())
+        && is(SLOT_SIZE, plan.slot_size.into())
+        && is(VTEP, share_number(config.kernel))
+        && ["control", "ring"].iter().all(|name| handed.files.contains_key(*name))
+}
+
 /// A size as the switch has it.
 pub(super) fn frame_size(frame: &[u8]) -> u32 {
     u32::try_from(frame.len()).expect("a slot holds less")
@@ -394,6 +451,28 @@ impl Port for L2Port {
 
     fn stop_reading(&mut self) {
         self.stopped = true;
+    }
+
+    fn go_on_reading(&mut self) {
+        self.stopped = false;
+    }
+
+    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+        let Some(open) = &self.open else { return Ok(None) };
+        let mut handed = Handed::default();
+        for (name, ring) in [("control", &open.control), ("ring", &open.ring)] {
+            handed.file(name, ring.fd())?;
+            handed.number(name, ring.next() as u64);
+        }
+        if let Some(fd) = open.quiet.fd() {
+            handed.file(QUIET, fd)?;
+        }
+        handed.number(INDEX, open.index.into());
+        handed.number(FRAMES, self.plan.frames.into());
+        handed.number(SLOT_SIZE, self.plan.slot_size.into());
+        handed.number(VTEP, share_number(self.kernel));
+        open.offloads.hand_over(&mut handed);
+        Ok(Some(handed))
     }
 
     fn read(

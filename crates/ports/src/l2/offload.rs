@@ -8,6 +8,7 @@ use sluice_wire::{checksum, ethernet, ipv4, ipv6, vlan};
 
 use crate::device::ioctl_socket;
 use crate::error::OpenError;
+use crate::handed::Handed;
 use crate::sys::DeviceRequest;
 
 /// One offload: its name, the requests that read and set it, and its bit there.
@@ -37,6 +38,30 @@ pub(super) struct Offloads {
 }
 
 impl Offloads {
+    /// Switches them off. What an earlier process switched off and handed over was on before.
+    pub(super) fn off_since(device: &str, handed: Option<&Handed>) -> Result<Self, OpenError> {
+        let mut offloads = Self::off(device)?;
+        for feature in FEATURES {
+            let before = handed.and_then(|handed| handed.numbers.get(feature.name));
+            let is_known = offloads.were_on.iter().any(|(set, _)| *set == feature.set);
+            if let Some(before) = before.and_then(|before| u32::try_from(*before).ok())
+                && !is_known
+            {
+                offloads.were_on.push((feature.set, before));
+            }
+        }
+        Ok(offloads)
+    }
+
+    /// Adds what was on.
+    pub(super) fn hand_over(&self, handed: &mut Handed) {
+        for feature in FEATURES {
+            if let Some((_, before)) = self.were_on.iter().find(|(set, _)| *set == feature.set) {
+                handed.number(feature.name, (*before).into());
+            }
+        }
+    }
+
     /// Switches them off.
     pub(super) fn off(device: &str) -> Result<Self, OpenError> {
         let socket = ioctl_socket().map_err(OpenError::device(device, "open a socket for it"))?;

@@ -20,7 +20,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::driver::KernelShare;
 use crate::sys::receive_nothing;
@@ -43,6 +43,19 @@ impl Quiet {
     /// # Errors
     /// What the kernel said, if neither way works.
     pub fn open(index: u32, share: KernelShare) -> io::Result<Self> {
+        Self::take_up(index, share, None)
+    }
+
+    /// The same, with what an earlier process handed over for the same device and share.
+    pub(super) fn take_up(
+        index: u32,
+        share: KernelShare,
+        kept: Option<OwnedFd>,
+    ) -> io::Result<Self> {
+        if let Some(kept) = kept {
+            let is_socket = rustix::net::sockopt::socket_type(&kept).is_ok();
+            return Ok(if is_socket { Self::Socket(kept.into()) } else { Self::Tcx(kept) });
+        }
         let program = match share {
             KernelShare::All => return Ok(Self::Off),
             KernelShare::Nothing => drop_all(),
@@ -53,6 +66,15 @@ impl Quiet {
             (Err(_), KernelShare::NoVxlan(vtep)) => own_port(vtep).map(Self::Socket),
             // Without the hook the kernel looks at frames that are not for it, and drops them.
             (Err(_), _) => Ok(Self::Off),
+        }
+    }
+
+    /// What it stands on, if that can be handed over.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Off => None,
+            Self::Tcx(link) => Some(link.as_fd()),
+            Self::Socket(socket) => Some(socket.as_fd()),
         }
     }
 

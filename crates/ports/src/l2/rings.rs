@@ -158,6 +158,25 @@ impl RxRing {
         kind: Kind,
     ) -> Result<Self, (&'static str, io::Error)> {
         let socket = sys::packet_socket().map_err(|e| ("open a packet socket on it", e))?;
+        let ring = Self::set_up(socket, plan, kind)?;
+        let all = libc::packet_mreq {
+            mr_ifindex: index.cast_signed(),
+            mr_type: sys::ALL_ADDRESSES,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        sys::set_option(&ring.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
+            .map_err(|e| ("make it promiscuous", e))?;
+        sys::bind_packet(&ring.socket, index, sys::ALL_PROTOCOLS).map_err(|e| ("bind to it", e))?;
+        Ok(ring)
+    }
+
+    /// A socket with its ring, not bound yet.
+    fn set_up(
+        socket: OwnedFd,
+        plan: &RingPlan,
+        kind: Kind,
+    ) -> Result<Self, (&'static str, io::Error)> {
         let set = |name, value: i32| sys::set_option(&socket, libc::SOL_PACKET, name, &value);
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         set(libc::PACKET_VERSION, version).map_err(|e| ("choose TPACKET_V2", e))?;
@@ -174,7 +193,26 @@ impl RxRing {
         };
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
             .map_err(|e| ("make its receive ring", e))?;
-        let map_size = request.tp_block_size as usize * request.tp_block_nr as usize;
+        Self::map(socket, plan).map_err(|e| ("map its receive ring", e))
+    }
+
+    /// Goes on with the ring of another process, of the same plan, at its next slot. Frames that
+    /// stand in it are there.
+    pub(super) fn take_up(socket: OwnedFd, plan: &RingPlan, next: usize) -> io::Result<Self> {
+        let mut ring = Self::map(socket, plan)?;
+        ring.next = next % ring.slots;
+        Ok(ring)
+    }
+
+    /// The number of the next slot.
+    pub(super) const fn next(&self) -> usize {
+        self.next
+    }
+
+    fn map(socket: OwnedFd, plan: &RingPlan) -> io::Result<Self> {
+        let block_size = RingPlan::block_size(plan.slot_size);
+        let per_block = block_size / plan.slot_size;
+        let map_size = block_size as usize * (plan.frames / per_block) as usize;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing.
         let map = unsafe {
             rustix::mm::mmap(
@@ -185,9 +223,8 @@ impl RxRing {
                 &socket,
                 0,
             )
-        }
-        .map_err(|e| ("map its receive ring", e.into()))?;
-        let ring = Self {
+        }?;
+        Ok(Self {
             socket,
             map: NonNull::new(map.cast()).expect("a mapping is never at zero"),
             map_size,
@@ -196,17 +233,7 @@ impl RxRing {
             block_size: block_size as usize,
             slots: plan.frames as usize,
             next: 0,
-        };
-        let all = libc::packet_mreq {
-            mr_ifindex: index.cast_signed(),
-            mr_type: sys::ALL_ADDRESSES,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        sys::set_option(&ring.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
-            .map_err(|e| ("make it promiscuous", e))?;
-        sys::bind_packet(&ring.socket, index, sys::ALL_PROTOCOLS).map_err(|e| ("bind to it", e))?;
-        Ok(ring)
+        })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -459,6 +459,10 @@ impl Port for VlanPort {
         self.stopped = true;
     }
 
+    fn go_on_reading(&mut self) {
+        self.stopped = false;
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         if self.owes
             && let Some(open) = &self.open

@@ -59,7 +59,7 @@ use sluice_base::{Batch, Buf as _};
 use sluice_switch::Window;
 
 use super::high::HighFlows;
-use super::sharing::{BUCKETS, BucketTable, GROUPS, Selector, evenly, group_of};
+use super::sharing::{BUCKETS, BucketTable, GROUPS, Selector, group_of};
 use crate::frame::FrameBuf;
 
 /// How many frames a port keeps of buckets that it is to hold back.
@@ -179,12 +179,12 @@ pub struct Buckets {
     /// Something in `kept` may go.
     ready: bool,
     leaving: Option<Leaving>,
-    sharers: usize,
-    selector: Option<Selector>,
+    /// What gives datagrams to this port and the others, and by which table.
+    selector: Option<(Selector, BucketTable)>,
 }
 
 impl Buckets {
-    pub(super) fn new(sharers: usize, selector: Selector) -> Self {
+    pub(super) fn new(selector: Selector, table: BucketTable) -> Self {
         let gauges = Gauges {
             seen: std::array::from_fn(|_| AtomicU32::new(0)),
             under_way: std::array::from_fn(|_| AtomicU32::new(0)),
@@ -197,8 +197,7 @@ impl Buckets {
             kept: VecDeque::with_capacity(HELD_MAX),
             ready: false,
             leaving: None,
-            sharers,
-            selector: Some(selector),
+            selector: Some((selector, table)),
         }
     }
 
@@ -210,7 +209,7 @@ impl Buckets {
 
     /// What gives datagrams to this port and the others, and its table. Only once.
     pub fn take_selector(&mut self) -> Option<(Selector, BucketTable)> {
-        self.selector.take().map(|selector| (selector, evenly(self.sharers)))
+        self.selector.take()
     }
 
     /// Which flows are of high priority.

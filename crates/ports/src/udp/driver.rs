@@ -10,11 +10,12 @@ use sluice_wire::{EtherType, ethernet, ipv4, udp};
 
 use super::buckets::Buckets;
 use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target, path_mtu};
-use super::sharing::{Selector, bucket_of};
+use super::sharing::{Selector, bucket_of, choose_by, evenly};
 use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
+use crate::handed::{Handed, SHARERS};
 use crate::pool::{Pool, SlotMut};
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::sockets::snmp_counter;
@@ -64,6 +65,8 @@ impl UdpConfig {
     }
 }
 
+/// Names of what is handed over.
+const SOCKET: &str = "socket";
 /// What this port puts in front of a datagram: Ethernet, IPv4, UDP.
 const OUTER_SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE;
 const UDP_HEADER_SIZE: u16 = 8;
@@ -134,14 +137,22 @@ impl UdpPort {
         Self::take_up(config, None)
     }
 
-    /// Opens the port with the socket that an earlier one lent, in which datagrams may wait; with
-    /// one of its own if that was another address's.
+    /// Opens the port with the socket that an earlier one handed over, in which datagrams may wait;
+    /// with one of its own if that was another address's, or shared by another number of ports.
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
-    pub fn take_up(config: &UdpConfig, lent: Option<OwnedFd>) -> Result<Self, OpenError> {
+    pub fn take_up(config: &UdpConfig, handed: Option<Handed>) -> Result<Self, OpenError> {
         let address = SocketAddrV4::new(config.local, config.port);
         let failed = |(what, source)| OpenError::Address { address, what, source };
+        let mut table = evenly(config.sharers);
+        let lent = handed.and_then(|mut handed| {
+            let shared = handed.numbers.get(SHARERS).copied().unwrap_or(1);
+            if config.sharers > 1 {
+                table = handed.bytes.as_slice().try_into().ok()?;
+            }
+            handed.take_file(SOCKET).filter(|_| shared == config.sharers as u64)
+        });
         let receiver = Receiver::open(address, config.receive_buffer_bytes, config.sharers, lent)
             .map_err(failed)?;
         // What is staged is what a datagram carries.
@@ -154,8 +165,13 @@ impl UdpPort {
         open.before =
             open.counters().map_err(|source| failed(("read the kernel's counters", source)))?;
         let selector = || Selector::of(open.receiver.socket());
+        if config.sharers > 1 {
+            // The program that was there may tell flows of high priority apart.
+            choose_by(open.receiver.socket(), &table)
+                .map_err(|source| failed(("choose among its sockets", source)))?;
+        }
         let buckets = (config.sharers > 1)
-            .then(|| selector().map(|selector| Buckets::new(config.sharers, selector)))
+            .then(|| selector().map(|selector| Buckets::new(selector, table)))
             .transpose()
             .map_err(|source| failed(("duplicate its socket", source)))?;
         Ok(Self {
@@ -179,6 +195,14 @@ impl UdpPort {
     pub fn lend(&self) -> Option<OwnedFd> {
         let open = self.open.as_ref().filter(|_| self.buckets.is_none())?;
         open.receiver.fd().try_clone_to_owned().ok()
+    }
+
+    /// What [`Self::take_up`] takes for a socket that was lent.
+    #[must_use]
+    pub fn handed(lent: OwnedFd) -> Handed {
+        let mut handed = Handed::default();
+        handed.files.insert(SOCKET.to_owned(), lent);
+        handed
     }
 
     /// Receives once into at most `limit` slots.
@@ -429,6 +453,15 @@ impl Port for UdpPort {
             }
         }
         Ok(())
+    }
+
+    /// Of a socket that is shared, `bytes` is left for the table of whoever moves buckets.
+    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+        let Some(open) = &self.open else { return Ok(None) };
+        let mut handed = Handed::default();
+        handed.file(SOCKET, open.receiver.fd())?;
+        handed.number(SHARERS, self.config.sharers.max(1) as u64);
+        Ok(Some(handed))
     }
 
     fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {

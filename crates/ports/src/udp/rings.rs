@@ -59,9 +59,9 @@ impl Receiver {
         lent: Option<OwnedFd>,
     ) -> Result<Self, (&'static str, io::Error)> {
         let has_lent = lent.is_some();
-        let lent = lent.map(UdpSocket::from).filter(|socket| {
-            sharers <= 1 && socket.local_addr().is_ok_and(|address| address == at.into())
-        });
+        let lent = lent
+            .map(UdpSocket::from)
+            .filter(|socket| socket.local_addr().is_ok_and(|address| address == at.into()));
         let bound = match lent {
             Some(socket) => Ok(socket),
             None if sharers > 1 => sharing::bind(at, sharers),

@@ -96,6 +96,11 @@ pub(super) fn bind(at: SocketAddrV4, sharers: usize) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(socket))
 }
 
+/// Chooses among the sockets to which this one belongs by a table, with no flows of high priority.
+pub(super) fn choose_by(socket: &UdpSocket, table: &BucketTable) -> io::Result<()> {
+    sys::choose_socket(socket, &mut program(table, &HighFlows::default()))
+}
+
 /// What gives the datagrams of an address to its sockets.
 #[derive(Debug)]
 pub struct Selector(UdpSocket);

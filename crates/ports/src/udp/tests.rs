@@ -81,12 +81,14 @@ fn a_lent_socket_brings_what_waits_in_it_and_another_address_is_bound_anew() {
     drop((first, socket));
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.send_to(b"while nobody has it open", at).unwrap();
-    let second = UdpPort::take_up(&config(at.port()), Some(lent.try_clone().unwrap())).unwrap();
+    let second =
+        UdpPort::take_up(&config(at.port()), Some(UdpPort::handed(lent.try_clone().unwrap())))
+            .unwrap();
     let mut bytes = [0; 64];
     let socket = std::net::UdpSocket::from(second.lend().unwrap());
     assert_eq!(socket.recv(&mut bytes).unwrap(), 24);
     // It is of another port: not taken, and closed.
-    let third = UdpPort::take_up(&config(0), Some(lent)).unwrap();
+    let third = UdpPort::take_up(&config(0), Some(UdpPort::handed(lent))).unwrap();
     let socket = std::net::UdpSocket::from(third.lend().unwrap());
     assert_ne!(socket.local_addr().unwrap(), at);
 }

@@ -112,7 +112,7 @@ impl Worker {
             if !self.cross_in() {
                 std::hint::spin_loop();
             }
-            if self.drain_until.is_some_and(|until| clock::now() >= until) {
+            if self.ending.until().is_some_and(|until| clock::now() >= until) {
                 return false;
             }
         }

@@ -158,7 +158,7 @@ impl Worker {
         let link = self.crossings.link_to(to)?;
         let (attached, switch) = (&self.ports[at], self.host.switch_mut());
         let is_done = attached.port.pending().frames == 0 && switch.may_give_home(id);
-        if attached.gone.is_some() || !is_done || self.drain_until.is_some() {
+        if attached.gone.is_some() || !is_done || self.ending.until().is_some() {
             return None;
         }
         let its = switch.give_home(id);

@@ -30,7 +30,9 @@ pub(super) fn host(
             let opened = open(&mut Trunks::new(), &taps, port).unwrap();
             (PortId::from_index(at), port.name.clone(), opened)
         });
-        make_worker(&plan, 0, ports.collect(), poller, receiver, clock::now()).unwrap()
+        let mut worker = make_worker(&plan, 0, poller, receiver, clock::now()).unwrap();
+        worker.open(ports.collect()).unwrap();
+        worker
     });
     let connected =
         |(n, config): (usize, _)| Guest::connected(config, &folder.join(&n.to_string())).unwrap();

@@ -11,7 +11,7 @@ use super::*;
 use crate::config::{self, KernelDevices, Placed, Why, Workers};
 use crate::data::taps::Taps;
 use crate::data::worker::Load;
-use crate::data::{Askers, crossing, doors, make_workers, merge};
+use crate::data::{Askers, Idle, crossing, doors, merge};
 
 pub(super) struct Several {
     pub(super) probes: Vec<Probe>,
@@ -265,9 +265,8 @@ pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Gu
         count += 1;
     }
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
-    let (askers, ends) = doors(2).unwrap();
-    let mut workers =
-        make_workers(&plan, &Taps::new(&plan, Vec::new()), ends, &askers, clock::now()).unwrap();
+    let idle = Idle::new(&plan).unwrap();
+    let Idle { askers, mut workers, .. } = idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
     let loads = workers.iter_mut().map(|worker| worker.load(count)).collect();
     let threads = workers.into_iter().map(run_here).collect();
     let guest =

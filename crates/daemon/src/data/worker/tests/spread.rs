@@ -26,7 +26,7 @@ use crate::data::placing::{self, Change, Mover, Shown};
 use crate::data::policy::Wanted;
 use crate::data::taps::Taps;
 use crate::data::worker::Part;
-use crate::data::{Askers, doors, make_workers, merge};
+use crate::data::{Askers, Idle, merge};
 
 const VNI: u32 = 42;
 const SENDERS: usize = 2;
@@ -82,9 +82,8 @@ fn start_spread() -> Spread {
     let (own, peer) = addresses();
     let text = config(&dir, own, peer);
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
-    let (askers, ends) = doors(2).unwrap();
-    let mut workers =
-        make_workers(&plan, &Taps::new(&plan, Vec::new()), ends, &askers, clock::now()).unwrap();
+    let idle = Idle::new(&plan).unwrap();
+    let Idle { askers, mut workers, .. } = idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
     let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
     let gauges = parts.iter().map(|part| Arc::clone(&part.gauges)).collect();
     let run = |mut worker: Worker| {

@@ -1,0 +1,156 @@
+//! Another data process takes the place of the one that runs, without a frame lost
+//! ([`crate::handover`]). Until the old one has said that it leaves, every failure leaves it as it
+//! is, and it goes on.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sluice_api::upgrade::HandedOver;
+
+use super::child::{self, Link};
+use super::connect;
+use crate::config::Plan;
+use crate::hand;
+use crate::handover::{self, FORMAT, Go, Opened, Ready, Took, Yielded};
+use crate::log::say;
+use crate::protocol::{self, Done, Request};
+use crate::run_dir;
+
+/// How long a process may take to get its memory.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+/// How long it may take to open its ports, while nobody reads them.
+const OPENED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the old one may take to hand over.
+const YIELDED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Why nothing was handed over.
+#[derive(Debug)]
+pub(super) enum NotDone {
+    /// The two programs do not understand each other: data has to be drained and started anew.
+    Foreign(String),
+    /// The old data process goes on.
+    GoesOn(String),
+    /// Both are gone, and control starts one as always.
+    Lost(String),
+}
+
+/// A data process that may take over. It is killed unless it does.
+struct Next {
+    child: Option<Child>,
+    stream: UnixStream,
+    run_dir: PathBuf,
+}
+
+impl Drop for Next {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            _ = child.kill();
+            _ = child.wait();
+            for name in [run_dir::NEXT_CONFIG_FILE, run_dir::NEXT_SOCKET] {
+                // It may not have come so far.
+                _ = run_dir::remove(&self.run_dir.join(name));
+            }
+        }
+    }
+}
+
+/// Has a new data process of this plan take over.
+pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, String), NotDone> {
+    let goes_on = |error: anyhow::Error| NotDone::GoesOn(format!("{error:#}"));
+    let config = plan.run_dir.join(run_dir::NEXT_CONFIG_FILE);
+    let mut next = Next::start(plan, &config).map_err(goes_on)?;
+    let ready: Ready = next.hear(READY_WITHIN).map_err(NotDone::GoesOn)?;
+    if !ready.formats.contains(&FORMAT) {
+        return Err(NotDone::Foreign(format!(
+            "data process {} hands over in format {FORMAT}, and version {} reads {:?}",
+            old.hello.pid, ready.version, ready.formats
+        )));
+    }
+    let (stream, yielded, files) = ask_old(plan)?;
+    // From here on nobody reads.
+    next.stream.set_write_timeout(Some(OPENED_WITHIN)).map_err(|e| goes_on(e.into()))?;
+    hand::send(&next.stream, &files).map_err(|e| goes_on(e.into()))?;
+    drop(files);
+    let opened: Opened = next.hear(OPENED_WITHIN).map_err(NotDone::GoesOn)?;
+    std::fs::rename(&config, plan.run_dir.join(run_dir::CONFIG_FILE))
+        .map_err(|e| goes_on(e.into()))?;
+    let left = protocol::ask(stream, &Request::Leave);
+    let left = left.map_err(anyhow::Error::from).and_then(|line| protocol::expect::<Done>(&line));
+    if let Err(error) = left
+        && !old.has_ended()
+    {
+        return Err(goes_on(error));
+    }
+    let lost = |error: String| NotDone::Lost(error);
+    protocol::write(&next.stream, &Go {}).map_err(|error| lost(error.to_string()))?;
+    let took: Took = next.hear(OPENED_WITHIN).map_err(lost)?;
+    let link = connect(&plan.run_dir)
+        .map_err(anyhow::Error::from)
+        .and_then(|stream| Link::new(stream, next.child.take()))
+        .map_err(|error| lost(format!("{error:#}")))?;
+    let handed_over = HandedOver {
+        to: link.hello.pid,
+        ports: opened.ports,
+        gap_us: took.gap_ns / 1000,
+        drain_us: yielded.drain_ns / 1000,
+        left: yielded.left,
+    };
+    if yielded.left > 0 {
+        say!("{} frames did not leave in time, and ended", yielded.left);
+    }
+    Ok((link, handed_over, ready.version))
+}
+
+/// Has the old one stop, and say what it has. It goes on when the connection ends.
+fn ask_old(plan: &Plan) -> Result<(UnixStream, Yielded, Vec<hand::Named>), NotDone> {
+    let asked = || -> io::Result<_> {
+        let stream = connect(&plan.run_dir)?;
+        stream.set_read_timeout(Some(YIELDED_WITHIN))?;
+        protocol::write(&stream, &Request::Yield(FORMAT))?;
+        let yielded: Option<Yielded> = handover::read(&stream)?;
+        let yielded = yielded.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let files = hand::receive(&stream)?;
+        Ok((stream, yielded, files))
+    };
+    asked().map_err(|error| match error.kind() {
+        // It said so: it is of another version.
+        io::ErrorKind::Other => NotDone::Foreign(error.to_string()),
+        _ => NotDone::GoesOn(format!("the data process does not hand over: {error}")),
+    })
+}
+
+impl Next {
+    fn start(plan: &Plan, config: &Path) -> anyhow::Result<Self> {
+        run_dir::replace(config, &plan.text)?;
+        let (stream, theirs) = UnixStream::pair()?;
+        let child = Command::new(child::program()?)
+            .args(["daemon", "--role", "data", "--succeeds", "--config"])
+            .arg(config)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self { child: Some(child), stream, run_dir: plan.run_dir.clone() })
+    }
+
+    /// What it says next.
+    fn hear<T: serde::de::DeserializeOwned>(&mut self, within: Duration) -> Result<T, String> {
+        let heard = self.stream.set_read_timeout(Some(within));
+        match heard.and_then(|()| handover::read(&self.stream)) {
+            Ok(Some(said)) => Ok(said),
+            Ok(None) => Err(format!("the new data process {}; it said why above", self.end())),
+            Err(error) => Err(format!("the new data process says nothing: {error}")),
+        }
+    }
+
+    fn end(&mut self) -> String {
+        let ended = self.child.as_mut().map(Child::wait);
+        match ended {
+            Some(Ok(status)) => format!("ended ({})", child::describe(status)),
+            _ => "closed its end".to_owned(),
+        }
+    }
+}

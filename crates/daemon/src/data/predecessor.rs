@@ -1,0 +1,121 @@
+//! Handing everything over to another data process ([`crate::handover`]).
+//!
+//! ```text
+//!   yield: nothing moves between workers ── Stop ── until nothing is left, or for a while ── Freeze
+//!          ── leave: the process is gone ─ anything else, or silence: Thaw, it goes on
+//! ```
+//!
+//! What did not leave within [`DRAIN_WITHIN`], because its receiver takes nothing, ends with the
+//! process; it is counted and said.
+
+use std::io::{self, BufReader};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use sluice_base::Nanos;
+use sluice_ports::Handed;
+
+use super::server::Server;
+use super::worker::{Ask, Left, YieldStep};
+use crate::clock;
+use crate::hand::{self, Named};
+use crate::handover::{self, FORMAT, State, Yielded};
+use crate::log::say;
+use crate::protocol::{self, Done, Failure, Request};
+
+/// How long frames may take to leave.
+const DRAIN_WITHIN: Nanos = Nanos::from_millis(30);
+/// How often it is asked what is left.
+const LOOK_EVERY: Nanos = Nanos::from_micros(200);
+/// How long whoever asked may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+impl Server {
+    /// Hands over, and ends if that was taken.
+    pub(super) fn yield_to(
+        &self,
+        stream: &UnixStream,
+        reader: &mut BufReader<UnixStream>,
+        format: u32,
+    ) -> io::Result<()> {
+        if format != FORMAT {
+            let error = format!("this program hands over in format {FORMAT}, not in {format}");
+            return protocol::write(stream, &Failure { error });
+        }
+        let settled = self.askers.settled();
+        let _steady = self.askers.steady();
+        self.step(|| YieldStep::Stop);
+        let done = self.hand_over(stream, &settled).and_then(|()| {
+            stream.set_read_timeout(Some(SILENCE_MAX))?;
+            protocol::read_request(reader)
+        });
+        if let Ok(Some(Request::Leave)) = done {
+            say!("another data process goes on; this one, {}, ends", std::process::id());
+            _ = protocol::write(stream, &Done {});
+            // Nothing is undone or closed in order: it is another process's now.
+            std::process::exit(0);
+        }
+        self.step(|| YieldStep::Thaw);
+        say!("nothing was taken over; this process goes on");
+        stream.set_read_timeout(None)?;
+        match done {
+            Ok(Some(_)) => protocol::write(stream, &Done {}),
+            Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => {
+                _ = protocol::write(stream, &Failure { error: error.to_string() });
+                Err(error)
+            }
+        }
+    }
+
+    fn step(&self, step: impl Fn() -> YieldStep) {
+        self.askers.ask_all(|| Ask::Yield(step()));
+    }
+
+    /// Stops and says what there is.
+    fn hand_over(&self, stream: &UnixStream, table: &[u8]) -> io::Result<()> {
+        let stopped = clock::now();
+        self.wait_until_drained(stopped)?;
+        let (left, files) = self.freeze(stopped, table)?;
+        let drain_ns = clock::now().since(stopped).0;
+        protocol::write(stream, &Yielded { left: left.resident + left.pending, drain_ns })?;
+        hand::send(stream, &files)
+    }
+
+    /// Waits until nothing is left, but not for long. What one worker has just given to another
+    /// shows at one of them when both are asked once more.
+    fn wait_until_drained(&self, stopped: Nanos) -> io::Result<()> {
+        let until = stopped.after(DRAIN_WITHIN);
+        let mut times = 0;
+        while times < 2 && clock::now() < until {
+            let ask = |reply| Ask::Yield(YieldStep::Left(reply));
+            let left = self.askers.answers_now(ask).map_err(io::Error::other)?;
+            times = if left.iter().all(|left| *left == Left::default()) { times + 1 } else { 0 };
+            if times == 0 {
+                clock::sleep(LOOK_EVERY);
+            }
+        }
+        Ok(())
+    }
+
+    fn freeze(&self, stopped: Nanos, table: &[u8]) -> io::Result<(Left, Vec<Named>)> {
+        let ask = |reply| Ask::Yield(YieldStep::Freeze(reply));
+        let frozen = self.askers.answers_now(ask).map_err(io::Error::other)?;
+        let (mut left, mut ports, mut known) = (Left::default(), Vec::new(), Vec::new());
+        for frozen in frozen {
+            let frozen = frozen?;
+            left += frozen.left;
+            for (id, mut handed) in frozen.ports {
+                handed.bytes = if handed.is_shared() { table.to_vec() } else { Vec::new() };
+                ports.extend(self.names.port_name(id).map(|name| (name, handed)));
+            }
+            known.extend(frozen.known.into_iter().filter_map(|known| self.names.known(known)));
+        }
+        known.sort_unstable();
+        known.dedup();
+        let added = self.ports.list();
+        let state = State { stopped_ns: stopped.0, added, known, ..State::default() };
+        let ports: Vec<(String, Handed)> = ports;
+        Ok((left, handover::pack(state, self.taps.lend_taps(), ports)?))
+    }
+}

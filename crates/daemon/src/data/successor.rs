@@ -1,0 +1,96 @@
+//! Going on where another data process stopped ([`crate::handover`]).
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluice_ports::Handed;
+
+use super::server::Server;
+use super::spawn;
+use super::worker::{Ask, YieldStep};
+use crate::clock;
+use crate::hand::{self, Named};
+use crate::handover::{self, FORMAT, Go, Opened, Ready, State, Took};
+use crate::log::say;
+use crate::protocol;
+use crate::run_dir::{self, Role};
+
+/// How long the process before may take to be gone, after it said that it goes.
+const ROLE_WITHIN: Duration = Duration::from_secs(10);
+const ROLE_RETRY: Duration = Duration::from_millis(5);
+
+/// A process that takes over, the TAPs and the other ports that it goes on with.
+pub(super) type Began = (Successor, Vec<Named>, Vec<(String, Handed)>);
+
+/// The connection to control.
+pub(super) struct Successor {
+    stream: UnixStream,
+    state: State,
+    handed: usize,
+}
+
+impl Successor {
+    /// Says that this process is ready, and waits for what is handed over. `None`: nothing is.
+    pub(super) fn ready() -> io::Result<Option<Began>> {
+        let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        protocol::write(&stream, &Ready { formats: vec![FORMAT], version })?;
+        let files = match hand::receive(&stream) {
+            Ok(files) => files,
+            // Control has thought better of it, and said so.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (state, taps, ports) = handover::unpack(files)?;
+        let handed = taps.len() + ports.len();
+        Ok(Some((Self { stream, state, handed }, taps, ports)))
+    }
+
+    /// Adds the ports that were added, and forwards as soon as the process before is gone.
+    pub(super) fn follow(self, server: Arc<Server>, run_dir: PathBuf) -> anyhow::Result<()> {
+        spawn("successor", move || {
+            if let Err(error) = self.take_over(&server, &run_dir) {
+                say!("nothing is taken over: {error}");
+                server.undo();
+                // The other process goes on: nothing is closed in order.
+                std::process::exit(1);
+            }
+        })
+    }
+
+    fn take_over(&self, server: &Server, run_dir: &Path) -> io::Result<()> {
+        server.restore(&self.state).map_err(io::Error::other)?;
+        protocol::write(&self.stream, &Opened { ports: self.handed })?;
+        if handover::read::<Go>(&self.stream)?.is_none() {
+            return Err(io::Error::other("control went away"));
+        }
+        std::fs::rename(run_dir.join(run_dir::NEXT_SOCKET), run_dir.join(run_dir::DATA_SOCKET))?;
+        server.askers.ask_all(|| Ask::Yield(YieldStep::Thaw));
+        let gap_ns = clock::now().0.saturating_sub(self.state.stopped_ns);
+        say!(
+            "forwarding as another data process did until {} us ago, process {}",
+            gap_ns / 1000,
+            std::process::id()
+        );
+        // From here on this is the one, whoever is told of it.
+        _ = protocol::write(&self.stream, &Took { gap_ns });
+        take_role(run_dir);
+        Ok(())
+    }
+}
+
+/// Takes the role of the process before, for as long as this one lives.
+fn take_role(run_dir: &Path) {
+    let until = Instant::now() + ROLE_WITHIN;
+    loop {
+        match Role::take(run_dir, "data") {
+            Ok(role) => return std::mem::forget(role),
+            Err(error) if Instant::now() > until => return say!("{error:#}"),
+            Err(_) => std::thread::sleep(ROLE_RETRY),
+        }
+    }
+}
