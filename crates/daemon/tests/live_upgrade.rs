@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   a ─ TAP ─ h0 ═══ up0 ═══ h1 ─ TAP ─ b        datagrams with numbers, both ways
+//!   vm0 ─ vhost-user ─ h0 ─ vhost-user ─ vm1     frames with numbers, both ways
 //! ```
 
 mod rig;
@@ -11,7 +12,8 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rig::counted::Counted;
 use rig::kernel::Kernel;
@@ -19,6 +21,7 @@ use rig::ping::Pinger;
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::bound::at_most;
+use sluice_testkit::guest::{Guest, GuestConfig};
 
 const VTEPS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 51, 0, 1), Ipv4Addr::new(10, 51, 0, 2)];
@@ -233,4 +236,88 @@ fn a_process_that_cannot_take_over_changes_nothing() {
         daemon.data_pid() != pid && daemon.attempt(&["show", "ports"]).status.success()
     });
     wait_for("a ping is answered", || Pinger::new(&case.containers[0], INNER[1]).ping(84));
+}
+
+/// A frame between two machines: a number, and whose it is.
+fn numbered(number: u64, from: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0x51, 0, 0, 1, 1 - from, 2, 0x51, 0, 0, 1, from, 0x88, 0xb5];
+    frame.extend(number.to_be_bytes());
+    frame.resize(120, 0xa5);
+    frame
+}
+
+/// Sends as its ring has room and takes what comes, until it is told to stop sending and nothing
+/// has come for a while. Returns how many it sent and took, and the longest gap.
+fn run_machine(guest: &mut Guest, own: u8, stop: &AtomicBool) -> (u64, u64, Duration) {
+    let (mut sent, mut came, mut gap) = (0, 0, Duration::ZERO);
+    let mut last = Instant::now();
+    while !stop.load(Ordering::Relaxed) || last.elapsed() < Duration::from_secs(1) {
+        if !stop.load(Ordering::Relaxed) {
+            for _ in 0..8 {
+                sent += u64::from(guest.send(&numbered(sent, own)));
+            }
+        }
+        while let Some(frame) = guest.receive() {
+            assert_eq!(frame, numbered(came, 1 - own), "each once, in order");
+            came += 1;
+            gap = gap.max(last.elapsed());
+            last = Instant::now();
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    assert_eq!(guest.violation(), None);
+    assert!(guest.is_connected());
+    (sent, came, gap)
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn machines_notice_nothing() {
+    if skip("live_upgrade", &[]) {
+        return;
+    }
+    let mut net = Net::new("up-vms");
+    let netns = net.netns("host");
+    let port = |number: u8| {
+        let socket = net.file(&format!("vm{number}"));
+        format!(
+            "[[port]]\nname = \"vm{number}\"\nkind = \"vhost-user\"\nvnet = \"blue\"\n\
+             socket = \"{}\"\nmac = \"02:51:00:00:01:0{number}\"\n",
+            socket.display()
+        )
+    };
+    let vnet = "[[vnet]]\nname = \"blue\"\nmtu = 1450\n";
+    let text = format!("policy = \"ZZ\"\n{vnet}{}{}", port(0), port(1));
+    let daemon = net.daemon(&netns, "h0", &text);
+    let connect = |number: u8| {
+        let socket = net.file(&format!("vm{number}"));
+        Guest::connected(GuestConfig::default(), &socket).unwrap()
+    };
+    let (mut guests, stop) = ([connect(0), connect(1)], AtomicBool::new(false));
+    let mut gaps = Vec::new();
+    let seen = std::thread::scope(|scope| {
+        let machines: Vec<_> = guests
+            .iter_mut()
+            .zip([0, 1])
+            .map(|(guest, own)| scope.spawn(|| run_machine(guest, own, &stop)))
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        for _ in 0..ROUNDS {
+            let done = daemon.attempt(&["upgrade", "--json"]);
+            let said = String::from_utf8_lossy(&done.stdout).into_owned();
+            let said: Value = serde_json::from_str(&said).unwrap_or_default();
+            gaps.push(said["handed_over"].clone());
+            std::thread::sleep(Duration::from_millis(700));
+        }
+        stop.store(true, Ordering::Relaxed);
+        machines.into_iter().map(|machine| machine.join().unwrap()).collect::<Vec<_>>()
+    });
+    say(&format!("machines: {gaps:?}; sent, came, gap: {seen:?}"));
+    for gap in gaps {
+        assert_eq!((gap["left"].as_u64(), gap["ports"].as_u64()), (Some(0), Some(2)), "{gap}");
+        at_most("the gap", Duration::from_micros(gap["gap_us"].as_u64().unwrap()), GAP_MAX);
+    }
+    assert!(seen[0].0 > 1000 && seen[1].0 > 1000, "{seen:?}");
+    assert_eq!((seen[0].0, seen[1].0), (seen[1].1, seen[0].1), "{seen:?}");
+    daemon.assert_lossless();
 }

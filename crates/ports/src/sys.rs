@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_ushort};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use sluice_base::Mac;
 use sluice_switch::Egress;
@@ -420,4 +420,11 @@ pub(crate) fn tap_without_offloads(tun: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: this request takes a number, no pointer.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, 0 as libc::c_ulong) })
         .map(drop)
+}
+
+/// Has a descriptor, which somebody else owns, lead where another one does.
+pub(crate) fn replace_descriptor(number: RawFd, by: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no memory is touched; the number stays open, and its owner's.
+    let done = unsafe { libc::dup3(by.as_raw_fd(), number, libc::O_CLOEXEC) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

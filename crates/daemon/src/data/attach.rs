@@ -62,7 +62,8 @@ pub(super) fn open(
                 queues: queues.clone(),
                 offload: *offload,
             };
-            VhostUserPort::open(&config).map(|port| Box::new(port) as _)
+            VhostUserPort::take_up(&config, taps.take_handed(&plan.name))
+                .map(|port| Box::new(port) as _)
         }
         Attachment::L2 { device, ring_bytes, mtu, vtep } => {
             let mut config = L2Config::new(device);

@@ -5,6 +5,8 @@
 //! vhost-user specification. Whether its frames pass is another question, answered by
 //! `SET_VRING_ENABLE`.
 
+pub(super) mod handing;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -103,6 +105,8 @@ pub(super) struct Device {
     driver: Driver,
     offered: Offer,
     features: u64,
+    /// Those of the protocol.
+    protocol: u64,
     regions: Vec<Region>,
     memory: Arc<Memory>,
     log: Option<Arc<DirtyLog>>,
@@ -117,6 +121,7 @@ impl Device {
             driver,
             offered,
             features: 0,
+            protocol: 0,
             regions: Vec::new(),
             memory: Arc::default(),
             log: None,
@@ -432,7 +437,8 @@ impl Requests for Device {
             | VhostUserProtocolFeatures::LOG_SHMFD)
     }
 
-    fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
+    fn set_protocol_features(&mut self, features: u64) -> Result<()> {
+        self.protocol = features;
         Ok(())
     }
 

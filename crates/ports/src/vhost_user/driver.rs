@@ -11,6 +11,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use sluice_base::{Batch, Nanos, PriorityMask};
 use sluice_switch::Window;
 
+use super::device::handing::base_of;
 use super::device::{EVENT_IDX, Offer, features};
 use super::incoming::{Incoming, Refused};
 use super::log::Logging;
@@ -23,6 +24,7 @@ use crate::bell::{self, Bell};
 use crate::error::OpenError;
 use crate::finish::Finisher;
 use crate::frame::FrameBuf;
+use crate::handed::Handed;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Queues, Read, Rest, Wanted};
 
@@ -101,6 +103,15 @@ impl VhostUserPort {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &VhostUserConfig) -> Result<Self, OpenError> {
+        Self::take_up(config, None)
+    }
+
+    /// Opens the port with what an earlier process handed over: its guest goes on as if nothing had
+    /// been. Without a conversation among it the front end connects again.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what failed, with the remedy.
+    pub fn take_up(config: &VhostUserConfig, handed: Option<Handed>) -> Result<Self, OpenError> {
         let name = config.socket.display().to_string();
         let failed = |what| OpenError::device(&name, what);
         let bell = Bell::new().map_err(failed("make a bell for it"))?;
@@ -113,7 +124,8 @@ impl VhostUserPort {
         let pairs = config.queues.len().clamp(1, QUEUES_MAX);
         let offered = features(config.in_order, config.offload, pairs);
         let offer = Offer { features: offered, pairs, mtu: config.mtu };
-        let session = Session::start(&config.socket, config.role, offer, driver)
+        let handed = handed.unwrap_or_default();
+        let session = Session::start(&config.socket, config.role, offer, driver, handed)
             .map_err(failed("listen at its socket"))?;
         Ok(Self {
             config: config.clone(),
@@ -247,6 +259,15 @@ impl VhostUserPort {
         self.find_routes();
     }
 
+    /// Gives chains back of which the guest was not told yet.
+    fn publish_incoming(&mut self) {
+        for (pair, ring) in self.incoming.iter_mut().enumerate() {
+            if ring.as_mut().is_some_and(Incoming::publish) {
+                interrupt(&self.wires[transmit(pair)]);
+            }
+        }
+    }
+
     /// Rings came, went, or take no frames any more: which receive queue each priority uses now.
     fn find_routes(&mut self) {
         let mut usable = Pairs::default();
@@ -354,6 +375,28 @@ impl Port for VhostUserPort {
         vec![PollFd { fd: self.epoll.as_fd(), read: true, write: false }]
     }
 
+    fn go_on_reading(&mut self) {
+        self.session.go_on();
+    }
+
+    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+        self.flush()?;
+        self.publish_incoming();
+        let mut handed = Handed::default();
+        let idle = self.incoming.iter().flatten().all(|ring| ring.out() == 0);
+        self.session.hand_over(idle && self.stopping.is_none(), &mut handed)?;
+        for pair in 0..self.incoming.len() {
+            let bases = [
+                (receive(pair), self.outgoing[pair].as_ref().map(Outgoing::base)),
+                (transmit(pair), self.incoming[pair].as_ref().map(Incoming::base)),
+            ];
+            for (ring, base) in bases {
+                base.into_iter().for_each(|base| handed.number(&base_of(ring), base.into()));
+            }
+        }
+        Ok(Some(handed))
+    }
+
     fn attend(&mut self) -> Wanted {
         self.quiet();
         self.full = Full::default();
@@ -454,11 +497,7 @@ impl Port for VhostUserPort {
                 None => unreachable!("a ring stops when its handles are back"),
             }
         }
-        for (pair, ring) in self.incoming.iter_mut().enumerate() {
-            if ring.as_mut().is_some_and(Incoming::publish) {
-                interrupt(&self.wires[transmit(pair)]);
-            }
-        }
+        self.publish_incoming();
     }
 
     fn spill(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {

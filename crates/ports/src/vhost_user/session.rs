@@ -26,16 +26,24 @@ use vhost::vhost_user::{
     BackendReqHandler, Error as ProtocolError, VhostUserBackendReqHandlerMut as _,
 };
 
+use super::device::handing::{self, CONNECTION, Known, LISTENER};
 use super::device::{Device, Offer};
 use super::log::Logging;
 use super::memory::Memory;
 use super::ring::Place;
 use crate::bell::Bell;
+use crate::handed::Handed;
 
 /// How long the driver may take for a change.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// How long to wait before a front end that is not there is sought again.
 const RETRY: Duration = Duration::from_millis(200);
+
+/// A request that is being done may end in this time, unless it waits for the driver.
+const BUSY_RETRY: Duration = Duration::from_micros(100);
+const BUSY_TRIES: u32 = 20;
+/// How often a conversation that was handed over is asked whether it goes on here.
+const HANDED_RETRY: Duration = Duration::from_millis(5);
 
 /// Who waits for whom at the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +100,12 @@ pub(super) struct Shared {
     closing: bool,
     /// Why there is no front end, or why the last one was left.
     problem: Option<String>,
+    /// The device of the conversation.
+    device: Option<Arc<Mutex<Device>>>,
+    /// A request is being done.
+    busy: bool,
+    /// Another process may go on with the conversation: no request is taken.
+    handed: bool,
 }
 
 /// The driver's end.
@@ -103,6 +117,7 @@ pub(super) struct Session {
     thread: Option<std::thread::JoinHandle<()>>,
     /// The socket that was made, to be removed.
     path: Option<PathBuf>,
+    listener: Option<UnixListener>,
 }
 
 /// The other end's way to the driver.
@@ -139,19 +154,26 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Session {
-    /// Begins to listen or to connect.
+    /// Begins to listen or to connect, or goes on with a conversation that was handed over.
     pub(super) fn start(
         path: &Path,
         role: Role,
         offered: Offer,
         driver: Driver,
+        mut handed: Handed,
     ) -> io::Result<Self> {
         let stop = Bell::new()?;
         let shared = Arc::new(Mutex::new(Shared::default()));
         let listener = match role {
-            Role::Server => Some(listen(path)?),
+            Role::Server => Some(match handed.take_file(LISTENER).map(UnixListener::from) {
+                Some(listener) if is_at(&listener, path) => listener,
+                _ => listen(path)?,
+            }),
             Role::Client => None,
         };
+        let kept = listener.as_ref().map(UnixListener::try_clone).transpose()?;
+        let connection = handed.take_file(CONNECTION).map(UnixStream::from);
+        let first = connection.and_then(|stream| Some((stream, Known::take_up(&mut handed)?)));
         let made = listener.is_some().then(|| path.to_owned());
         let there = There {
             path: path.to_owned(),
@@ -161,14 +183,54 @@ impl Session {
             offered,
             driver,
         };
-        let thread =
-            std::thread::Builder::new().name("vhost-user".to_owned()).spawn(move || there.run())?;
-        Ok(Self { shared, stop, thread: Some(thread), path: made })
+        let thread = std::thread::Builder::new()
+            .name("vhost-user".to_owned())
+            .spawn(move || there.run(first))?;
+        Ok(Self { shared, stop, thread: Some(thread), path: made, listener: kept })
     }
 
     /// Why there is no front end; `None` if there is one.
     pub(super) fn problem(&self) -> Option<String> {
         lock(&self.shared).problem.clone()
+    }
+
+    /// Adds what another process needs to go on, the conversation only if its rings are `idle`; no
+    /// request of it is taken any more then.
+    pub(super) fn hand_over(&self, idle: bool, handed: &mut Handed) -> io::Result<()> {
+        if let Some(listener) = &self.listener {
+            handed.file(LISTENER, listener.as_fd())?;
+        }
+        for _ in 0..BUSY_TRIES {
+            if !idle || self.hand_over_conversation(handed)? {
+                break;
+            }
+            std::thread::sleep(BUSY_RETRY);
+        }
+        Ok(())
+    }
+
+    /// Whether it went over, or there is none; not while a request is being done.
+    fn hand_over_conversation(&self, handed: &mut Handed) -> io::Result<bool> {
+        let mut shared = lock(&self.shared);
+        let (Some(connection), Some(device)) = (&shared.connection, &shared.device) else {
+            return Ok(true);
+        };
+        // Whoever does a request has the device.
+        let device = match device.try_lock() {
+            Ok(device) if !shared.busy => device,
+            _ => return Ok(false),
+        };
+        let Some(known) = device.known()? else { return Ok(true) };
+        known.hand_over(handed)?;
+        handed.file(CONNECTION, connection.as_fd())?;
+        drop(device);
+        shared.handed = true;
+        Ok(true)
+    }
+
+    /// Nobody has taken the conversation over.
+    pub(super) fn go_on(&self) {
+        lock(&self.shared).handed = false;
     }
 
     /// Ends the conversation. The driver's end of the channel must be gone, or the thread may wait
@@ -208,6 +270,11 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Whether a socket listens there.
+fn is_at(listener: &UnixListener, path: &Path) -> bool {
+    listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
+}
+
 /// The session's thread.
 struct There {
     path: PathBuf,
@@ -220,14 +287,17 @@ struct There {
 }
 
 impl There {
-    fn run(self) {
+    fn run(self, first: Option<(UnixStream, Known)>) {
+        if let Some((stream, known)) = first {
+            self.serve(stream, Some(known));
+        }
         while !lock(&self.shared).closing {
             let found = match &self.listener {
                 Some(listener) => self.accept(listener),
                 None => UnixStream::connect(&self.path),
             };
             match found {
-                Ok(stream) => self.serve(stream),
+                Ok(stream) => self.serve(stream, None),
                 Err(error) => {
                     self.say(format!("no front end at {}: {error}", self.path.display()));
                     self.wait(None, Some(RETRY));
@@ -268,45 +338,23 @@ impl There {
     }
 
     /// Talks with one front end until it leaves or breaks the rules.
-    fn serve(&self, stream: UnixStream) {
+    fn serve(&self, stream: UnixStream, known: Option<Known>) {
         let Ok(connection) = stream.try_clone() else { return };
+        let device = Arc::new(Mutex::new(Device::new(self.driver.clone(), self.offered)));
         {
             let mut shared = lock(&self.shared);
             if shared.closing {
                 return;
             }
             shared.connection = Some(connection);
+            shared.device = Some(Arc::clone(&device));
             shared.problem = None;
         }
-        let device = Arc::new(Mutex::new(Device::new(self.driver.clone(), self.offered)));
-        let Ok(mut peeked) = stream.try_clone() else { return };
-        let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&device));
-        let error = loop {
-            let (early, log_fd) = (early_enable(&peeked), is_log_fd(&peeked));
-            let mtu = told_mtu(&peeked);
-            match (handler.handle_request(), early) {
-                (Ok(()) | Err(ProtocolError::SocketRetry(_)), _) => {}
-                (Err(ProtocolError::InactiveFeature(_)), Some((ring, enable))) => {
-                    let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Err(error) = device.set_vring_enable(ring, enable) {
-                        break error;
-                    }
-                }
-                (Err(ProtocolError::InvalidMessage), _) if let Some(mtu) = mtu => {
-                    let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Err(error) = device.set_mtu(mtu) {
-                        break error;
-                    }
-                }
-                (Err(ProtocolError::InvalidMessage), _) if let Some(reply) = log_fd => {
-                    if let Err(error) = peeked.write_all(&reply) {
-                        break ProtocolError::SocketError(error);
-                    }
-                }
-                (Err(error), _) => break error,
-            }
-        };
-        lock(&self.shared).connection = None;
+        let error = self.talk(stream, &device, known);
+        {
+            let mut shared = lock(&self.shared);
+            (shared.connection, shared.device) = (None, None);
+        }
         let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
         let problem = device.problem.take();
         device.stop_all();
@@ -315,6 +363,69 @@ impl There {
             (None, ProtocolError::Disconnected) => "the front end is gone".to_owned(),
             (None, error) => format!("the front end was left: {error}"),
         });
+    }
+
+    /// Does one request after the other, until there is an error.
+    fn talk(
+        &self,
+        stream: UnixStream,
+        device: &Arc<Mutex<Device>>,
+        known: Option<Known>,
+    ) -> ProtocolError {
+        let lock_device = || device.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peeked = match stream.try_clone() {
+            Ok(stream) => stream,
+            Err(error) => return ProtocolError::SocketError(error),
+        };
+        let mut handler = match known {
+            None => BackendReqHandler::from_stream(stream, Arc::clone(device)),
+            Some(known) => {
+                let agreed = (known.features, known.protocol);
+                let handler = match handing::go_on(&stream, device, agreed) {
+                    Ok(handler) => handler,
+                    Err(error) => return ProtocolError::SocketError(error),
+                };
+                if let Err(error) = lock_device().go_on(known) {
+                    return error;
+                }
+                handler
+            }
+        };
+        loop {
+            let (early, log_fd) = (early_enable(&peeked), is_log_fd(&peeked));
+            let mtu = told_mtu(&peeked);
+            self.begin_request();
+            let done = match (handler.handle_request(), early) {
+                (Ok(()) | Err(ProtocolError::SocketRetry(_)), _) => Ok(()),
+                (Err(ProtocolError::InactiveFeature(_)), Some((ring, enable))) => {
+                    lock_device().set_vring_enable(ring, enable)
+                }
+                (Err(ProtocolError::InvalidMessage), _) if let Some(mtu) = mtu => {
+                    lock_device().set_mtu(mtu)
+                }
+                (Err(ProtocolError::InvalidMessage), _) if let Some(reply) = log_fd => {
+                    peeked.write_all(&reply).map_err(ProtocolError::SocketError)
+                }
+                (Err(error), _) => Err(error),
+            };
+            lock(&self.shared).busy = false;
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+
+    /// Waits until a request may be done, which is for ever if another process goes on.
+    fn begin_request(&self) {
+        loop {
+            let mut shared = lock(&self.shared);
+            if !shared.handed || shared.closing {
+                shared.busy = true;
+                return;
+            }
+            drop(shared);
+            std::thread::sleep(HANDED_RETRY);
+        }
     }
 }
 

@@ -1,0 +1,191 @@
+//! A machine's port goes from one driver to another, as it does between two processes: its guest
+//! goes on as if nothing had been, with every frame once and in order.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
+use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
+use sluice_switch::{Egress, Sink as _, Taken, Window};
+use sluice_testkit::guest::{Guest, GuestConfig, connect};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Rig {
+    port: VhostUserPort,
+    config: VhostUserConfig,
+    pool: Pool,
+    guest: Guest,
+    sent: u8,
+}
+
+impl Rig {
+    fn new(in_order: bool) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sluice-handed-{}-{number}", std::process::id());
+        let socket: PathBuf = std::env::temp_dir().join(name);
+        let config = VhostUserConfig {
+            socket: socket.clone(),
+            role: Role::Server,
+            mtu: 1500,
+            in_order,
+            queues: Vec::new(),
+            offload: true,
+        };
+        let port = VhostUserPort::open(&config).unwrap();
+        let pool = Pool::new(PoolConfig { slots: 64, slot_size: 2_112, populate: false }).unwrap();
+        let guest = Guest::new(GuestConfig::default()).unwrap();
+        let mut rig = Self { port, config, pool, guest, sent: 0 };
+        rig.ask(|guest| guest.attach(connect(&socket, 500).unwrap()).unwrap());
+        rig
+    }
+
+    /// Has the front end do something, while the worker attends to the port.
+    fn ask<T: Send>(&mut self, work: impl FnOnce(&mut Guest) -> T + Send) -> T {
+        let (port, guest) = (&mut self.port, &mut self.guest);
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| work(guest));
+            while !there.is_finished() {
+                assert_eq!(port.attend(), Wanted::Nothing, "no handle is out");
+                std::thread::yield_now();
+            }
+            there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// What a frame of the guest carries next.
+    fn frame(&mut self) -> [u8; 100] {
+        self.sent = self.sent.wrapping_add(1);
+        [self.sent; 100]
+    }
+
+    fn read(&mut self) -> Batch<FrameBuf> {
+        let mut batch = Batch::with_limit(64);
+        let bytes = ByteCount(1 << 20);
+        let window = Window { frames: 64, bytes, closed: PriorityMask::NONE, spill: false };
+        self.port.read(window, 64, &mut self.pool, &mut batch).unwrap();
+        batch
+    }
+
+    /// Frames both ways, of which the guest sent `waiting` before.
+    fn exchange(&mut self, waiting: &[u8]) {
+        let mut wanted = waiting.to_vec();
+        for _ in 0..5 {
+            let frame = self.frame();
+            assert!(self.guest.send(&frame));
+            wanted.push(frame[0]);
+        }
+        let mut batch = self.read();
+        let mut came = Vec::new();
+        for buf in batch.drain() {
+            // What lies in a guest's memory is read where it is copied.
+            let copy = self.port.spill(buf, &mut self.pool).unwrap();
+            came.push(copy.bytes()[0]);
+            self.pool.give_back(copy);
+        }
+        assert_eq!(came, wanted, "each once, in order");
+        for nth in 0..5 {
+            let (strip, first, priority) = (0, 0, Priority::ZERO);
+            let header = [nth; 80];
+            let egress = Egress {
+                header: &header,
+                buf: None,
+                strip,
+                size: 0,
+                first,
+                priority,
+                tunnel: None,
+            };
+            assert_eq!(self.port.offer(&egress), Taken::All);
+        }
+        self.port.flush().unwrap();
+        for nth in 0..5 {
+            assert_eq!(self.guest.receive().unwrap(), [nth; 80]);
+        }
+        assert_eq!(self.guest.receive(), None);
+        assert_eq!(self.guest.violation(), None);
+    }
+
+    /// Another driver goes on. The one before is left as a process leaves it that ends.
+    fn hand_over(&mut self) {
+        let handed = loop {
+            let handed = self.port.hand_over().unwrap().unwrap();
+            if handed.files.contains_key("connection") {
+                break handed;
+            }
+            // Its front end's last request is being done still.
+            self.port.go_on_reading();
+        };
+        let next = VhostUserPort::take_up(&self.config, Some(handed)).unwrap();
+        std::mem::forget(std::mem::replace(&mut self.port, next));
+        let (port, until) = (&mut self.port, Instant::now() + PATIENCE);
+        while port.is_up() != Some(true) {
+            assert!(Instant::now() < until, "the rings run: {:?}", port.problem());
+            port.attend();
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_guest_goes_on_as_if_nothing_had_been() {
+    for in_order in [false, true] {
+        let mut rig = Rig::new(in_order);
+        rig.exchange(&[]);
+        for round in 0..40 {
+            // It sends while nobody reads.
+            let waiting: Vec<u8> = (0..3).map(|_| rig.frame()[0]).collect();
+            waiting.iter().take(2).for_each(|byte| assert!(rig.guest.send(&[*byte; 100])));
+            rig.hand_over();
+            assert!(rig.guest.send(&[waiting[2]; 100]));
+            rig.exchange(&waiting);
+            assert!(rig.guest.is_connected(), "round {round}");
+        }
+        // The conversation goes on, with what was agreed on before.
+        for ring in [0, 1] {
+            rig.ask(|guest| guest.stop_ring(ring).unwrap());
+            rig.ask(|guest| guest.start_ring(ring).unwrap());
+            rig.ask(|guest| guest.enable(ring, true).unwrap());
+        }
+        rig.exchange(&[]);
+        rig.guest.hang_up();
+    }
+}
+
+#[test]
+fn a_port_that_nobody_took_over_goes_on() {
+    let mut rig = Rig::new(false);
+    rig.exchange(&[]);
+    drop(rig.port.hand_over().unwrap());
+    // Nobody does a request meanwhile, and none is lost.
+    let (port, guest) = (&mut rig.port, &mut rig.guest);
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| guest.stop_ring(1).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!there.is_finished());
+        port.go_on_reading();
+        while !there.is_finished() {
+            port.attend();
+            std::thread::yield_now();
+        }
+    });
+    rig.ask(|guest| guest.start_ring(1).unwrap());
+    rig.exchange(&[]);
+    rig.guest.hang_up();
+}
+
+#[test]
+fn a_guest_whose_frames_are_out_connects_again_instead() {
+    let mut rig = Rig::new(false);
+    assert!(rig.guest.send(&[7; 100]));
+    let mut batch = rig.read();
+    let handed = rig.port.hand_over().unwrap().unwrap();
+    let names: Vec<_> = handed.files.keys().map(String::as_str).collect();
+    assert_eq!(names, ["listener"], "its chain is not given back yet");
+    rig.port.give_back(&mut batch, &mut rig.pool);
+    rig.exchange(&[]);
+    rig.guest.hang_up();
+}
