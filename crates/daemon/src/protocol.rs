@@ -13,10 +13,10 @@
 //! | `{"lend":["web"]}` | descriptors (`hand.rs`) of these ports, or of all | data |
 //! | `{"tidy":["web"]}` | `{}`, when other added ports and stray devices are gone | data |
 //! | `"pulse"` | `{}`, when every worker has answered | data |
-//! | `{"yield":1}` | what `handover.rs` says, and descriptors; afterwards on the same connection | data |
+//! | `{"yield":1}` | what `handover.rs` says, and descriptors; then one of these two: | data |
 //! | `"leave"` | `{}`, and the process is gone: another one goes on | data |
 //! | `"goon"` | `{}`: it goes on itself, as it does when the connection ends | data |
-//! | `"upgrade"` | what `sluice_api::upgrade` says, when another data process has taken over | control |
+//! | `"upgrade"` | an answer of `sluice_api::upgrade`, when another one has taken over | control |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! Whatever cannot be answered gets `{"error":"…"}`.

@@ -32,8 +32,8 @@ fn words(done: &Upgraded) -> String {
         left => format!("; {left} frames did not leave in time, and ended"),
     };
     format!(
-        "data process {} of version {} goes on where {} stopped: {} ports handed over, nothing read \
-         for {}.{} ms{left}",
+        "data process {} of version {} goes on where {} stopped: {} ports handed over, nothing \
+         read for {}.{} ms{left}",
         handed.to,
         done.version,
         done.from,

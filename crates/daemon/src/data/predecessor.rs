@@ -1,7 +1,7 @@
 //! Handing everything over to another data process ([`crate::handover`]).
 //!
 //! ```text
-//!   yield: nothing moves between workers ── Stop ── until nothing is left, or for a while ── Freeze
+//!   yield: nothing moves between workers ── Stop ── until nothing is left, or for 30 ms ── Freeze
 //!          ── leave: the process is gone ─ anything else, or silence: Thaw, it goes on
 //! ```
 //!
