@@ -85,9 +85,14 @@ impl Draw {
         let mut rng = sluice_base::Prng::new(seed);
         let mut pick = |count: usize| usize::try_from(rng.below(count as u64)).unwrap();
         let policy = ["ZZ", "LZ"][pick(2)];
-        // The output of a host that drops has room for 64 frames: a burst of the flooder is theirs.
-        let floods =
-            if policy == "ZZ" { [0, 0, 2_000, 20_000] } else { [200, 2_000, 5_000, 10_000] };
+        // Less than a cable takes: one that has more to carry for long is isolated by the physical
+        // switch, which can ask nobody to hold. The output of a host that drops has room for 64
+        // frames: a burst of the flooder is theirs.
+        let floods = if policy == "ZZ" {
+            [80_000, 80_000, 2_000, 20_000]
+        } else {
+            [200, 2_000, 5_000, 10_000]
+        };
         let scene = SceneConfig {
             policy,
             hold: ["1s", "forever"][pick(2)],
@@ -140,9 +145,14 @@ fn began_us(scene: &Scene, host: usize, list: &str, clock: Instant) -> Option<i1
 }
 
 fn times(scene: &Scene, draw: &Draw) -> Times {
+    // One that is slow is isolated when it is over its share, and held when its senders are.
+    if draw.culprit != Culprit::Guest {
+        return Times::default();
+    }
     let Some(row) = isolated_row(scene, draw.culprit.port()) else { return Times::default() };
     let at = |key: &str| row[key].as_u64().unwrap();
-    let found = (draw.culprit == Culprit::Guest).then(|| at("since_ns") - at("moved_ns"));
+    // It may have taken a frame since.
+    let found = at("since_ns").checked_sub(at("moved_ns"));
     let clock = Instant::now();
     let here = began_us(scene, 0, "isolated", clock);
     let there = began_us(scene, 1, "held", clock);
@@ -178,8 +188,8 @@ fn assert_named(scene: &Scene, draw: &Draw) {
     }
 }
 
-/// Innocent frames are neither late nor missing. A virtual network that drops may drop at the output
-/// of their own host, if this machine was so busy that they left in bursts: then it counts each.
+/// Innocent frames are neither late nor missing. A virtual network that drops may do so at the
+/// output of their own host, if this machine was so busy that they left in bursts: then it counts each.
 fn assert_innocent(scene: &Scene, draw: &Draw, lost: [u64; 3]) {
     let (late, missing) = scene.wrong();
     assert_eq!(late, 0, "innocent frames are out of order");
@@ -287,7 +297,7 @@ fn one_that_does_not_take_what_comes_costs_its_own_senders_only() {
         run_all(&(first..first + SOAK_RUNS).map(Draw::new).collect::<Vec<_>>());
         return;
     }
-    let scene = SceneConfig { policy: "ZZ", hold: "1s", workers: 1, flood: 0 };
+    let scene = SceneConfig { policy: "ZZ", hold: "1s", workers: 1, flood: 80_000 };
     let draw = |culprit, scene| Draw { seed: 0, culprit, scene };
     run_all(&[
         draw(Culprit::Guest, SceneConfig { hold: "forever", ..scene }),

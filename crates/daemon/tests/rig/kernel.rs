@@ -33,8 +33,17 @@ impl Kernel {
         let is_again = |row: &Dropped| {
             ["QDISC_DROP", "FULL_RING", "CPU_BACKLOG", "DEV_HDR"].contains(&&*row.reason)
         };
+        self.rows_in(netns, |row| !is_again(row))
+    }
+
+    /// All that the kernel dropped in a namespace and calls a loss, a line each.
+    pub(crate) fn dropped_in(&self, netns: &super::Netns) -> Vec<String> {
+        self.rows_in(netns, |_| true)
+    }
+
+    fn rows_in(&self, netns: &super::Netns, is: impl Fn(&Dropped) -> bool) -> Vec<String> {
         let rows = self.0.losses().into_iter();
-        let rows = rows.filter(|row| row.namespace == netns.name() && !is_again(row));
+        let rows = rows.filter(|row| row.namespace == netns.name() && is(row));
         rows.map(|row| row.to_string()).collect()
     }
 

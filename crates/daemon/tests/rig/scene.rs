@@ -83,7 +83,7 @@ pub(crate) struct SceneConfig {
     pub(crate) policy: &'static str,
     pub(crate) hold: &'static str,
     pub(crate) workers: u8,
-    /// Frames that the flooder sends in a second; 0: as many as it can.
+    /// Frames that the flooder sends in a second.
     pub(crate) flood: u64,
 }
 
@@ -232,6 +232,7 @@ pub(crate) struct Scene {
     pub(crate) switch: Daemon,
     pub(crate) container: Netns,
     pub(crate) underlays: Vec<Netns>,
+    pub(crate) cables: Netns,
     pub(crate) net: Net,
 }
 
@@ -285,6 +286,7 @@ impl Scene {
             switch,
             container,
             underlays,
+            cables,
             net,
         };
         wait_for("all pairs talk", || {
@@ -383,6 +385,22 @@ impl Scene {
             sums
         };
         self.daemons().iter().map(of).collect()
+    }
+
+    /// Frames lost outside the switches: host, port, counter, frames.
+    pub(crate) fn outside(&self) -> Vec<(String, String, String, u64)> {
+        let of = |daemon: &&Daemon| {
+            let answer = daemon.ask(&["show", "drops"]);
+            let word = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_owned();
+            let host = word(&answer, "host");
+            let rows = answer["outside"].as_array().cloned().unwrap_or_default();
+            let row_of = |row: serde_json::Value| {
+                let frames = row["frames"].as_u64().unwrap();
+                (host.clone(), word(&row, "port"), word(&row, "counter"), frames)
+            };
+            rows.into_iter().map(row_of).collect::<Vec<_>>()
+        };
+        self.daemons().iter().flat_map(of).collect()
     }
 
     /// Waits until every host is connected with every other.
@@ -574,11 +592,7 @@ impl Machine {
         }
         if self.at == FLOODER {
             let to = self.flows.target.load(Ordering::Relaxed);
-            let all = match self.flows.flood {
-                0 => self.due[3] + 32,
-                rate => elapsed * rate / 1_000_000,
-            };
-            let sent = self.send_some(3, to, all);
+            let sent = self.send_some(3, to, elapsed * self.flows.flood / 1_000_000);
             self.flows.flooded.fetch_add(sent, Ordering::Relaxed);
         }
     }
