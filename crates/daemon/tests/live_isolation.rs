@@ -189,7 +189,8 @@ fn assert_named(scene: &Scene, draw: &Draw) {
 }
 
 /// Innocent frames are neither late nor missing. A virtual network that drops may do so at the
-/// output of their own host, if this machine was so busy that they left in bursts: then it counts each.
+/// output of their own host, if this machine was so busy that they left in bursts: then it counts
+/// each.
 fn assert_innocent(scene: &Scene, draw: &Draw, lost: [u64; 3]) {
     let (late, missing) = scene.wrong();
     assert_eq!(late, 0, "innocent frames are out of order");

@@ -21,7 +21,7 @@ pub fn status(whom: &Whom, json: bool) -> anyhow::Result<()> {
         anyhow::bail!("the host answered something else than was asked");
     };
     let told = show_client::ask(&socket(whom)?, show::Question::Pauses);
-    let told = told.and_then(|line| Ok(protocol::expect::<show::Answer>(&line)?));
+    let told = told.and_then(|line| protocol::expect::<show::Answer>(&line));
     let status = composed(members, &holds, told.map_err(|error| error.to_string()));
     let text = if json { serde_json::to_string(&status)? + "\n" } else { tables::status(&status) };
     print(&text)?;
