@@ -213,6 +213,42 @@ pub struct IsolatedRow {
     pub cannot_hold: Vec<String>,
 }
 
+/// How a host and its fabric are (`sluice fabric status`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The host that answers.
+    pub host: String,
+    /// Why its data process says nothing; absent: it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_silent: Option<String>,
+    /// The hosts.
+    pub members: Vec<MemberRow>,
+    /// Receivers that do not take what comes, a row for each priority: those of this host, and
+    /// those of other hosts that are held here.
+    pub receivers: Vec<ReceiverRow>,
+}
+
+/// A priority of a receiver that does not take what comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiverRow {
+    /// The host that has it.
+    pub host: String,
+    /// Its port; absent: another host knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+    /// The endpoints at it.
+    pub endpoints: Vec<String>,
+    /// The priority.
+    pub priority: u8,
+    /// `held`: at its senders; `probation`: it takes what comes again; `stuck`: its hold contract
+    /// is over, and what comes ends as `receiver_stuck`.
+    pub state: String,
+    /// How long ago that began, in nanoseconds.
+    pub since_ns: u64,
+    /// Who waits for it: ports of this host, and the hosts that were asked to hold it.
+    pub waiting: Vec<String>,
+}
+
 /// An endpoint of another host, whose frames are held here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRow {

@@ -1,5 +1,6 @@
 //! `sluice vport`, `sluice vnet`, `sluice fabric`: asks a running host about its fabric.
 
+mod status;
 mod tables;
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -7,6 +8,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use anyhow::Context as _;
 use sluice_api::fabric::{Answer, Question};
 
+pub use self::status::status;
 use crate::protocol::{self, Failure, Request};
 use crate::show_client::{ANSWER_MAX, Whom, connect, socket};
 

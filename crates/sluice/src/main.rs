@@ -325,6 +325,11 @@ enum FabricCommand {
         #[command(flatten)]
         asked: Asked,
     },
+    /// The hosts, and the receivers that do not take what comes: since when, and who waits
+    Status {
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Receivers that do not take what comes, here and at other hosts
     Holds {
         #[command(flatten)]
@@ -510,6 +515,10 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
     match command {
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
+        FabricCommand::Status { asked } => {
+            fabric_client::status(&asked.whom(), asked.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
         FabricCommand::Holds { asked } => ask(asked, fabric::Question::Holds),
         FabricCommand::Cert { out, days, replace, json, hosts } => {
             let wanted = Wanted { folder: out, hosts, days: *days, replace: *replace };

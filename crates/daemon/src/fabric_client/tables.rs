@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_api::fabric::{
-    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, VnetRow, Vport, VportRow,
+    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow, Status, VnetRow, Vport,
+    VportRow,
 };
 use sluice_api::trace::{Step, Trace};
 
@@ -190,6 +191,31 @@ fn all_holds(holds: &Holds) -> String {
         table(&header, isolated),
         table(&["VNET", "MAC", "HOST", "HELD", "STUCK", "FOR", "IN USE"], held),
     )
+}
+
+/// How a host and its fabric are.
+pub(super) fn status(status: &Status) -> String {
+    let mut text = members(&status.members);
+    text.push('\n');
+    if let Some(why) = &status.data_silent {
+        _ = writeln!(text, "the data process of {} is silent: {why}\n", status.host);
+    }
+    if status.receivers.is_empty() {
+        return text + "every receiver takes what comes\n";
+    }
+    let cells = status.receivers.iter().map(|row: &ReceiverRow| {
+        vec![
+            row.host.clone(),
+            row.port.clone().unwrap_or_else(|| "-".to_owned()),
+            row.endpoints.join(", "),
+            row.priority.to_string(),
+            row.state.clone(),
+            span(row.since_ns),
+            row.waiting.join(", "),
+        ]
+    });
+    let header = ["HOST", "PORT", "ENDPOINTS", "PRIORITY", "STATE", "FOR", "WAITING"];
+    text + "receivers that do not take what comes\n" + &table(&header, cells)
 }
 
 fn traced(trace: &Trace) -> String {
