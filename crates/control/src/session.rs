@@ -98,7 +98,7 @@ impl Timing {
         silence_max: Nanos::from_millis(250),
         digest_every: Nanos::from_millis(5_000),
         retry_min: Nanos::from_millis(50),
-        retry_max: Nanos::from_millis(2_000),
+        retry_max: Nanos::from_millis(500),
         resync_min: Nanos::from_millis(1_000),
         resync_max: Nanos::from_millis(60_000),
         flight_bytes_max: 256 * 1024,

@@ -216,8 +216,14 @@ impl Plane {
         let was_up = core::mem::replace(&mut peer.was_up, is_up);
         if is_up && !was_up {
             (peer.lost_at, peer.hung) = (None, false);
+            let is_known = matches!(peer.health, Health::Alive(_));
             self.outbox.event(Event::SessionUp(host));
             self.teller.up(now, host);
+            // Its life is shown, and there are keys: nothing has to wait for the next round.
+            if !is_known {
+                self.liveness.greet(now, host);
+                self.hear(now);
+            }
         } else if was_up && !is_up {
             peer.lost_at = Some(now);
             self.outbox.event(Event::SessionDown(host));

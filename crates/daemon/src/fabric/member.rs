@@ -28,7 +28,9 @@ use super::answer::Answers;
 use super::calls::{Call, Calls};
 use super::data::Data;
 use super::few::Few;
+use super::incarnation::Incarnations;
 use super::ports;
+use super::seal::SEAL_SIZE;
 use super::wires::{Happened, Wires};
 use super::{Fabric, trace};
 use crate::clock;
@@ -78,6 +80,7 @@ pub(super) struct Member {
     pub(super) plan: FabricPlan,
     pub(super) plane: Plane,
     pub(super) started: Nanos,
+    pub(super) incarnations: Incarnations,
     pub(super) poller: Poller,
     pub(super) wires: Wires,
     pub(super) udp: UdpSocket,
@@ -162,7 +165,7 @@ impl Member {
         let Self { wires, plane, plan, poller, silent_until, .. } = self;
         let (mut moved, mut failed) = (Vec::new(), Vec::new());
         if silent_until.is_none() {
-            wires.accept(now, poller);
+            wires.accept(now, plan, poller);
         }
         wires.work(now, plan, |host, happened, bytes| match happened {
             Happened::Open => plane.connected(now, host),
@@ -190,20 +193,35 @@ impl Member {
             self.plane.disconnected(now, host);
         }
         self.read_datagrams(now);
+        self.outlive(now);
+    }
+
+    /// A member knows a later life of this host: it goes on in the next one.
+    fn outlive(&mut self, now: Nanos) {
+        let Some(known) = self.plane.outdone(now) else { return };
+        let next = self.incarnations.after(known);
+        if next <= self.plane.incarnation() {
+            return;
+        }
+        for host in self.plane.reincarnate(now, next) {
+            self.write_to(now, host);
+            self.wires.close(host);
+            self.plane.disconnected(now, host);
+        }
     }
 
     fn read_datagrams(&mut self, now: Nanos) {
-        let mut datagram = [0; sluice_control::liveness::DATAGRAM_MAX];
+        let mut datagram = [0; sluice_control::liveness::DATAGRAM_MAX + SEAL_SIZE];
         for _ in 0..DATAGRAMS_MAX {
             if !self.udp_ready {
                 return;
             }
             match self.udp.recv_from(&mut datagram) {
-                // A hint from an address that no member has is none. (Whoever can forge addresses
-                // can still make claims stale; they forward as before.)
                 Ok((size, from)) => {
-                    if self.plan.hosts.iter().any(|host| host.at == Some(from)) {
-                        self.plane.datagram(now, &datagram[..size]);
+                    let sender = self.plan.hosts.iter().find(|host| host.at == Some(from));
+                    let Some(host) = sender.map(|sender| sender.host) else { continue };
+                    if let Some(inside) = self.wires.unseal(host, &datagram[..size]) {
+                        self.plane.datagram(now, host, inside);
                     }
                 }
                 // Someone's ICMP about an earlier datagram is no reason to stop.
@@ -304,9 +322,12 @@ impl Member {
     fn send_datagrams(&mut self) {
         while let Some((host, datagram)) = self.plane.datagram_out() {
             let known = self.plan.hosts.iter().find(|known| known.host == host);
-            if let Some(at) = known.and_then(|known| known.at) {
+            // One for a host that was never connected is none of its: it would not open it.
+            if let Some(at) = known.and_then(|known| known.at)
+                && let Some(sealed) = self.wires.seal(host, &datagram)
+            {
                 // A lost datagram is what the protocol is made for.
-                _ = self.udp.send_to(&datagram, at);
+                _ = self.udp.send_to(&sealed, at);
             }
         }
     }
