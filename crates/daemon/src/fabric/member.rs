@@ -23,6 +23,11 @@ use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Kind, Plane};
 use sluice_control::rpc::Failure;
 use sluice_control::session::Due;
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    RealtimeThreadSchedulePolicy, ScheduleParams, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
 
 use super::answer::Answers;
 use super::calls::{Call, Calls};
@@ -125,9 +130,7 @@ impl Member {
 
     /// Turns for as long as the process lives, or until told to leave.
     pub(super) fn run(mut self) {
-        // Who waits for a processor behind tenants looks to other members as if it hung. Where that
-        // may not be asked for, it waits like everybody.
-        _ = setpriority_process(None, PRIORITY);
+        go_first();
         loop {
             let now = clock::now();
             if let Some(done) = self.answer(now) {
@@ -418,6 +421,18 @@ impl Member {
             }
             Event::Readable(_) | Event::Writable(_) | Event::Woken => {}
         })
+    }
+}
+
+/// Whoever waits for a processor behind tenants looks to other members as if it hung. A nice value
+/// counts within a session only where the kernel groups by session (sched_autogroup(7)), so this
+/// thread goes before all that are shared by time (sched(7)); it works for milliseconds at a time.
+/// Where neither may be asked for, it waits like everybody.
+fn go_first() {
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
+    let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
+    if set_thread_priority_and_policy(thread_native_id(), lowest, policy).is_err() {
+        _ = setpriority_process(None, PRIORITY);
     }
 }
 
