@@ -141,6 +141,9 @@ pub struct MemberRow {
     pub health: String,
     /// Whether its connection is up.
     pub connected: bool,
+    /// Which of its starts is known: later ones have higher numbers. Zero: it was never heard of.
+    #[serde(default)]
+    pub incarnation: u64,
     /// Endpoints that it claims.
     pub vports: u64,
     /// For how long these are stale, in nanoseconds; absent: they are live.

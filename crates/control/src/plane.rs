@@ -48,6 +48,7 @@ mod foreign;
 mod holds;
 mod hosts;
 mod inspect;
+mod lives;
 mod nets;
 mod outbox;
 mod peers;
@@ -70,6 +71,7 @@ pub use self::surface::{
 use self::agenda::Agenda;
 use self::chip::Chip;
 use self::foreign::Foreign;
+use self::lives::Lives;
 use self::nets::Nets;
 use self::outbox::Outbox;
 use self::peers::Peers;
@@ -126,6 +128,7 @@ pub struct Plane {
     adopted: Agenda<Key>,
     /// Hosts whose claims are being forgotten, in steps.
     evicting: Vec<HostId>,
+    lives: Lives,
     outbox: Outbox,
 }
 
@@ -172,6 +175,7 @@ impl Plane {
             wanted_max: usize::try_from(config.punt.unknowns).expect("32 bits"),
             adopted: Agenda::new(),
             evicting: Vec::new(),
+            lives: Lives::default(),
             outbox: Outbox::default(),
         }
     }

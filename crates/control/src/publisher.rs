@@ -102,6 +102,11 @@ impl Publisher {
         }
     }
 
+    /// Another incarnation claims the same: to every peer it is all new.
+    pub(crate) fn reincarnate(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
+    }
+
     /// Claims a vport, or changes what is said of it. Returns the sequence of the last change of
     /// it; if nothing is different, that is an old one.
     ///

@@ -98,7 +98,7 @@ impl Timing {
         silence_max: Nanos::from_millis(250),
         digest_every: Nanos::from_millis(5_000),
         retry_min: Nanos::from_millis(50),
-        retry_max: Nanos::from_millis(2_000),
+        retry_max: Nanos::from_millis(500),
         resync_min: Nanos::from_millis(1_000),
         resync_max: Nanos::from_millis(60_000),
         flight_bytes_max: 256 * 1024,
@@ -186,6 +186,8 @@ pub struct Session {
     inbound: Inbound,
     outbound: Outbound,
     rpc: Rpc,
+    /// A later incarnation of this host that the peer knows.
+    outdone: Option<u64>,
     counts: Counts,
 }
 
@@ -208,6 +210,7 @@ impl Session {
             inbound: Inbound::new(config.peer, &config.timing),
             outbound: Outbound::new(config.peer),
             rpc: Rpc::new(),
+            outdone: None,
             counts: Counts::default(),
         }
     }
@@ -327,6 +330,8 @@ impl Session {
         if hello.host != self.config.peer {
             return Err(Error::WrongHost(hello.host));
         }
+        let Have { incarnation, .. } = hello.have;
+        self.outdone = Some(incarnation).filter(|known| *known > publisher.incarnation());
         let version = hello.common_version(self.config.versions);
         self.version = version.ok_or(Error::NoCommonVersion { theirs: hello.versions })?;
         self.inbound.hello(hello.incarnation)?;
@@ -544,6 +549,12 @@ impl Session {
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
         self.inbound.incarnation()
+    }
+
+    /// The incarnation of this host that the peer knows, once, if it is a later one than this: the
+    /// peer takes nothing of an earlier one.
+    pub const fn take_outdone(&mut self) -> Option<u64> {
+        self.outdone.take()
     }
 
     /// How many bytes of claims were sent and not acknowledged.

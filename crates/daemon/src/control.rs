@@ -91,7 +91,9 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     }
     // Before the data process: what cannot be believed by others is said before anything starts.
     let held = Arc::new(Held::load(&plan));
-    let start = |fabric| Fabric::start(fabric, &plan.run_dir, SILENCE_MAX, Arc::clone(&held));
+    let start = |fabric| {
+        Fabric::start(fabric, (&plan.run_dir, &plan.state_dir), SILENCE_MAX, Arc::clone(&held))
+    };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(Kept::new(&plan.run_dir));
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);

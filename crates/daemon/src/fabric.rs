@@ -9,6 +9,8 @@
 //! | `receivers` | ports that do not take what comes, as several workers see them |
 //! | `wires`, `link` | connections to other members: whose they are; TCP and TLS without waiting |
 //! | `identity`, `certificates` | who is believed; what `sluice fabric cert` makes |
+//! | `seal` | datagrams that only members can have written |
+//! | `incarnation` | which start of this host this is |
 //! | `few` | what happens often is a number in the log, not lines |
 //! | `answer` | the plane in words |
 //! | `calls`, `trace` | questions between members; what becomes of a frame |
@@ -22,10 +24,12 @@ pub mod certificates;
 mod data;
 mod few;
 mod identity;
+mod incarnation;
 mod link;
 mod member;
 mod ports;
 mod receivers;
+mod seal;
 mod trace;
 mod wires;
 
@@ -33,7 +37,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use sluice_api::fabric as api;
@@ -42,13 +46,13 @@ use sluice_control::plane::{Config, Plane};
 use sluice_control::punt;
 
 use self::identity::Identity;
+use self::incarnation::Incarnations;
 use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
 use self::wires::Wires;
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::controller::Held;
 use crate::poller::{Poller, Waker};
-use crate::run_dir;
 
 /// Questions that may wait.
 const ASKS_MAX: usize = 64;
@@ -56,8 +60,6 @@ const ASKS_MAX: usize = 64;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long goodbye may take.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
-/// The highest incarnation of this host's control plane so far.
-const INCARNATION_FILE: &str = "incarnation";
 
 /// How other threads reach the member.
 #[derive(Clone, Debug)]
@@ -69,14 +71,15 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// Starts the thread. It speaks to nobody before a data process has told what its chip holds,
+    /// Starts the thread. What goes with the machine is in the first directory, what outlives it in
+    /// the second. It speaks to nobody before a data process has told what its chip holds,
     /// or `silence_max` is over.
     ///
     /// # Errors
     /// Certificates that nobody would believe, or an address that cannot be listened on.
     pub(crate) fn start(
         plan: &FabricPlan,
-        run_dir: &Path,
+        (run_dir, state_dir): (&Path, &Path),
         silence_max: Nanos,
         held: Arc<Held>,
     ) -> anyhow::Result<Self> {
@@ -91,7 +94,8 @@ impl Fabric {
         udp.set_nonblocking(true)?;
         link::mark(&udp)?;
         let started = clock::now();
-        let incarnation = next_incarnation(run_dir)?;
+        let incarnations = Incarnations::of(state_dir);
+        let incarnation = incarnations.next();
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
         config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
         // One port may have all that it is allowed.
@@ -104,6 +108,7 @@ impl Fabric {
             plan: plan.clone(),
             plane: Plane::new(&config, seed, started),
             started,
+            incarnations,
             poller,
             wires,
             udp,
@@ -177,19 +182,6 @@ impl Fabric {
         self.ask(Ask::Leave(done));
         _ = left.recv_timeout(LEAVE_MAX);
     }
-}
-
-/// A number above all before it: of this directory, and of this machine's clock in case the
-/// directory was lost with a restart of the machine.
-fn next_incarnation(dir: &Path) -> anyhow::Result<u64> {
-    let path = dir.join(INCARNATION_FILE);
-    let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let by_clock = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    let incarnation = by_clock.max(before.unwrap_or(0_u64).saturating_add(1));
-    run_dir::replace(&path, &format!("{incarnation}\n"))
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(incarnation)
 }
 
 #[cfg(test)]

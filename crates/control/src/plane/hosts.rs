@@ -149,6 +149,7 @@ impl Plane {
         let taken = session.stream(now, bytes, &mut self.publisher, &mut intake);
         let is_full = session.counts().refused > refused;
         self.follow_all(now, &changes, |change| why_of(change, host));
+        self.hear_lives(host);
         if is_full {
             self.claims_full();
         }
@@ -156,10 +157,11 @@ impl Plane {
         taken
     }
 
-    /// A datagram of the failure detector came. Who sent it, it says itself.
-    pub fn datagram(&mut self, now: Nanos, bytes: &[u8]) {
+    /// A datagram of the failure detector came from a host, as whose it is authenticated.
+    pub fn datagram(&mut self, now: Nanos, host: HostId, bytes: &[u8]) {
         let now = self.clock.at(now);
-        self.liveness.receive(now, bytes);
+        let Self { liveness, peers, .. } = self;
+        liveness.receive(now, host, bytes, |host| peers.get(host)?.shown());
         self.hear(now);
     }
 
@@ -214,8 +216,14 @@ impl Plane {
         let was_up = core::mem::replace(&mut peer.was_up, is_up);
         if is_up && !was_up {
             (peer.lost_at, peer.hung) = (None, false);
+            let is_known = matches!(peer.health, Health::Alive(_));
             self.outbox.event(Event::SessionUp(host));
             self.teller.up(now, host);
+            // Its life is shown, and there are keys: nothing has to wait for the next round.
+            if !is_known {
+                self.liveness.greet(now, host);
+                self.hear(now);
+            }
         } else if was_up && !is_up {
             peer.lost_at = Some(now);
             self.outbox.event(Event::SessionDown(host));
@@ -297,6 +305,13 @@ impl Plane {
 
     /// Takes over what the failure detector thinks and wants to send.
     pub(super) fn hear(&mut self, now: Nanos) {
+        if self.liveness.has_rejoined() {
+            // Others believe nobody else of it.
+            let members = self.peers.iter().filter(|(_, peer)| peer.kind == Kind::Member);
+            for host in members.map(|(host, _)| host).collect::<Vec<_>>() {
+                self.liveness.greet(now, host);
+            }
+        }
         while let Some(datagram) = self.liveness.datagram() {
             if self.peers.get(datagram.0).is_some_and(|peer| peer.kind == Kind::Member) {
                 self.outbox.datagram(datagram);

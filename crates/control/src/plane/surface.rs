@@ -250,6 +250,8 @@ pub enum Event {
     HostSuspected(HostId),
     /// A host is dead or has left.
     HostDown(HostId),
+    /// A host knows this one in a later incarnation than the present.
+    Outdone(HostId, u64),
     /// A session with a host began.
     SessionUp(HostId),
     /// A session with a host ended.
@@ -306,6 +308,7 @@ impl Event {
             Self::Held(_, _, Refusal::Frozen { .. }) => "frozen",
             Self::Held(..) => "held",
             Self::HostUp(..) => "host-up",
+            Self::Outdone(..) => "outdone",
             Self::HostSuspected(..) => "host-suspected",
             Self::HostDown(..) => "host-down",
             Self::SessionUp(..) => "session-up",
@@ -358,7 +361,9 @@ impl fmt::Display for Event {
                 let (vni, mac) = at(key);
                 write!(f, "{vni} {mac} port {port}: {why:?}")
             }
-            Self::HostUp(host, incarnation) => write!(f, "host {host} incarnation {incarnation}"),
+            Self::HostUp(host, incarnation) | Self::Outdone(host, incarnation) => {
+                write!(f, "host {host} incarnation {incarnation}")
+            }
             Self::HostSuspected(host)
             | Self::HostDown(host)
             | Self::SessionUp(host)

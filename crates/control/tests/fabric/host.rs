@@ -272,6 +272,14 @@ impl Host {
         }
         let mut rounds = 0;
         let mut room = room.clone();
+        if let Some(known) = self.plane.outdone(now) {
+            self.incarnation = known + 1;
+            for peer in self.plane.reincarnate(now, self.incarnation) {
+                let bytes = self.last_words(peer);
+                self.outs.push(Out::Bytes(peer, bytes));
+                self.outs.push(Out::Close(peer));
+            }
+        }
         loop {
             self.plane.tick(now);
             while let Some(peer) = self.plane.ready(now) {

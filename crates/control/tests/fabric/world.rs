@@ -35,7 +35,7 @@ impl Vm {
 
 enum Packet {
     Overlay(HostId, HostId, Vni, Vec<u8>),
-    Datagram(HostId, Vec<u8>),
+    Datagram(HostId, HostId, Vec<u8>),
     ToPort(HostId, PortId, Vni, Vec<u8>),
     FromVm(usize, Vec<u8>),
 }
@@ -464,10 +464,10 @@ impl World {
 
     fn arrive(&mut self, packet: Packet) {
         match packet {
-            Packet::Datagram(to, bytes) => {
+            Packet::Datagram(from, to, bytes) => {
                 let host = self.host(to);
                 if !host.is_down {
-                    host.plane.datagram(host.clock, &bytes);
+                    host.plane.datagram(host.clock, from, &bytes);
                     self.service(to);
                 }
             }
@@ -556,10 +556,10 @@ impl World {
         let most = if self.is_calm { 400_000 } else { 8_000_000 };
         if !self.is_calm && self.rng.chance(1, 30) {
             let delay = Nanos(self.rng.below(300_000_000));
-            self.put(delay, Packet::Datagram(to, bytes.clone()));
+            self.put(delay, Packet::Datagram(id, to, bytes.clone()));
         }
         let delay = Nanos(50_000 + self.rng.below(most));
-        self.put(delay, Packet::Datagram(to, bytes));
+        self.put(delay, Packet::Datagram(id, to, bytes));
     }
 
     fn deliver(&mut self, from: HostId, to: HostId) {

@@ -38,6 +38,7 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
             | Event::Held(..)
             | Event::Refused(..)
             | Event::HostUp(..)
+            | Event::Outdone(..)
             | Event::HostSuspected(..)
             | Event::HostDown(..)
             | Event::SessionUp(..)
@@ -215,6 +216,7 @@ impl<'a> Answers<'a> {
             kind: "own".to_owned(),
             health: "alive".to_owned(),
             connected: true,
+            incarnation: self.plane.incarnation(),
             vports: self.plane.own_claims(),
             stale_ns: None,
             sequence: self.plane.sequence(),
@@ -239,6 +241,7 @@ impl<'a> Answers<'a> {
                 }
                 .to_owned(),
                 connected: info.is_up,
+                incarnation: info.have.incarnation,
                 vports: info.claims,
                 stale_ns: info.stale_since.map(|since| self.plane.ago(since).0),
                 sequence: info.have.sequence,
@@ -312,6 +315,10 @@ impl<'a> Answers<'a> {
             Event::Held(port, key, why) => {
                 format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
             }
+            Event::Outdone(host, known) => format!(
+                "{} knows this host as {known}, which is later than what it is; it goes on above that",
+                self.host(*host)
+            ),
             Event::HostUp(host, _)
             | Event::HostSuspected(host)
             | Event::HostDown(host)

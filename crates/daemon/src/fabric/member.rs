@@ -23,12 +23,19 @@ use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Kind, Plane};
 use sluice_control::rpc::Failure;
 use sluice_control::session::Due;
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    RealtimeThreadSchedulePolicy, ScheduleParams, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
 
 use super::answer::Answers;
 use super::calls::{Call, Calls};
 use super::data::Data;
 use super::few::Few;
+use super::incarnation::Incarnations;
 use super::ports;
+use super::seal::SEAL_SIZE;
 use super::wires::{Happened, Wires};
 use super::{Fabric, trace};
 use crate::clock;
@@ -78,6 +85,7 @@ pub(super) struct Member {
     pub(super) plan: FabricPlan,
     pub(super) plane: Plane,
     pub(super) started: Nanos,
+    pub(super) incarnations: Incarnations,
     pub(super) poller: Poller,
     pub(super) wires: Wires,
     pub(super) udp: UdpSocket,
@@ -122,9 +130,7 @@ impl Member {
 
     /// Turns for as long as the process lives, or until told to leave.
     pub(super) fn run(mut self) {
-        // Who waits for a processor behind tenants looks to other members as if it hung. Where that
-        // may not be asked for, it waits like everybody.
-        _ = setpriority_process(None, PRIORITY);
+        go_first();
         loop {
             let now = clock::now();
             if let Some(done) = self.answer(now) {
@@ -162,7 +168,7 @@ impl Member {
         let Self { wires, plane, plan, poller, silent_until, .. } = self;
         let (mut moved, mut failed) = (Vec::new(), Vec::new());
         if silent_until.is_none() {
-            wires.accept(now, poller);
+            wires.accept(now, plan, poller);
         }
         wires.work(now, plan, |host, happened, bytes| match happened {
             Happened::Open => plane.connected(now, host),
@@ -190,20 +196,35 @@ impl Member {
             self.plane.disconnected(now, host);
         }
         self.read_datagrams(now);
+        self.outlive(now);
+    }
+
+    /// A member knows a later life of this host: it goes on in the next one.
+    fn outlive(&mut self, now: Nanos) {
+        let Some(known) = self.plane.outdone(now) else { return };
+        let next = self.incarnations.after(known);
+        if next <= self.plane.incarnation() {
+            return;
+        }
+        for host in self.plane.reincarnate(now, next) {
+            self.write_to(now, host);
+            self.wires.close(host);
+            self.plane.disconnected(now, host);
+        }
     }
 
     fn read_datagrams(&mut self, now: Nanos) {
-        let mut datagram = [0; sluice_control::liveness::DATAGRAM_MAX];
+        let mut datagram = [0; sluice_control::liveness::DATAGRAM_MAX + SEAL_SIZE];
         for _ in 0..DATAGRAMS_MAX {
             if !self.udp_ready {
                 return;
             }
             match self.udp.recv_from(&mut datagram) {
-                // A hint from an address that no member has is none. (Whoever can forge addresses
-                // can still make claims stale; they forward as before.)
                 Ok((size, from)) => {
-                    if self.plan.hosts.iter().any(|host| host.at == Some(from)) {
-                        self.plane.datagram(now, &datagram[..size]);
+                    let sender = self.plan.hosts.iter().find(|host| host.at == Some(from));
+                    let Some(host) = sender.map(|sender| sender.host) else { continue };
+                    if let Some(inside) = self.wires.unseal(host, &datagram[..size]) {
+                        self.plane.datagram(now, host, inside);
                     }
                 }
                 // Someone's ICMP about an earlier datagram is no reason to stop.
@@ -304,9 +325,12 @@ impl Member {
     fn send_datagrams(&mut self) {
         while let Some((host, datagram)) = self.plane.datagram_out() {
             let known = self.plan.hosts.iter().find(|known| known.host == host);
-            if let Some(at) = known.and_then(|known| known.at) {
+            // One for a host that was never connected is none of its: it would not open it.
+            if let Some(at) = known.and_then(|known| known.at)
+                && let Some(sealed) = self.wires.seal(host, &datagram)
+            {
                 // A lost datagram is what the protocol is made for.
-                _ = self.udp.send_to(&datagram, at);
+                _ = self.udp.send_to(&sealed, at);
             }
         }
     }
@@ -397,6 +421,18 @@ impl Member {
             }
             Event::Readable(_) | Event::Writable(_) | Event::Woken => {}
         })
+    }
+}
+
+/// Whoever waits for a processor behind tenants looks to other members as if it hung. A nice value
+/// counts within a session only where the kernel groups by session (sched_autogroup(7)), so this
+/// thread goes before all that are shared by time (sched(7)); it works for milliseconds at a time.
+/// Where neither may be asked for, it waits like everybody.
+fn go_first() {
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
+    let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
+    if set_thread_priority_and_policy(thread_native_id(), lowest, policy).is_err() {
+        _ = setpriority_process(None, PRIORITY);
     }
 }
 

@@ -19,6 +19,8 @@ use super::certificates::{Wanted, make};
 use crate::config::{Bound, FabricPlan, HostPlan, LocalPort, Workers};
 use crate::controller::Held;
 
+mod hostile;
+
 /// A folder that goes with the test.
 pub(crate) struct Folder(PathBuf);
 
@@ -93,7 +95,7 @@ fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
     let run_dir = folder.join(format!("run-{}", plan.name));
     std::fs::create_dir_all(&run_dir).unwrap();
     let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
-    Fabric::start(plan, &run_dir, Nanos::ZERO, held).unwrap()
+    Fabric::start(plan, (&run_dir, &run_dir), Nanos::ZERO, held).unwrap()
 }
 
 /// Two members that are connected, with the policies that they hold. The directory of one is
@@ -105,7 +107,8 @@ pub(crate) fn two_that_hold(folder: &Path) -> [(Fabric, Arc<Held>); 2] {
         let (plan, run_dir) = (plan(folder, own, 2, port), folder.join(format!("run-h{own}")));
         std::fs::create_dir_all(&run_dir).unwrap();
         let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
-        let fabric = Fabric::start(&plan, &run_dir, Nanos::ZERO, Arc::clone(&held)).unwrap();
+        let fabric =
+            Fabric::start(&plan, (&run_dir, &run_dir), Nanos::ZERO, Arc::clone(&held)).unwrap();
         (fabric, held)
     });
     connected(&[&both[0].0], &["h2"]);
@@ -157,6 +160,7 @@ fn members_tell_each_other_and_one_that_leaves_is_stale_until_it_is_back() {
     assert_eq!(rows[1].ips, [IpAddr::from([10, 0, 0, 2])]);
     assert_eq!((rows[0].port.as_str(), rows[0].origin.as_str()), ("c", "bound"));
 
+    wait_for("it is known to be alive", || member(&members[0], "h3").health == "alive");
     let events = members[0].watch();
     members.remove(2).leave();
     wait_for("its endpoint is stale", || vports(&members[0])[2].state == "stale");
