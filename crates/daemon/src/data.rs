@@ -19,6 +19,7 @@ mod attach;
 mod bell;
 mod cpus;
 mod crossing;
+mod guard;
 mod homes;
 mod look;
 mod losses;
@@ -52,6 +53,7 @@ use sluice_ports::udp::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
 use self::cpus::Cpus;
+use self::guard::Guard;
 use self::policy::Wanted;
 use self::taps::Taps;
 use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
@@ -182,12 +184,13 @@ fn kept() -> Vec<hand::Named> {
 /// Opens all ports, and forwards until it is drained.
 fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode> {
     let started = clock::now();
+    let guard = Guard::install(&plan);
     let (askers, ends) = doors(plan.workers.count)?;
     drain_on_signals(&askers)?;
     let mut workers =
         make_workers(&plan, taps, ends, &askers, started).inspect_err(|_| taps.undo())?;
     let next_hops = next_hops::follow(&plan, askers.clone())?;
-    underlay::follow(&plan, taps, askers.clone())?;
+    underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
     let listener = role.listen(&socket)?;
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
@@ -199,7 +202,7 @@ fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode
     let counted = workers.iter_mut().filter(|_| several);
     let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
     let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
-    let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
+    let names = answer::Names::new(&plan, started, (buckets, homes), wanted, guard);
     let ports = plan.ports.len();
     server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
     let count = workers.len();

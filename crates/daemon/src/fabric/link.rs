@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
+use sluice_ports::guard;
 
 use super::identity::{Identity, reason};
 
@@ -64,6 +65,8 @@ impl Link {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
             .map_err(io::Error::from)?;
+        // Before the first packet: the guard lets no other through.
+        mark(&socket)?;
         rustix::net::bind(&socket, &SocketAddr::new(from, 0)).map_err(io::Error::from)?;
         match rustix::net::connect(&socket, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
@@ -71,7 +74,6 @@ impl Link {
         }
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
-        mark(&stream)?;
         Ok(Self::new(stream, identity.connect(name)?.into(), true))
     }
 
@@ -182,8 +184,10 @@ impl Link {
 }
 
 /// Network control, DSCP CS6 (RFC 4594 section 3.2): what keeps the fabric together does not wait
-/// behind the tenants' frames, and is not paused with them.
+/// behind the tenants' frames, and is not paused with them. It also has the mark of what Sluice
+/// sends ([`guard`]).
 pub(super) fn mark(socket: &impl AsFd) -> io::Result<()> {
+    guard::mark(socket)?;
     Ok(sockopt::set_ip_tos(socket, 48 << 2)?)
 }
 
