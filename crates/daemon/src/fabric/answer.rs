@@ -50,6 +50,7 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
             | Event::Restored(..)
             | Event::HoldsUnknown(..)
             | Event::WrongTalk(..)
+            | Event::OutOfBounds(..)
             | Event::Full(..)
     )
 }
@@ -342,6 +343,9 @@ impl<'a> Answers<'a> {
             Event::DecapMade(vni, host) => format!("{} from {}", self.vnet(*vni), self.host(*host)),
             Event::DecapEnded(vni, host, end) => {
                 format!("{} from {}: {end:?}", self.vnet(*vni), self.host(*host))
+            }
+            Event::OutOfBounds(host, key, bound) => {
+                format!("{} {}: {}", self.host(*host), bound.name(), key.mac)
             }
             Event::WrongTalk(host, what) => format!("{}: {}", self.host(*host), what.name()),
             Event::Conflict { .. } | Event::TooManyIps(..) | Event::Full(_) => return None,
