@@ -63,6 +63,7 @@ use crate::hand;
 use crate::limits;
 use crate::log::{self, say};
 use crate::poller::{Poller, Waker};
+use crate::privileges;
 use crate::run_dir::{self, Role};
 
 /// Questions that may wait for the worker.
@@ -165,7 +166,8 @@ impl Askers {
 pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
     log::speak_as(&plan.config.host.name, "data");
-    run_dir::create(&plan.run_dir)?;
+    run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
+    privileges::drop_others();
     let role = Role::take(&plan.run_dir, "data")?;
     _ = limits::raise_descriptors();
     let taps = Arc::new(Taps::new(&plan, if takes_over { kept() } else { Vec::new() }));
@@ -192,7 +194,7 @@ fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode
     let next_hops = next_hops::follow(&plan, askers.clone())?;
     underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
-    let listener = role.listen(&socket)?;
+    let listener = role.listen(&socket, None)?;
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
     let wanted = Wanted::new(&plan);
     let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
