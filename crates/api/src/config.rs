@@ -133,6 +133,9 @@ pub struct Host {
     /// `run_dir` if that is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<String>,
+    /// The group whose members may look (`sluice show`) without being root; absent: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// After how many milliseconds without an answer a data process is taken to hang and is
     /// replaced; 0: never.
     #[serde(default = "default_data_hung_ms")]
@@ -250,6 +253,9 @@ pub struct Fabric {
     /// How many endpoints may be learned at one port.
     #[serde(default = "default_learn_max")]
     pub learn_max: u32,
+    /// How many endpoints one other member may claim.
+    #[serde(default = "default_claims_per_host")]
+    pub claims_per_host: u32,
     /// How many frames a second of one port the control plane looks at for one cause, such as ARP
     /// or a new source. A port may have twice as many for all causes, all ports together five times
     /// as many.
@@ -498,6 +504,10 @@ const fn default_fabric_port() -> u16 {
 
 const fn default_learn_max() -> u32 {
     1024
+}
+
+const fn default_claims_per_host() -> u32 {
+    1 << 17
 }
 
 const fn default_punts_per_port() -> u32 {

@@ -100,6 +100,7 @@ pub struct Plane {
     versions: (u8, u8),
     timing: session::Timing,
     stale_life: Nanos,
+    claims_per_host: u32,
     unknown_life: Nanos,
     seed: u64,
     /// The number that stands for all other hosts where a port is asked for.
@@ -153,6 +154,7 @@ impl Plane {
             versions: config.versions,
             timing: config.session,
             stale_life: config.stale_life,
+            claims_per_host: config.claims_per_host,
             unknown_life: config.punt.unknown_life,
             seed,
             hosts_port: PortId(config.ports_max),

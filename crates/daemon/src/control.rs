@@ -31,6 +31,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use sluice_api::fabric::Question;
 use sluice_base::Nanos;
 
 use self::child::{Found, Link};
@@ -43,6 +44,7 @@ use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
 use crate::taps;
+use crate::{notify, privileges};
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -74,7 +76,10 @@ enum Event {
 pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
     log::speak_as(&plan.config.host.name, "control");
-    run_dir::create(&plan.run_dir)?;
+    end_with_any_thread();
+    let group = plan.config.host.group.as_deref();
+    run_dir::create(&plan.run_dir, group)?;
+    privileges::drop_others();
     let role = Role::take(&plan.run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
@@ -111,8 +116,11 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
-    show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports, controller)?;
+    show::serve(role.listen(&socket, group)?, &plan.run_dir, fabric.clone(), ports, controller)?;
+    notify::tell("READY=1");
+    beat(fabric.clone())?;
     let ended = control.watch(link);
+    notify::tell("STOPPING=1");
     _ = run_dir::remove(&socket);
     if ended.is_ok() {
         let left = taps::read(&plan.run_dir);
@@ -256,8 +264,35 @@ impl Control<'_> {
     }
 }
 
+/// A panic of any thread ends the process: it would go on without a part of itself. Whoever watches
+/// it starts it anew, and data forwards meanwhile.
+fn end_with_any_thread() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |what| {
+        before(what);
+        std::process::abort();
+    }));
+}
+
+/// Tells the service manager that this process lives, as long as the fabric's thread answers.
+fn beat(fabric: Option<Fabric>) -> anyhow::Result<()> {
+    let Some(every) = notify::beat() else { return Ok(()) };
+    spawn("beat", move || {
+        loop {
+            let lives =
+                fabric.as_ref().is_none_or(|fabric| fabric.answer(Question::Members).is_ok());
+            if lives {
+                notify::tell("WATCHDOG=1");
+            }
+            std::thread::sleep(every);
+        }
+    })
+}
+
 fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+    // A terminal goes away: it is no reason to end.
+    signal_hook::flag::register(SIGHUP, Arc::default())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2])?;
     let sender = sender.clone();
     spawn("signals", move || {

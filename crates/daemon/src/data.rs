@@ -19,6 +19,7 @@ mod attach;
 mod bell;
 mod cpus;
 mod crossing;
+mod guard;
 mod homes;
 mod look;
 mod losses;
@@ -52,6 +53,7 @@ use sluice_ports::udp::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
 use self::cpus::Cpus;
+use self::guard::Guard;
 use self::policy::Wanted;
 use self::taps::Taps;
 use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
@@ -61,6 +63,7 @@ use crate::hand;
 use crate::limits;
 use crate::log::{self, say};
 use crate::poller::{Poller, Waker};
+use crate::privileges;
 use crate::run_dir::{self, Role};
 
 /// Questions that may wait for the worker.
@@ -163,7 +166,8 @@ impl Askers {
 pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
     log::speak_as(&plan.config.host.name, "data");
-    run_dir::create(&plan.run_dir)?;
+    run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
+    privileges::drop_others();
     let role = Role::take(&plan.run_dir, "data")?;
     _ = limits::raise_descriptors();
     let taps = Arc::new(Taps::new(&plan, if takes_over { kept() } else { Vec::new() }));
@@ -182,14 +186,15 @@ fn kept() -> Vec<hand::Named> {
 /// Opens all ports, and forwards until it is drained.
 fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode> {
     let started = clock::now();
+    let guard = Guard::install(&plan);
     let (askers, ends) = doors(plan.workers.count)?;
     drain_on_signals(&askers)?;
     let mut workers =
         make_workers(&plan, taps, ends, &askers, started).inspect_err(|_| taps.undo())?;
     let next_hops = next_hops::follow(&plan, askers.clone())?;
-    underlay::follow(&plan, taps, askers.clone())?;
+    underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
-    let listener = role.listen(&socket)?;
+    let listener = role.listen(&socket, None)?;
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
     let wanted = Wanted::new(&plan);
     let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
@@ -199,7 +204,7 @@ fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode
     let counted = workers.iter_mut().filter(|_| several);
     let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
     let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
-    let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
+    let names = answer::Names::new(&plan, started, (buckets, homes), wanted, guard);
     let ports = plan.ports.len();
     server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
     let count = workers.len();

@@ -98,6 +98,7 @@ impl Fabric {
         let incarnation = incarnations.next();
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
         config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+        config.claims_per_host = plan.claims_per_host;
         // One port may have all that it is allowed.
         config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
         let seed = incarnation ^ started.0.rotate_left(32);

@@ -7,7 +7,7 @@ use sluice_base::{HostId, Nanos, Vni, mix};
 use super::Plane;
 use super::peers::Peer;
 use super::surface::{Command, End, Event, Health, Kind};
-use crate::bridge::Intake;
+use crate::bridge::{Bounds, Intake};
 use crate::liveness;
 use crate::mobility::Why;
 use crate::session::{self, Due, Error, Session};
@@ -141,13 +141,18 @@ impl Plane {
     /// The connection is to be ended: [`Self::write`] once more, then [`Self::disconnected`].
     pub fn stream(&mut self, now: Nanos, host: HostId, bytes: &[u8]) -> Result<usize, Error> {
         let now = self.clock.at(now);
-        let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
-        let Some(session) = peer else { return Ok(bytes.len()) };
+        let Some(peer) = self.peers.get_mut(host) else { return Ok(bytes.len()) };
+        let Some(session) = &mut peer.session else { return Ok(bytes.len()) };
         let mut changes = Vec::new();
-        let mut intake = Intake { table: &mut self.table, now, changes: &mut changes };
+        let (vnets, aside) = (&peer.vnets, &mut peer.aside);
+        let bounds = Bounds { vnets, quota: self.claims_per_host.into(), aside };
+        let mut intake = Intake { table: &mut self.table, now, changes: &mut changes, bounds };
         let refused = session.counts().refused;
         let taken = session.stream(now, bytes, &mut self.publisher, &mut intake);
         let is_full = session.counts().refused > refused;
+        while let Some((bound, key)) = peer.aside.news() {
+            self.outbox.event(Event::OutOfBounds(host, key, bound));
+        }
         self.follow_all(now, &changes, |change| why_of(change, host));
         self.hear_lives(host);
         if is_full {
@@ -279,6 +284,9 @@ impl Plane {
 
     /// The claims of a host that was away for too long go; it stays a member.
     fn forget_claims(&mut self, now: Nanos, host: HostId) {
+        if let Some(peer) = self.peers.get_mut(host) {
+            peer.aside.clear();
+        }
         loop {
             let mut changes = Vec::new();
             let step = self.table.evict(now, host, EVICT_STEP, |change| changes.push(change));

@@ -26,6 +26,7 @@ use sluice_base::{HostId, Nanos, Vni};
 
 use super::agenda::Agenda;
 use super::surface::{Health, Kind};
+use crate::bridge::Aside;
 use crate::publisher::Publisher;
 use crate::session::Session;
 
@@ -34,6 +35,8 @@ use crate::session::Session;
 pub(super) struct Peer {
     pub(super) kind: Kind,
     pub(super) vnets: Vec<Vni>,
+    /// What it told and is not believed.
+    pub(super) aside: Aside,
     /// `None` for a foreign host.
     pub(super) session: Option<Session>,
     /// Whether the session was up when it was last looked at.
@@ -51,6 +54,7 @@ impl Peer {
         Self {
             kind,
             vnets,
+            aside: Aside::default(),
             session,
             was_up: false,
             lost_at: None,

@@ -6,6 +6,7 @@ use core::net::IpAddr;
 
 use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
 
+use crate::bridge::Bound;
 use crate::hold::Receiver;
 use crate::learn;
 use crate::mobility::{self, Refusal};
@@ -29,6 +30,8 @@ pub struct Config {
     pub liveness: liveness::Timing,
     /// Claims of all hosts.
     pub claims_max: u32,
+    /// Claims of one host.
+    pub claims_per_host: u32,
     /// Withdrawals that are kept for peers that have not heard of them
     /// ([`crate::publisher::Publisher::new`]).
     pub tombstones_max: usize,
@@ -68,6 +71,7 @@ impl Config {
             session: session::Timing::DEFAULT,
             liveness: liveness::Timing::default(),
             claims_max: 1_200_000,
+            claims_per_host: 1 << 17,
             tombstones_max: 1 << 16,
             punt: punt::Config::new(ports_max),
             learn: learn::Config::new(ports_max),
@@ -289,6 +293,8 @@ pub enum Event {
     HoldsUnknown(HostId),
     /// A host did something wrong in questions and answers, for the first time on its connection.
     WrongTalk(HostId, rpc::Wrong),
+    /// A host claims what it is not believed of, for the first time in its snapshot.
+    OutOfBounds(HostId, Key, Bound),
     /// Something is full.
     Full(Full),
 }
@@ -329,6 +335,7 @@ impl Event {
             Self::HoldEnded(..) => "hold-ended",
             Self::HoldsUnknown(..) => "holds-unknown",
             Self::WrongTalk(..) => "wrong-talk",
+            Self::OutOfBounds(..) => "out-of-bounds",
             Self::Full(..) => "full",
         }
     }
@@ -377,6 +384,9 @@ impl fmt::Display for Event {
                 write!(f, "port {port}: {:#04x} {:#04x} {:#04x}", isolated.0, held.0, stuck.0)
             }
             Self::Restored(port) => write!(f, "port {port}"),
+            Self::OutOfBounds(host, key, bound) => {
+                write!(f, "{} {} host {host}: {}", key.vni, key.mac, bound.name())
+            }
             Self::HoldBegun(key, host) | Self::HoldEnded(key, host) => {
                 write!(f, "{} {} host {host}", key.vni, key.mac)
             }

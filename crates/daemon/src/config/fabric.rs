@@ -38,6 +38,8 @@ pub struct FabricPlan {
     pub bound: Vec<Bound>,
     /// How many endpoints may be learned at a port.
     pub learn_max: u32,
+    /// How many endpoints one other member may claim.
+    pub claims_per_host: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
     /// The data workers.
@@ -191,6 +193,7 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .saturating_add(config.spare_ports()),
         bound: bound(config),
         learn_max: fabric.learn_max,
+        claims_per_host: fabric.claims_per_host,
         punts_per_port: fabric.punts_per_port,
         workers: Workers::of(config),
     })

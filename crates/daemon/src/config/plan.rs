@@ -120,6 +120,8 @@ pub enum Attachment {
     Udp {
         /// The address of the VTEP.
         local: Ipv4Addr,
+        /// The device that VXLAN is taken from.
+        device: String,
         /// The MAC that received frames are addressed to.
         mac: Mac,
         /// The kernel's receive buffer.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use sluice_api::fabric::Question;
+use sluice_api::placement;
 
 use super::ports::AddedPorts;
 use super::{connect, spawn};
@@ -56,6 +57,9 @@ struct Known {
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
     let Known { run_dir, fabric, ports, controller } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
+    if changes(&request) && !is_owner(stream) {
+        return fail("only root may change anything; members of the group may look".to_owned());
+    }
     match (request, fabric.as_ref()) {
         (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
         (Request::Fabric(Question::Watch), Some(fabric)) => {
@@ -91,6 +95,19 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             _,
         ) => fail("only questions are answered here".to_owned()),
     }
+}
+
+/// Whether a request asks for more than an answer.
+const fn changes(request: &Request) -> bool {
+    let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
+    sets || matches!(request, Request::Add(_) | Request::Del(_))
+}
+
+/// Whether root asks, or the user as whom this process runs.
+fn is_owner(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
 /// Why data did not answer, as far as that can be known here.

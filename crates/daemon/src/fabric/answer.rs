@@ -51,6 +51,7 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
             | Event::Restored(..)
             | Event::HoldsUnknown(..)
             | Event::WrongTalk(..)
+            | Event::OutOfBounds(..)
             | Event::Full(..)
     )
 }
@@ -349,6 +350,9 @@ impl<'a> Answers<'a> {
             Event::DecapMade(vni, host) => format!("{} from {}", self.vnet(*vni), self.host(*host)),
             Event::DecapEnded(vni, host, end) => {
                 format!("{} from {}: {end:?}", self.vnet(*vni), self.host(*host))
+            }
+            Event::OutOfBounds(host, key, bound) => {
+                format!("{} {}: {}", self.host(*host), bound.name(), key.mac)
             }
             Event::WrongTalk(host, what) => format!("{}: {}", self.host(*host), what.name()),
             Event::Conflict { .. } | Event::TooManyIps(..) | Event::Full(_) => return None,

@@ -22,6 +22,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
+use sluice_ports::guard;
 
 use super::identity::{Identity, reason};
 use super::seal::SECRET_SIZE;
@@ -94,6 +95,8 @@ impl Link {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
             .map_err(io::Error::from)?;
+        // Before the first packet: the guard lets no other through.
+        mark(&socket)?;
         rustix::net::bind(&socket, &SocketAddr::new(from, 0)).map_err(io::Error::from)?;
         match rustix::net::connect(&socket, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
@@ -237,8 +240,10 @@ fn settle(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Network control, DSCP CS6 (RFC 4594 section 3.2): what keeps the fabric together does not wait
-/// behind the tenants' frames, and is not paused with them.
+/// behind the tenants' frames, and is not paused with them. It also has the mark of what Sluice
+/// sends ([`guard`]).
 pub(super) fn mark(socket: &impl AsFd) -> io::Result<()> {
+    guard::mark(socket)?;
     Ok(sockopt::set_ip_tos(socket, 48 << 2)?)
 }
 

@@ -86,6 +86,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
             ips: vec![IpAddr::from([10, 0, 0, own])],
         }],
         learn_max: 8,
+        claims_per_host: 1000,
         punts_per_port: 10_000,
         workers: Workers { count: 1, ports: vec![] },
     }

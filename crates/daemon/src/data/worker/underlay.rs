@@ -41,6 +41,9 @@ impl Worker {
             Device::Is(port, mac, mtu) => {
                 // Another worker's switch has no such port.
                 _ = self.host.switch_mut().command(now, Command::Underlay { port, mac, mtu });
+                if let Some(index) = self.position(port) {
+                    self.take_from_device(index);
+                }
             }
             Device::Gone(port, why) => {
                 if let Some(index) = self.position(port) {
@@ -50,6 +53,14 @@ impl Worker {
             // Whoever asked may have gone away.
             Device::Has(port, reply) => _ = reply.send(self.position(port).is_some()),
             Device::Back(port, opened) => self.underlay_back(port, opened),
+        }
+    }
+
+    /// A socket that is bound to a device is bound to the one that is there now.
+    fn take_from_device(&mut self, index: usize) {
+        let attached = &mut self.ports[index];
+        if let Err(error) = attached.port.device_is() {
+            say!("port {}: it cannot take datagrams from its device: {error}", attached.name);
         }
     }
 
