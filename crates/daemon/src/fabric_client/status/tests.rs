@@ -12,6 +12,7 @@ fn own() -> MemberRow {
         kind: "own".to_owned(),
         health: "alive".to_owned(),
         connected: true,
+        incarnation: 1,
         vports: 1,
         stale_ns: None,
         sequence: 0,
@@ -73,6 +74,7 @@ fn pauses() -> show::Answer {
         policy: Policy::ZZ,
         at_ns: 100,
         outside: vec![],
+        guard: vec![],
         body: Body::Pauses(vec![row("underlay", None), row("db", Some(isolation))]),
     }
 }
