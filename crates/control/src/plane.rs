@@ -32,6 +32,7 @@
 //! | `surface` | what goes in and comes out, as values |
 //! | `hosts`, `peers` | members, sessions, who is alive, deadlines |
 //! | `punts`, `ask` | what frames make it do; questions in a sender's name |
+//! | `addresses` | IP addresses that go from one endpoint to another; owners that are asked again |
 //! | `follow`, `chip`, `tunnels` | what follows the table: chip, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
 //! | `nets`, `agenda`, `outbox` | who is in which network; things with a time; what waits |
@@ -40,6 +41,7 @@
 //! | `restart` | a new plane beside a switch that went on, a new switch, goodbye |
 //! | `inspect` | what people may look at |
 
+mod addresses;
 mod agenda;
 mod ask;
 mod chip;
@@ -67,6 +69,7 @@ pub use self::surface::{
     TunnelInfo, VportInfo, Way,
 };
 
+use self::addresses::Doubts;
 use self::agenda::Agenda;
 use self::chip::Chip;
 use self::foreign::Foreign;
@@ -119,6 +122,8 @@ pub struct Plane {
     teller: Teller,
     /// Those of others.
     keeper: Keeper,
+    /// Own addresses in doubt, and those that were confirmed.
+    doubts: Doubts,
     /// Endpoints that nobody claims and somebody sends to.
     wanted: Agenda<Key>,
     wanted_max: usize,
@@ -168,6 +173,7 @@ impl Plane {
             foreign: Foreign::new(entries, learn.lifetime),
             teller: Teller::default(),
             keeper: Keeper::default(),
+            doubts: Doubts::new(config.confirmed_life, seed_of(6)),
             wanted: Agenda::new(),
             wanted_max: usize::try_from(config.punt.unknowns).expect("32 bits"),
             adopted: Agenda::new(),
@@ -269,6 +275,7 @@ impl Plane {
         self.liveness.advance(now);
         self.greet(now);
         self.hear(now);
+        self.settle_doubts(now);
         self.age_own(now);
         self.age_foreign(now);
         self.age_chip(now);
@@ -326,6 +333,7 @@ impl Plane {
             self.tunnels.deadline(),
             self.foreign.deadline(),
             self.wanted.deadline(),
+            self.doubts.deadline(),
             self.adopted.deadline(),
             self.teller.deadline(),
             self.keeper.deadline(),

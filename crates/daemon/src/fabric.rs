@@ -94,6 +94,7 @@ impl Fabric {
         let incarnation = next_incarnation(run_dir)?;
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
         config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+        config.confirmed_life = plan.confirmed;
         // One port may have all that it is allowed.
         config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
         let seed = incarnation ^ started.0.rotate_left(32);

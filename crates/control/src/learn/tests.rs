@@ -1,8 +1,9 @@
+use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use sluice_wire::arp;
+use sluice_wire::{arp, icmpv6};
 
 use super::*;
 use crate::frame::tests::{
@@ -31,7 +32,7 @@ fn ips(all: &[IpAddr]) -> Ips {
 
 fn learned(n: u8, port: u16, all: &[IpAddr]) -> Result<Intent, Reason> {
     let origin = if port == 3 { Origin::Sticky } else { Origin::Learned };
-    Ok(Intent::Learned { key: key(n), port: PortId(port), ips: ips(all), origin })
+    Ok(Intent::Learned { key: key(n), port: PortId(port), ips: ips(all), origin, announced: None })
 }
 
 fn seen(n: u8) -> Result<Intent, Reason> {
@@ -367,7 +368,8 @@ fn what_was_sticky_once_stays_so() {
     let claims = [found(1, State::Own, 1, Origin::Sticky)];
     let observed = first_of(&claims, 1, &arp_request(1, 9)).unwrap();
     let (key, port, ips) = (key(1), PortId(1), ips(&[v4(1).into()]));
-    assert_eq!(observed.intent, Intent::Learned { key, port, ips, origin: Origin::Sticky });
+    let origin = Origin::Sticky;
+    assert_eq!(observed.intent, Intent::Learned { key, port, ips, origin, announced: None });
     let elsewhere = [found(1, State::Stale, 1, Origin::Sticky)];
     assert_eq!(first_of(&elsewhere, 1, &data(1)), Err(Reason::BoundElsewhere));
 }

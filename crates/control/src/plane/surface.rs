@@ -52,6 +52,9 @@ pub struct Config {
     pub tunnel_life: Nanos,
     /// For how long the claims of a host that is gone are kept.
     pub stale_life: Nanos,
+    /// For how long a learned endpoint is answered for after it said itself that it has an address;
+    /// then the question goes to it.
+    pub confirmed_life: Nanos,
 }
 
 impl Config {
@@ -79,6 +82,7 @@ impl Config {
             decap_life: minutes(5),
             tunnel_life: minutes(1),
             stale_life: minutes(24 * 60),
+            confirmed_life: Nanos::from_millis(30_000),
         }
     }
 }
@@ -238,6 +242,22 @@ pub enum Event {
         /// Who else has it, if that is known.
         holder: Option<Mac>,
     },
+    /// An address left an own endpoint: another one has announced it, or is bound with it.
+    AddressMoved {
+        /// The endpoint that had it.
+        from: Key,
+        /// The endpoint that has it.
+        to: Mac,
+        /// The address.
+        ip: IpAddr,
+    },
+    /// An address left an own endpoint, which did not answer for it.
+    AddressSilent {
+        /// The endpoint.
+        key: Key,
+        /// The address.
+        ip: IpAddr,
+    },
     /// An endpoint has more addresses than are kept.
     TooManyIps(Key, IpAddr),
     /// A frame says of its source what must not be believed: spoofed, over its quota, and so on.
@@ -301,6 +321,8 @@ impl Event {
             Self::VportMoved { .. } => "vport-moved",
             Self::VportWithdrawn(..) => "vport-withdrawn",
             Self::Conflict { .. } => "conflict",
+            Self::AddressMoved { .. } => "address-moved",
+            Self::AddressSilent { .. } => "address-silent",
             Self::TooManyIps(..) => "too-many-ips",
             Self::Refused(..) => "refused",
             Self::Held(_, _, Refusal::Frozen { .. }) => "frozen",
@@ -349,6 +371,10 @@ impl fmt::Display for Event {
                 write!(f, "{} {} has {ip}", key.vni, key.mac)?;
                 holder.map_or(Ok(()), |mac| write!(f, " of {mac}"))
             }
+            Self::AddressMoved { from, to, ip } => {
+                write!(f, "{} {ip} from {} to {to}", from.vni, from.mac)
+            }
+            Self::AddressSilent { key, ip } => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::TooManyIps(key, ip) => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::Refused(port, key, why) => {
                 let (vni, mac) = at(key);

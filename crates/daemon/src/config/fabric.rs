@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig};
-use sluice_base::{HostId, Mac, PortId, TunnelId, VnetId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 
 use super::workers::Workers;
 use crate::channel::Way;
@@ -40,6 +40,8 @@ pub struct FabricPlan {
     pub learn_max: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
+    /// For how long an endpoint is answered for that does not speak itself.
+    pub confirmed: Nanos,
     /// The data workers.
     pub workers: Workers,
 }
@@ -192,6 +194,7 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
         bound: bound(config),
         learn_max: fabric.learn_max,
         punts_per_port: fabric.punts_per_port,
+        confirmed: Nanos::from_millis(1_000 * u64::from(fabric.confirmed_s)),
         workers: Workers::of(config),
     })
 }

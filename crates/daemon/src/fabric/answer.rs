@@ -35,6 +35,7 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
     matches!(
         event,
         Event::Conflict { .. }
+            | Event::AddressSilent { .. }
             | Event::Held(..)
             | Event::Refused(..)
             | Event::HostUp(..)
@@ -305,6 +306,10 @@ impl<'a> Answers<'a> {
             }
             Event::VportWithdrawn(key, host, why) => {
                 format!("{} at {}: {why:?}", endpoint(key), self.host(*host))
+            }
+            Event::AddressMoved { from, to, ip } => format!("{ip} from {} to {to}", endpoint(from)),
+            Event::AddressSilent { key, ip } => {
+                format!("{} does not answer for {ip}", endpoint(key))
             }
             Event::Refused(port, key, why) => {
                 format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))

@@ -85,6 +85,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         }],
         learn_max: 8,
         punts_per_port: 10_000,
+        confirmed: Nanos::from_millis(30_000),
         workers: Workers { count: 1, ports: vec![] },
     }
 }
