@@ -10,7 +10,9 @@
 //!         ── not bound elsewhere? ─┬─ bound here: its own MAC and addresses?  ──> seen
 //!                                  └─ learning: room, quota ──> learned, or seen again
 //!
-//!   nothing ── not seen for its lifetime, its port went down ──> gone
+//!   nothing ─┬─ not seen for its lifetime ─┬─ has addresses: it is asked ── silent ──> gone
+//!            │                             └─ has none ─────────────────────────────> gone
+//!            └─ its port went down ─────────────────────────────────────────────────> gone
 //! ```
 //!
 //! - What is **bound** or **sticky** somewhere else does not move because of a frame.
@@ -38,7 +40,7 @@ use sluice_base::{Mac, Nanos, PortId, Vni};
 use crate::directory::{Directory, Found, Places, PortRule, State};
 use crate::frame::Frame;
 use crate::vport::{Ips, Key, Origin};
-use entries::{By, Entries, List, NIL};
+use entries::{By, Entries, Entry, List, NIL};
 use probes::Probes;
 use said::{Said, said};
 
@@ -47,6 +49,9 @@ pub(crate) use said::{announced, confirmed, is_unicast_v4, is_unicast_v6, taught
 mod entries;
 mod probes;
 mod said;
+
+/// How long an endpoint that was silent for its lifetime has to answer.
+const ANSWER_MAX: Nanos = Nanos::from_millis(1_000);
 
 /// What a frame tells of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +176,8 @@ pub struct Gone {
 pub enum Why {
     /// Nothing was heard of it for its lifetime.
     Aged,
+    /// The same, and it is not gone yet: it is to be asked for its addresses.
+    Silent,
     /// Its port went down.
     PortDown,
 }
@@ -213,8 +220,10 @@ struct Port {
 pub struct Learner {
     entries: Entries,
     ports: Box<[Port]>,
-    /// All that age, the one that was not seen for longest first.
+    /// All that age and were not asked, the one that was not seen for longest first.
     by_age: List,
+    /// Those that were asked, the first one first.
+    asked: List,
     /// Those whose port went down.
     leaving: List,
     lifetime: Nanos,
@@ -242,6 +251,7 @@ impl Learner {
             entries: Entries::new(config.entries, seed),
             ports: vec![port; usize::from(config.ports)].into(),
             by_age: List::EMPTY,
+            asked: List::EMPTY,
             leaving: List::EMPTY,
             lifetime: config.lifetime,
             probes: Probes::default(),
@@ -421,7 +431,13 @@ impl Learner {
         } else {
             self.entries.unlink(&mut self.leaving, By::Port, at);
         }
-        self.entries.unlink(&mut self.by_age, By::Age, at);
+        self.unlink_age(at);
+    }
+
+    fn unlink_age(&mut self, at: u32) {
+        let was_asked = self.entries.get_mut(at).asked.take().is_some();
+        let list = if was_asked { &mut self.asked } else { &mut self.by_age };
+        self.entries.unlink(list, By::Age, at);
     }
 
     /// An entry was seen.
@@ -430,7 +446,7 @@ impl Learner {
         debug_assert!(entry.seen <= now, "time does not go back");
         entry.seen = now;
         if !entry.sticky {
-            self.entries.unlink(&mut self.by_age, By::Age, at);
+            self.unlink_age(at);
             self.entries.push(&mut self.by_age, By::Age, at);
         }
     }
@@ -484,8 +500,14 @@ impl Learner {
     pub fn tick(&mut self, now: Nanos, limit: u32, mut tell: impl FnMut(Gone)) -> bool {
         for _ in 0..limit {
             let Some((at, why)) = self.next_gone(now) else { return false };
-            let port = self.entries.get(at).port;
-            let key = self.remove(at);
+            let Entry { key, port, .. } = *self.entries.get(at);
+            if why == Why::Silent {
+                self.unlink_age(at);
+                self.entries.get_mut(at).asked = Some(now);
+                self.entries.push(&mut self.asked, By::Age, at);
+            } else {
+                self.remove(at);
+            }
             tell(Gone { key, port, why });
         }
         self.next_gone(now).is_some()
@@ -495,7 +517,15 @@ impl Learner {
         if self.leaving.first != NIL {
             return Some((self.leaving.first, Why::PortDown));
         }
-        (self.deadline()? <= now).then_some((self.by_age.first, Why::Aged))
+        if self.answer_until().is_some_and(|until| until <= now) {
+            return Some((self.asked.first, Why::Aged));
+        }
+        let is_old = self.life_until().is_some_and(|until| until <= now);
+        let first = self.by_age.first;
+        is_old.then(|| {
+            let can_answer = !self.entries.get(first).ips.is_empty();
+            (first, if can_answer { Why::Silent } else { Why::Aged })
+        })
     }
 
     /// When [`Self::tick`] has something to do; `None`: not before something is learned.
@@ -504,8 +534,18 @@ impl Learner {
         if self.leaving.first != NIL {
             return Some(Nanos::ZERO);
         }
+        [self.answer_until(), self.life_until()].into_iter().flatten().min()
+    }
+
+    fn life_until(&self) -> Option<Nanos> {
         let first = self.by_age.first;
         (first != NIL).then(|| self.entries.get(first).seen.after(self.lifetime))
+    }
+
+    fn answer_until(&self) -> Option<Nanos> {
+        let first = self.asked.first;
+        let asked = (first != NIL).then(|| self.entries.get(first).asked)?;
+        asked.map(|asked| asked.after(ANSWER_MAX))
     }
 
     /// How many endpoints are remembered, those on their way out included.

@@ -348,6 +348,8 @@ fn decide(
         _ if claim.key.mac == frame.src => Err(Ignored::Itself),
         State::Stale => Ok(Verdict::Flood(wants, Why::Stale)),
         State::Own if claim.port == asker => Err(Ignored::SamePort),
+        // Its link is down: whoever is asked for by name may be found all the same.
+        _ if claim.is_down(ip) => Ok(Verdict::Flood(wants, Why::Stale)),
         _ if claim.origin == Origin::Bound => Ok(Verdict::Answer(claim.key.mac)),
         _ if is_probe || !directory.is_confirmed(claim.key, ip) => Ok(Verdict::Forward(found)),
         State::Own | State::Authoritative => Ok(Verdict::Answer(claim.key.mac)),

@@ -28,6 +28,10 @@ pub const IPS_MAX: usize = 4;
 /// The sequence of an address that one endpoint claims and no other did before.
 pub const IP_SEQUENCE_FIRST: u32 = 1;
 
+/// The sequence of an address that is bound to an endpoint whose link is down: nobody else may have
+/// it, and nobody answers for it.
+pub const IP_SEQUENCE_DOWN: u32 = 0;
+
 /// The IP addresses of a vport, without order and without doubles, each with its sequence.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ips {
@@ -63,6 +67,12 @@ impl Ips {
     #[must_use]
     pub fn sequence(&self, ip: IpAddr) -> Option<u32> {
         self.with_sequences().find(|(there, _)| *there == ip).map(|(_, sequence)| sequence)
+    }
+
+    /// The same addresses, all with one sequence.
+    #[must_use]
+    pub fn all_at(&self, sequence: u32) -> Self {
+        Self { sequences: [sequence; IPS_MAX], ..*self }
     }
 
     /// The addresses, each with its sequence.
@@ -151,6 +161,12 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Whether the endpoint has an address by configuration, and its link is down.
+    #[must_use]
+    pub fn is_down(&self, ip: IpAddr) -> bool {
+        self.origin == Origin::Bound && self.ips.sequence(ip) == Some(IP_SEQUENCE_DOWN)
+    }
+
     /// Whether this claim of `owner` comes before `other`'s for the same endpoint: bound before
     /// sticky before learned, then the later move, then the lower host.
     #[must_use]

@@ -26,6 +26,7 @@ mod link;
 mod member;
 mod ports;
 mod receivers;
+mod taps;
 mod trace;
 mod wires;
 
@@ -40,6 +41,8 @@ use sluice_api::fabric as api;
 use sluice_base::{Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
 use sluice_control::punt;
+
+pub(crate) use self::taps::TapPlace;
 
 use self::identity::Identity;
 use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
@@ -113,12 +116,15 @@ impl Fabric {
             silent_until: Some(started.after(silence_max)),
             watchers: Vec::new(),
             few: few::Few::default(),
+            taps: taps::Taps::default(),
             udp_ready: true,
             outgoing: Vec::new(),
             calls: calls::Calls::default(),
             handle: fabric.clone(),
         };
         member.begin(started)?;
+        let (taps, watcher) = (member.taps.clone(), fabric.clone());
+        crate::control::spawn("links", move || taps.watch(&watcher))?;
         crate::control::spawn("fabric", move || member.run())?;
         Ok(fabric)
     }

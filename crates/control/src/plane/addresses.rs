@@ -246,6 +246,12 @@ impl Plane {
         }
     }
 
+    /// Asks an own endpoint that was silent for long for all of its addresses.
+    pub(super) fn ask_all(&mut self, key: Key) {
+        let ips = self.own_claim(key).map_or(Ips::default(), |claim| claim.ips);
+        ips.iter().for_each(|ip| self.ask_endpoint(key, ip));
+    }
+
     /// Whether a frame is for the one in whose name endpoints are asked. What waits for it ends.
     pub(super) fn is_for_asker(&mut self, vni: Vni, dst: Mac) -> bool {
         let is = dst == ask::MAC;

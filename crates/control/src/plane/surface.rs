@@ -264,6 +264,10 @@ pub enum Event {
     Refused(PortId, Key, learn::Reason),
     /// An endpoint at an own port is not claimed: frozen, sticky or bound elsewhere.
     Held(PortId, Key, Refusal),
+    /// Somebody is behind an own port.
+    LinkUp(PortId),
+    /// Nobody is behind an own port any more: its link is down, or its namespace is gone.
+    LinkDown(PortId),
     /// A host is alive, in this incarnation.
     HostUp(HostId, u64),
     /// A host does not answer.
@@ -327,6 +331,8 @@ impl Event {
             Self::Refused(..) => "refused",
             Self::Held(_, _, Refusal::Frozen { .. }) => "frozen",
             Self::Held(..) => "held",
+            Self::LinkUp(..) => "link-up",
+            Self::LinkDown(..) => "link-down",
             Self::HostUp(..) => "host-up",
             Self::HostSuspected(..) => "host-suspected",
             Self::HostDown(..) => "host-down",
@@ -397,7 +403,9 @@ impl fmt::Display for Event {
                 let Receiver { isolated, held, stuck } = receiver;
                 write!(f, "port {port}: {:#04x} {:#04x} {:#04x}", isolated.0, held.0, stuck.0)
             }
-            Self::Restored(port) => write!(f, "port {port}"),
+            Self::Restored(port) | Self::LinkUp(port) | Self::LinkDown(port) => {
+                write!(f, "port {port}")
+            }
             Self::HoldBegun(key, host) | Self::HoldEnded(key, host) => {
                 write!(f, "{} {} host {host}", key.vni, key.mac)
             }

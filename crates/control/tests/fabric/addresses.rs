@@ -189,3 +189,35 @@ fn sender_to_a_mac_that_is_gone_is_told_of_the_new_one() {
     world.run_for(millis(100));
     assert_eq!(world.replies_to(sender.key.mac), 1);
 }
+
+#[test]
+fn link_that_goes_down_withdraws_what_was_learned_and_silences_what_is_bound() {
+    let mut world = World::of(23, 2);
+    for (host, bound) in [(1, false), (1, true), (2, false)] {
+        world.add_vm(HostId(host), vni(10), bound);
+    }
+    world.run_for(millis(1_500));
+    (0..3).for_each(|at| announce(&mut world, at));
+    world.run_for(millis(300));
+    let (learned, bound, other) = (world.vms[0], world.vms[1], world.vms[2]);
+    for port in [learned.port, bound.port] {
+        let host = world.host(HostId(1));
+        host.plane.port_link(host.clock, port, false);
+    }
+    assert!(world.until(millis(100), |world| is_nowhere(world, learned.ip)));
+    // Nobody speaks for the bound one, not even at the other host, and nobody else may have it.
+    world.vms[1].ip = Ipv4Addr::new(10, 9, 9, 9);
+    world.emit(2, frames::question((other.key.mac, other.ip), bound.ip));
+    world.run_for(millis(50));
+    assert_eq!(world.replies_to(other.key.mac), 0);
+    world.emit(2, frames::announcement((other.key.mac, bound.ip)));
+    world.run_for(millis(50));
+    world.vms[1].ip = bound.ip;
+    assert!(all_agree(&world, 1));
+    let host = world.host(HostId(1));
+    host.plane.port_link(host.clock, bound.port, true);
+    world.run_for(millis(300));
+    world.emit(2, frames::question((other.key.mac, other.ip), bound.ip));
+    world.run_for(millis(50));
+    assert_eq!(world.replies_to(other.key.mac), 1, "it is answered for again");
+}

@@ -9,6 +9,7 @@ use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 
 use super::workers::Workers;
 use crate::channel::Way;
+use crate::fabric::TapPlace;
 
 /// The highest number of a member. Those above are for hosts that are none.
 pub(super) const ID_MAX: u16 = 0x7fff;
@@ -70,6 +71,8 @@ pub struct LocalPort {
     pub vnet: VnetId,
     /// Whether only what is bound to it may use it.
     pub is_bound: bool,
+    /// Where its TAP is, if it has one.
+    pub(crate) tap: Option<TapPlace>,
 }
 
 /// An endpoint that is bound to a port.
@@ -185,7 +188,12 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .map(|(index, port)| {
                 let vnet = vnet_id(&port.vnet).expect("checked: the network exists");
                 let (name, vnet) = (port.name.clone(), VnetId::from_index(vnet));
-                (PortId::from_index(index), LocalPort { name, vnet, is_bound: port.mac.is_some() })
+                let tap = (port.kind == api::PortKind::Tap).then(|| TapPlace {
+                    netns: port.netns.as_ref().map(PathBuf::from),
+                    device: port.device.clone(),
+                });
+                let local = LocalPort { name, vnet, is_bound: port.mac.is_some(), tap };
+                (PortId::from_index(index), local)
             })
             .collect(),
         ports_max: u16::try_from(config.ports.len() + 1)

@@ -49,6 +49,7 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
             | Event::ClaimsEvicted(..)
             | Event::Isolated(..)
             | Event::Restored(..)
+            | Event::LinkDown(..)
             | Event::HoldsUnknown(..)
             | Event::WrongTalk(..)
             | Event::Full(..)
@@ -326,6 +327,13 @@ impl<'a> Answers<'a> {
             | Event::ClaimsEvicted(host)
             | Event::TunnelOpened(host) => self.host(*host),
             Event::Isolated(port, receiver) => self.isolated(*port, receiver),
+            Event::LinkUp(port) => {
+                format!("port {}: somebody is behind it", self.port(self.plan.own, *port))
+            }
+            Event::LinkDown(port) => format!(
+                "port {}: its link is down, or its namespace is gone",
+                self.port(self.plan.own, *port)
+            ),
             Event::Restored(port) => {
                 format!("port {} takes what comes again", self.port(self.plan.own, *port))
             }
