@@ -261,6 +261,10 @@ pub struct Fabric {
     /// as many.
     #[serde(default = "default_punts_per_port")]
     pub punts_per_port: u32,
+    /// For how many seconds a learned endpoint is answered for after it said itself that it has an
+    /// address; then a question goes to it.
+    #[serde(default = "default_confirmed_s")]
+    pub confirmed_s: u32,
 }
 
 /// A cable: its rate, and what the computation of headroom needs.
@@ -512,6 +516,10 @@ const fn default_claims_per_host() -> u32 {
 
 const fn default_punts_per_port() -> u32 {
     10_000
+}
+
+const fn default_confirmed_s() -> u32 {
+    30
 }
 
 const fn default_spin_us() -> u32 {

@@ -124,14 +124,16 @@ impl Replica for Intake<'_> {
 
 /// The table as host `me` sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct View<'a, F> {
     /// The table.
     pub table: &'a Table,
     /// This host: its own claims need nobody's confirmation.
     pub me: HostId,
+    /// Whether an endpoint said lately that it has an address.
+    pub confirmed: F,
 }
 
-impl View<'_> {
+impl<F> View<'_, F> {
     fn found(&self, vport: Vport) -> Found {
         let state = match vport.state {
             _ if vport.owner == self.me => State::Own,
@@ -142,13 +144,17 @@ impl View<'_> {
     }
 }
 
-impl Directory for View<'_> {
+impl<F: Fn(Key, IpAddr) -> bool> Directory for View<'_, F> {
     fn find(&self, key: Key) -> Option<Found> {
         self.table.find(key).map(|vport| self.found(vport))
     }
 
     fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Found> {
         self.table.find_ip(vni, ip).map(|vport| self.found(vport))
+    }
+
+    fn is_confirmed(&self, key: Key, ip: IpAddr) -> bool {
+        (self.confirmed)(key, ip)
     }
 }
 

@@ -335,7 +335,7 @@ impl Session {
         let version = hello.common_version(self.config.versions);
         self.version = version.ok_or(Error::NoCommonVersion { theirs: hello.versions })?;
         self.inbound.hello(hello.incarnation)?;
-        self.outbound.start(now, hello.have, publisher);
+        self.outbound.start(now, hello.have, self.version, publisher);
         self.phase = Phase::Up;
         self.rpc.up(self.version >= RPC_VERSION);
         Ok(())

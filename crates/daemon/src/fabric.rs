@@ -30,6 +30,7 @@ mod member;
 mod ports;
 mod receivers;
 mod seal;
+mod taps;
 mod trace;
 mod wires;
 
@@ -44,6 +45,8 @@ use sluice_api::fabric as api;
 use sluice_base::{Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
 use sluice_control::punt;
+
+pub(crate) use self::taps::TapPlace;
 
 use self::identity::Identity;
 use self::incarnation::Incarnations;
@@ -99,6 +102,7 @@ impl Fabric {
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
         config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
         config.claims_per_host = plan.claims_per_host;
+        config.confirmed_life = plan.confirmed;
         // One port may have all that it is allowed.
         config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
         let seed = incarnation ^ started.0.rotate_left(32);
@@ -118,12 +122,15 @@ impl Fabric {
             silent_until: Some(started.after(silence_max)),
             watchers: Vec::new(),
             few: few::Few::default(),
+            taps: taps::Taps::default(),
             udp_ready: true,
             outgoing: Vec::new(),
             calls: calls::Calls::default(),
             handle: fabric.clone(),
         };
         member.begin(started)?;
+        let (taps, watcher) = (member.taps.clone(), fabric.clone());
+        crate::control::spawn("links", move || taps.watch(&watcher))?;
         crate::control::spawn("fabric", move || member.run())?;
         Ok(fabric)
     }

@@ -323,6 +323,7 @@ impl Plan {
                 learn_max: 16,
                 claims_per_host: 1 << 17,
                 punts_per_port: 10_000,
+                confirmed_s: 30,
             }),
             buffers: settings.buffers(count),
             classes: Vec::new(),

@@ -50,7 +50,7 @@ impl Both {
     }
 
     fn state(&self, n: u64) -> Option<State> {
-        let view = View { table: &self.table, me: ME };
+        let view = View { table: &self.table, me: ME, confirmed: |_, _| true };
         let found = view.find(key(n));
         assert_eq!(view.find_ip(key(n).vni, ip(n)), found, "both indices lead to the same");
         found.map(|found| found.state)

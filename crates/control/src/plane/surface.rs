@@ -55,6 +55,9 @@ pub struct Config {
     pub tunnel_life: Nanos,
     /// For how long the claims of a host that is gone are kept.
     pub stale_life: Nanos,
+    /// For how long a learned endpoint is answered for after it said itself that it has an address;
+    /// then the question goes to it.
+    pub confirmed_life: Nanos,
 }
 
 impl Config {
@@ -83,6 +86,7 @@ impl Config {
             decap_life: minutes(5),
             tunnel_life: minutes(1),
             stale_life: minutes(24 * 60),
+            confirmed_life: Nanos::from_millis(30_000),
         }
     }
 }
@@ -242,12 +246,32 @@ pub enum Event {
         /// Who else has it, if that is known.
         holder: Option<Mac>,
     },
+    /// An address left an own endpoint: another one has announced it, or is bound with it.
+    AddressMoved {
+        /// The endpoint that had it.
+        from: Key,
+        /// The endpoint that has it.
+        to: Mac,
+        /// The address.
+        ip: IpAddr,
+    },
+    /// An address left an own endpoint, which did not answer for it.
+    AddressSilent {
+        /// The endpoint.
+        key: Key,
+        /// The address.
+        ip: IpAddr,
+    },
     /// An endpoint has more addresses than are kept.
     TooManyIps(Key, IpAddr),
     /// A frame says of its source what must not be believed: spoofed, over its quota, and so on.
     Refused(PortId, Key, learn::Reason),
     /// An endpoint at an own port is not claimed: frozen, sticky or bound elsewhere.
     Held(PortId, Key, Refusal),
+    /// Somebody is behind an own port.
+    LinkUp(PortId),
+    /// Nobody is behind an own port any more: its link is down, or its namespace is gone.
+    LinkDown(PortId),
     /// A host is alive, in this incarnation.
     HostUp(HostId, u64),
     /// A host does not answer.
@@ -309,10 +333,14 @@ impl Event {
             Self::VportMoved { .. } => "vport-moved",
             Self::VportWithdrawn(..) => "vport-withdrawn",
             Self::Conflict { .. } => "conflict",
+            Self::AddressMoved { .. } => "address-moved",
+            Self::AddressSilent { .. } => "address-silent",
             Self::TooManyIps(..) => "too-many-ips",
             Self::Refused(..) => "refused",
             Self::Held(_, _, Refusal::Frozen { .. }) => "frozen",
             Self::Held(..) => "held",
+            Self::LinkUp(..) => "link-up",
+            Self::LinkDown(..) => "link-down",
             Self::HostUp(..) => "host-up",
             Self::Outdone(..) => "outdone",
             Self::HostSuspected(..) => "host-suspected",
@@ -359,6 +387,10 @@ impl fmt::Display for Event {
                 write!(f, "{} {} has {ip}", key.vni, key.mac)?;
                 holder.map_or(Ok(()), |mac| write!(f, " of {mac}"))
             }
+            Self::AddressMoved { from, to, ip } => {
+                write!(f, "{} {ip} from {} to {to}", from.vni, from.mac)
+            }
+            Self::AddressSilent { key, ip } => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::TooManyIps(key, ip) => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::Refused(port, key, why) => {
                 let (vni, mac) = at(key);
@@ -383,7 +415,9 @@ impl fmt::Display for Event {
                 let Receiver { isolated, held, stuck } = receiver;
                 write!(f, "port {port}: {:#04x} {:#04x} {:#04x}", isolated.0, held.0, stuck.0)
             }
-            Self::Restored(port) => write!(f, "port {port}"),
+            Self::Restored(port) | Self::LinkUp(port) | Self::LinkDown(port) => {
+                write!(f, "port {port}")
+            }
             Self::OutOfBounds(host, key, bound) => {
                 write!(f, "{} {} host {host}: {}", key.vni, key.mac, bound.name())
             }

@@ -56,6 +56,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
     config.decap_life = millis(1_500);
     config.tunnel_life = millis(700);
     config.stale_life = millis(15_000);
+    config.confirmed_life = millis(2_000);
     config
 }
 

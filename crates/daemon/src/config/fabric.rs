@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig};
-use sluice_base::{HostId, Mac, PortId, TunnelId, VnetId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 
 use super::workers::Workers;
 use crate::channel::Way;
+use crate::fabric::TapPlace;
 
 /// The highest number of a member. Those above are for hosts that are none.
 pub(super) const ID_MAX: u16 = 0x7fff;
@@ -42,6 +43,8 @@ pub struct FabricPlan {
     pub claims_per_host: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
+    /// For how long an endpoint is answered for that does not speak itself.
+    pub confirmed: Nanos,
     /// The data workers.
     pub workers: Workers,
 }
@@ -70,6 +73,8 @@ pub struct LocalPort {
     pub vnet: VnetId,
     /// Whether only what is bound to it may use it.
     pub is_bound: bool,
+    /// Where its TAP is, if it has one.
+    pub(crate) tap: Option<TapPlace>,
 }
 
 /// An endpoint that is bound to a port.
@@ -185,7 +190,12 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .map(|(index, port)| {
                 let vnet = vnet_id(&port.vnet).expect("checked: the network exists");
                 let (name, vnet) = (port.name.clone(), VnetId::from_index(vnet));
-                (PortId::from_index(index), LocalPort { name, vnet, is_bound: port.mac.is_some() })
+                let tap = (port.kind == api::PortKind::Tap).then(|| TapPlace {
+                    netns: port.netns.as_ref().map(PathBuf::from),
+                    device: port.device.clone(),
+                });
+                let local = LocalPort { name, vnet, is_bound: port.mac.is_some(), tap };
+                (PortId::from_index(index), local)
             })
             .collect(),
         ports_max: u16::try_from(config.ports.len() + 1)
@@ -195,6 +205,7 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
         learn_max: fabric.learn_max,
         claims_per_host: fabric.claims_per_host,
         punts_per_port: fabric.punts_per_port,
+        confirmed: Nanos::from_millis(1_000 * u64::from(fabric.confirmed_s)),
         workers: Workers::of(config),
     })
 }

@@ -35,6 +35,7 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
     matches!(
         event,
         Event::Conflict { .. }
+            | Event::AddressSilent { .. }
             | Event::Held(..)
             | Event::Refused(..)
             | Event::HostUp(..)
@@ -49,6 +50,7 @@ pub(super) const fn is_for_the_log(event: &Event) -> bool {
             | Event::ClaimsEvicted(..)
             | Event::Isolated(..)
             | Event::Restored(..)
+            | Event::LinkDown(..)
             | Event::HoldsUnknown(..)
             | Event::WrongTalk(..)
             | Event::OutOfBounds(..)
@@ -310,6 +312,10 @@ impl<'a> Answers<'a> {
             Event::VportWithdrawn(key, host, why) => {
                 format!("{} at {}: {why:?}", endpoint(key), self.host(*host))
             }
+            Event::AddressMoved { from, to, ip } => format!("{ip} from {} to {to}", endpoint(from)),
+            Event::AddressSilent { key, ip } => {
+                format!("{} does not answer for {ip}", endpoint(key))
+            }
             Event::Refused(port, key, why) => {
                 format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
             }
@@ -329,6 +335,13 @@ impl<'a> Answers<'a> {
             | Event::ClaimsEvicted(host)
             | Event::TunnelOpened(host) => self.host(*host),
             Event::Isolated(port, receiver) => self.isolated(*port, receiver),
+            Event::LinkUp(port) => {
+                format!("port {}: somebody is behind it", self.port(self.plan.own, *port))
+            }
+            Event::LinkDown(port) => format!(
+                "port {}: its link is down, or its namespace is gone",
+                self.port(self.plan.own, *port)
+            ),
             Event::Restored(port) => {
                 format!("port {} takes what comes again", self.port(self.plan.own, *port))
             }

@@ -36,6 +36,7 @@ use super::few::Few;
 use super::incarnation::Incarnations;
 use super::ports;
 use super::seal::SEAL_SIZE;
+use super::taps::Taps;
 use super::wires::{Happened, Wires};
 use super::{Fabric, trace};
 use crate::clock;
@@ -70,6 +71,8 @@ pub(super) enum Ask {
     AddPort(Box<(PortId, LocalPort, Option<Bound>)>, SyncSender<Result<(), String>>),
     /// The port of this name goes.
     DelPort(String, SyncSender<()>),
+    /// Somebody is behind a port, or nobody any more.
+    Link(PortId, bool),
     /// What is known of a frame's way.
     Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
     /// A question to a member.
@@ -96,6 +99,8 @@ pub(super) struct Member {
     pub(super) silent_until: Option<Nanos>,
     pub(super) watchers: Vec<SyncSender<api::Answer>>,
     pub(super) few: Few,
+    /// TAPs whose links are looked at.
+    pub(super) taps: Taps,
     /// The UDP socket may have more.
     pub(super) udp_ready: bool,
     /// Bytes on their way to a connection.
@@ -115,6 +120,9 @@ impl Member {
         }
         for (&id, port) in &self.plan.ports {
             ports::add(&self.plan, &mut self.plane, now, id, port);
+            if let Some(tap) = &port.tap {
+                self.taps.add(id, tap);
+            }
         }
         for host in &self.plan.hosts {
             let kind = if host.at.is_some() { Kind::Member } else { Kind::Foreign };
@@ -357,6 +365,7 @@ impl Member {
                     let (id, port, bound) = *port;
                     _ = reply.try_send(self.add_port(now, id, port, bound.as_ref()));
                 }
+                Ask::Link(port, is_up) => self.plane.port_link(now, port, is_up),
                 Ask::DelPort(name, reply) => {
                     self.del_port(now, &name);
                     _ = reply.try_send(());

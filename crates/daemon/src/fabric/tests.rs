@@ -76,8 +76,11 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         certificates: folder.join(format!("h{own}")),
         vnets: vec![(vni(), "blue".to_owned())],
         hosts: others.collect(),
-        ports: [(PortId(0), LocalPort { name: "c".to_owned(), vnet: VnetId(0), is_bound: true })]
-            .into(),
+        ports: [(
+            PortId(0),
+            LocalPort { name: "c".to_owned(), vnet: VnetId(0), is_bound: true, tap: None },
+        )]
+        .into(),
         ports_max: 4,
         bound: vec![Bound {
             port: PortId(0),
@@ -88,6 +91,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         learn_max: 8,
         claims_per_host: 1000,
         punts_per_port: 10_000,
+        confirmed: Nanos::from_millis(30_000),
         workers: Workers { count: 1, ports: vec![] },
     }
 }
@@ -181,7 +185,7 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
     let port = free_port();
     let [h1, h2] = [1, 2].map(|own| start(&folder, &plan(&folder, own, 2, port)));
     let add = |id: u16, name: &str, mac: u8| {
-        let port = LocalPort { name: name.to_owned(), vnet: VnetId(0), is_bound: true };
+        let port = LocalPort { name: name.to_owned(), vnet: VnetId(0), is_bound: true, tap: None };
         let (mac, ips) = (Mac([2, 0, 0, 0, 1, mac]), vec![IpAddr::from([10, 0, 1, mac])]);
         h1.add_port(PortId(id), port, Some(Bound { port: PortId(id), vni: vni(), mac, ips }))
     };
@@ -208,7 +212,7 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
     all_know(&["10.0.1.1"]);
     h1.del_port("nobody").unwrap();
     // A machine that is bound at a second host has moved there.
-    let there = LocalPort { name: "moved".to_owned(), vnet: VnetId(0), is_bound: true };
+    let there = LocalPort { name: "moved".to_owned(), vnet: VnetId(0), is_bound: true, tap: None };
     let (mac, ips) = (Mac([2, 0, 0, 0, 1, 1]), vec![IpAddr::from([10, 0, 1, 1])]);
     let bound = Bound { port: PortId(3), vni: vni(), mac, ips };
     h2.add_port(PortId(3), there, Some(bound)).unwrap();
