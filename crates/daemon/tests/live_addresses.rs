@@ -193,7 +193,12 @@ const CASES: [Case; 6] = [
         to: VIP,
         is_announced: true,
     },
-    Case { name: "added elsewhere, not announced", steps: &[(0, &[DEL]), (1, &[ADD])], to: VIP },
+    Case {
+        name: "added elsewhere, not announced",
+        steps: &[(0, &[DEL]), (1, &[ADD])],
+        to: VIP,
+        is_announced: false,
+    },
     Case {
         name: "MAC of a machine changed, nothing said",
         steps: &[(0, &["ip link set t0 address 02:42:00:00:00:a1"])],
