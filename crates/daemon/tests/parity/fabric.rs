@@ -70,6 +70,15 @@ certificates = "{certificates}"
         format!("p{}-{}", plug.network, plug.number)
     }
 
+    /// Prints what the hosts have dropped so far, for who looks into a surprise.
+    pub(crate) fn tell_drops(&self) {
+        for (daemon, host) in self.daemons.iter().zip(["h1", "h2"]) {
+            for ((port, reason), frames) in daemon.drops() {
+                crate::rig::say(&format!("{host} dropped {frames} at {port}: {reason}"));
+            }
+        }
+    }
+
     /// Looks at the books when all cases have ended.
     pub(crate) fn assert_books_balance(&self) {
         for daemon in &self.daemons {

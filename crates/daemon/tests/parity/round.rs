@@ -71,6 +71,8 @@ pub(crate) fn run() {
     say(&format!("bridge parity: {count} cases in {:?}", begin.elapsed()));
     if surprises.is_empty() {
         round.fabric.assert_books_balance();
+    } else {
+        round.fabric.tell_drops();
     }
     // Ends before it panics: its daemons would print all that they have.
     drop(round);
@@ -102,9 +104,10 @@ impl Round {
     fn look_again(&self, beside: &[(usize, Case)], alone: &[(usize, Case)], networks: usize) {
         let surprises = |case: &&(usize, Case)| !self.surprises(&case.1).is_empty();
         let again: Vec<_> = beside.iter().chain(alone).filter(surprises).collect();
-        if again.len() > AGAIN_MAX {
+        if again.is_empty() || again.len() > AGAIN_MAX {
             return;
         }
+        self.fabric.tell_drops();
         for (network, case) in again {
             for surprise in self.surprises(case) {
                 say(&format!("again: {surprise}"));
