@@ -66,9 +66,15 @@ pub(crate) struct Fabric {
     waker: Waker,
     run_dir: PathBuf,
     held: Arc<Held>,
+    name: Arc<str>,
 }
 
 impl Fabric {
+    /// The name of this host.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Starts the thread. It speaks to nobody before a data process has told what its chip holds,
     /// or `silence_max` is over.
     ///
@@ -93,13 +99,17 @@ impl Fabric {
         let started = clock::now();
         let incarnation = next_incarnation(run_dir)?;
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
-        config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
-        // One port may have all that it is allowed.
-        config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
+        bound(plan, &mut config);
         let seed = incarnation ^ started.0.rotate_left(32);
         let (sender, asks) = sync_channel(ASKS_MAX);
         let run_dir = run_dir.to_owned();
-        let fabric = Self { asks: sender, waker: poller.waker(), run_dir, held };
+        let fabric = Self {
+            asks: sender,
+            waker: poller.waker(),
+            run_dir,
+            held,
+            name: plan.name.as_str().into(),
+        };
         let mut member = Member {
             plan: plan.clone(),
             plane: Plane::new(&config, seed, started),
@@ -177,6 +187,16 @@ impl Fabric {
         self.ask(Ask::Leave(done));
         _ = left.recv_timeout(LEAVE_MAX);
     }
+}
+
+/// Sets the bounds of the control plane that the configuration of the host names.
+fn bound(plan: &FabricPlan, config: &mut Config) {
+    config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+    // One port may have all that it is allowed.
+    config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
+    // The switch evicts what is beyond its chip and says nothing: control, which believes it
+    // installed, would neither count it nor end it.
+    config.flow_limit = plan.chip_flows as usize;
 }
 
 /// A number above all before it: of this directory, and of this machine's clock in case the

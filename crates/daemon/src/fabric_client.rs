@@ -6,6 +6,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 
 use anyhow::Context as _;
 use sluice_api::fabric::{Answer, Question};
+use sluice_api::trace::{self, Grade};
 
 use crate::protocol::{self, Failure, Request};
 use crate::show_client::{ANSWER_MAX, Whom, connect, socket};
@@ -15,7 +16,7 @@ use crate::show_client::{ANSWER_MAX, Whom, connect, socket};
 /// # Errors
 /// If no host answers, or it has no answer, with what to do.
 pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
-    show_as(whom, question, json, &tables::render)
+    show_as(whom, question, json, &tables::render).map(|_| ())
 }
 
 /// As [`show`], of an endpoint: its moves alone.
@@ -23,7 +24,18 @@ pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
 /// # Errors
 /// As [`show`].
 pub fn history(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
-    show_as(whom, question, json, &tables::history)
+    show_as(whom, question, json, &tables::history).map(|_| ())
+}
+
+/// Asks what would become of a frame, prints it, and returns how grave it is.
+///
+/// # Errors
+/// As [`show`].
+pub fn trace(whom: &Whom, question: trace::Question, json: bool) -> anyhow::Result<Grade> {
+    match show_as(whom, Question::Trace(question), json, &tables::render)? {
+        Answer::Trace(trace) => Ok(trace.grade),
+        _ => anyhow::bail!("the host answered another question; compare `sluice --version` there"),
+    }
 }
 
 fn show_as(
@@ -31,11 +43,11 @@ fn show_as(
     question: Question,
     json: bool,
     render: &dyn Fn(&Answer) -> String,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Answer> {
     let line = ask(whom, question)?;
     let answer: Answer = protocol::expect(&line)?;
     print(&if json { line + "\n" } else { render(&answer) })?;
-    Ok(())
+    Ok(answer)
 }
 
 /// One question; the answer as it came.

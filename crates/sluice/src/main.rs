@@ -44,7 +44,8 @@ enum Command {
     /// The hosts that work together
     #[command(subcommand)]
     Fabric(FabricCommand),
-    /// What would become of a frame, and why, hop by hop
+    /// What would become of a frame, and why, hop by hop; ends with 0 if it passes, with 3 for
+    /// `warn`, 4 for `stop`, 5 for `unknown`, and with 1 or 2 if nobody could be asked
     Trace(TraceArguments),
     /// Which cores do whose tunnel work, said once for all hosts of a fabric
     #[command(subcommand)]
@@ -287,11 +288,11 @@ struct TraceArguments {
     /// The network that the frame is in
     #[arg(long, value_name = "NAME")]
     vnet: String,
-    /// The MAC address of its sender
-    #[arg(long, value_name = "MAC")]
+    /// Its sender: a MAC, an IP address, or the port that it is behind (PORT or HOST/PORT)
+    #[arg(long, value_name = "MAC|IP|PORT")]
     from: String,
-    /// The MAC address of its receiver, or one of its IP addresses
-    #[arg(long, value_name = "MAC|IP")]
+    /// Its receiver, named the same ways
+    #[arg(long, value_name = "MAC|IP|PORT")]
     to: String,
     /// The port of the host that is asked at which the frame comes in
     #[arg(long, value_name = "NAME")]
@@ -484,7 +485,8 @@ fn port(command: PortCommand) -> anyhow::Result<ExitCode> {
 fn trace(arguments: TraceArguments) -> anyhow::Result<ExitCode> {
     let TraceArguments { vnet, from, to, port, limit_ms, asked } = arguments;
     let question = Question { vnet, from, to, port, limit_ms };
-    ask(&asked, fabric::Question::Trace(question))
+    let grade = fabric_client::trace(&asked.whom(), question, asked.json)?;
+    Ok(ExitCode::from(grade.exit_code()))
 }
 
 fn vport(command: VportCommand) -> anyhow::Result<ExitCode> {

@@ -40,6 +40,8 @@ pub struct FabricPlan {
     pub learn_max: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
+    /// How many endpoints of other hosts the chip holds.
+    pub chip_flows: u32,
     /// The data workers.
     pub workers: Workers,
 }
@@ -192,6 +194,8 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
         bound: bound(config),
         learn_max: fabric.learn_max,
         punts_per_port: fabric.punts_per_port,
+        // Flows are entries of the MAC table as well.
+        chip_flows: config.host.chip_flows.min(config.host.chip_macs),
         workers: Workers::of(config),
     })
 }

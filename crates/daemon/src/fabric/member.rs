@@ -65,6 +65,8 @@ pub(super) enum Ask {
     DelPort(String, SyncSender<()>),
     /// What is known of a frame's way.
     Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
+    /// Whom a name means.
+    Named(trace::Named, SyncSender<Result<trace::Found, String>>),
     /// A question to a member.
     Call(Call),
     /// An answer to a member's question, by its ticket.
@@ -321,6 +323,9 @@ impl Member {
                 }
                 Ask::Facts(wanted, reply) => {
                     _ = reply.try_send(trace::facts(&self.plan, &self.plane, &wanted));
+                }
+                Ask::Named(wanted, reply) => {
+                    _ = reply.try_send(trace::find(&self.plan, &self.plane, &wanted));
                 }
                 Ask::Call(call) => self.call(now, call),
                 Ask::Reply(host, ticket, answer) => {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_api::fabric::{Answer, MemberRow, Question, VportRow};
 use sluice_api::trace::{self, Between, Hop, Verdict};
 use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
+use sluice_control::plane::Config;
 use sluice_control::rpc::Failure;
 use sluice_testkit::bound::at_most;
 use sluice_wire::fabric::Topic;
@@ -85,6 +86,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         }],
         learn_max: 8,
         punts_per_port: 10_000,
+        chip_flows: 1024,
         workers: Workers { count: 1, ports: vec![] },
     }
 }
@@ -313,4 +315,57 @@ fn a_member_that_answers_slowly_is_waited_for_as_long_as_was_said_and_serves_a_f
     assert_eq!(ask(1), Err(Failure::TooLate));
     at_most("a call that may take 1 ms", begin.elapsed(), Duration::from_millis(700));
     assert!(member(&h1, "h2").connected, "nothing else follows from it");
+}
+
+#[test]
+fn trace_takes_addresses_and_ports_of_both_sides() {
+    let folder = Folder::new("fabric-names");
+    certificates(&folder, &["h1", "h2", "h3"]);
+    let port = free_port();
+    let mut plans = [1, 2, 3].map(|own| plan(&folder, own, 3, port));
+    let name = |plan: &mut FabricPlan, name: &str| {
+        plan.ports.values_mut().for_each(|port| port.name = name.to_owned());
+    };
+    name(&mut plans[0], "web");
+    name(&mut plans[1], "db");
+    // h3 has a port of the same name, and h1 is not in its networks.
+    name(&mut plans[2], "db");
+    plans[2].hosts.iter_mut().for_each(|host| host.vnets.clear());
+    let [h1, h2, h3] = plans.each_ref().map(|plan| start(&folder, plan));
+    connected(&[&h1], &["h2", "h3"]);
+    wait_for("h1 knows all endpoints", || vports(&h1).len() == 3);
+    let trace = |fabric: &Fabric, from: &str, to: &str| -> Result<_, String> {
+        let (vnet, from, to) = ("blue".to_owned(), from.to_owned(), to.to_owned());
+        let question = trace::Question { vnet, from, to, port: None, limit_ms: 4_000 };
+        match fabric.answer(Question::Trace(question))? {
+            Answer::Trace(told) => Ok((told.from, told.to, told.verdict)),
+            other => panic!("{other:?}"),
+        }
+    };
+    let [first, second] = ["02:00:00:00:00:01", "02:00:00:00:00:02"].map(str::to_owned);
+    let told = |to: &str| Ok((first.clone(), to.to_owned(), Verdict::SwitchSilent));
+    assert_eq!(trace(&h1, "10.0.0.1", "10.0.0.2"), told("10.0.0.2"));
+    assert_eq!(trace(&h1, "web", &second), told(&second));
+    assert_eq!(trace(&h1, "h1/web", "h2/db"), told(&second));
+    // h3 tells nothing to a host that is not in the network, and is not counted as one more.
+    assert_eq!(trace(&h1, "web", "db"), told(&second));
+    // Another host's port as the sender: it is asked, as for a MAC.
+    let (from, ..) = trace(&h1, "db", "web").unwrap();
+    assert_eq!(from, second);
+    let unheard = ("10.0.0.99".to_owned(), second, Verdict::SourceUnknown);
+    assert_eq!(trace(&h1, "10.0.0.99", &unheard.1), Ok(unheard));
+    let error = trace(&h1, "web", "mail").unwrap_err();
+    assert!(error.contains("`mail`") && error.contains("h3: "), "{error}");
+    drop((h2, h3));
+}
+
+#[test]
+fn flows_are_as_many_as_the_chip_holds() {
+    let folder = Folder::new("fabric-flows");
+    for chip_flows in [2, 1_000_000] {
+        let plan = FabricPlan { chip_flows, ..plan(&folder, 1, 2, 1) };
+        let mut config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
+        super::bound(&plan, &mut config);
+        assert_eq!(config.flow_limit, chip_flows as usize);
+    }
 }

@@ -17,6 +17,7 @@
 
 mod facts;
 mod judge;
+mod names;
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -32,6 +33,7 @@ use sluice_wire::fabric::Topic;
 pub(super) use self::facts::Facts;
 use self::facts::{Claimed, Frame, LocalPort, To};
 use self::judge::Next;
+pub(super) use self::names::{Found, Wanted as Named, find};
 use super::Fabric;
 use crate::clock;
 use crate::config::FabricPlan;
@@ -98,9 +100,20 @@ fn read(between: &Between) -> Result<Frame, String> {
 pub(super) fn run(fabric: &Fabric, question: &Question) -> Result<Trace, String> {
     let limit = question.limit_ms.clamp(1, LIMIT_MS_MAX);
     let time = Time::new(Nanos::from_millis(limit.into()));
-    let facts = fabric.facts(Wanted::Asked(question.clone()), span(time.left()))?;
+    let question = match names::resolved(fabric, question, time)? {
+        Ok(question) => question,
+        Err(why) => return Ok(unheard(fabric, question, why)),
+    };
+    let facts = fabric.facts(Wanted::Asked(question), span(time.left()))?;
     let hops = hops(fabric, &facts, time, true);
     Ok(trace(&facts, hops))
+}
+
+/// Nobody has the sender's IP address.
+fn unheard(fabric: &Fabric, question: &Question, why: String) -> Trace {
+    let steps = vec![Step::new("source", Verdict::SourceUnknown, why)];
+    let hop = Hop { host: fabric.name().to_owned(), role: "asked".to_owned(), steps };
+    Trace::new(question.vnet.clone(), question.from.clone(), question.to.clone(), vec![hop])
 }
 
 /// Answers a question of a member's.
@@ -113,6 +126,9 @@ pub(super) fn serve(
 ) -> Result<Vec<u8>, Failure> {
     // Its answer takes time as well.
     let time = Time::new(Nanos(limit.0 / 4 * 3));
+    if topic == Topic::PORT {
+        return names::serve(fabric, host, body, time);
+    }
     let between: Between = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
     let gather = |wanted| fabric.facts(wanted, span(time.left())).map_err(|_| Failure::Refused);
     let answer = match topic {
