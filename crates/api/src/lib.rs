@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod envelope;
 pub mod fabric;
 mod hold;
 pub mod placement;

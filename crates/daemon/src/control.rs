@@ -109,7 +109,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
-    show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports, controller)?;
+    let own = (&*plan.config.host.name, &*plan.run_dir);
+    show::serve(role.listen(&socket)?, own, fabric.clone(), ports, controller)?;
     let ended = control.watch(link);
     _ = run_dir::remove(&socket);
     if ended.is_ok() {

@@ -3,15 +3,17 @@
 mod tables;
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
 
 use anyhow::Context as _;
+use sluice_api::envelope::Envelope;
 use sluice_api::fabric::{Answer, Question};
 use sluice_api::trace::{self, Grade};
 
 use crate::protocol::{self, Failure, Request};
-use crate::show_client::{ANSWER_MAX, Whom, connect, socket};
+use crate::show_client::{ANSWER_MAX, Whom, connect, enveloped, socket, who};
 
-/// Asks and prints, as a table or as the line of JSON that came.
+/// Asks and prints, as a table or as a line of JSON.
 ///
 /// # Errors
 /// If no host answers, or it has no answer, with what to do.
@@ -44,16 +46,16 @@ fn show_as(
     json: bool,
     render: &dyn Fn(&Answer) -> String,
 ) -> anyhow::Result<Answer> {
-    let line = ask(whom, question)?;
+    let socket = socket(whom)?;
+    let line = ask(&socket, question)?;
     let answer: Answer = protocol::expect(&line)?;
-    print(&if json { line + "\n" } else { render(&answer) })?;
+    print(&if json { enveloped(&socket, &line) } else { render(&answer) })?;
     Ok(answer)
 }
 
 /// One question; the answer as it came.
-fn ask(whom: &Whom, question: Question) -> anyhow::Result<String> {
-    let socket = socket(whom)?;
-    let stream = connect(&socket)?;
+fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
+    let stream = connect(socket)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     protocol::ask(stream, &Request::Fabric(question))
         .with_context(|| format!("{} did not answer", socket.display()))
@@ -66,6 +68,7 @@ fn ask(whom: &Whom, question: Question) -> anyhow::Result<String> {
 pub fn watch(whom: &Whom, json: bool) -> anyhow::Result<()> {
     let socket = socket(whom)?;
     let stream = connect(&socket)?;
+    let who = who(&socket);
     protocol::write(&stream, &Request::Fabric(Question::Watch))?;
     for line in BufReader::new(stream).lines() {
         let line = line?;
@@ -74,7 +77,7 @@ pub fn watch(whom: &Whom, json: bool) -> anyhow::Result<()> {
         }
         let text = match serde_json::from_str::<Failure>(&line) {
             Ok(failure) => anyhow::bail!(failure.error),
-            Err(_) if json => line + "\n",
+            Err(_) if json => Envelope::now(who.clone()).around(&line) + "\n",
             Err(_) => tables::render(&serde_json::from_str(&line)?),
         };
         if !print(&text)? {
