@@ -89,8 +89,8 @@ pub struct Hop {
 /// One thing that a host looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is looked at: `source`, `port`, `resolve`, `chip`, `class`, `tunnel`, `decap`,
-    /// `output`, `host`.
+    /// What is looked at: `source`, `port`, `resolve`, `chip`, `class`, `tunnel`, `agree`,
+    /// `decap`, `output`, `host`.
     pub what: String,
     /// What is found.
     pub verdict: Verdict,
@@ -248,6 +248,8 @@ verdicts! {
     Lossless = "lossless", Pass, "";
     /// Its priority may be dropped when a queue is full.
     Lossy = "lossy", Pass, "";
+    /// The receiver's host says otherwise what both must say alike.
+    Differs = "differs", Warn, "Let both hosts say the same: `sluice fabric members`.";
     /// The tunnel is there.
     TunnelUp = "tunnel_up", Pass, "";
     /// The next hop of the tunnel is not known: the frame waits, and ends as `tunnel_down`.

@@ -11,11 +11,13 @@
 //! | `identity`, `certificates` | who is believed; what `sluice fabric cert` makes |
 //! | `few` | what happens often is a number in the log, not lines |
 //! | `answer` | the plane in words |
+//! | `agree` | whether members say alike what they must |
 //! | `calls`, `trace` | questions between members; what becomes of a frame |
 //!
 //! Nothing here decides: what is claimed, answered, installed and believed is decided in
 //! [`sluice_control::plane`], which knows no socket.
 
+mod agree;
 mod answer;
 mod calls;
 pub mod certificates;
@@ -37,10 +39,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use sluice_api::fabric as api;
-use sluice_base::{Nanos, PortId};
+use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
 use sluice_control::punt;
 
+use self::agree::Agreement;
 use self::identity::Identity;
 use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
 use self::wires::Wires;
@@ -59,6 +62,14 @@ const LEAVE_MAX: Duration = Duration::from_millis(500);
 /// The highest incarnation of this host's control plane so far.
 const INCARNATION_FILE: &str = "incarnation";
 
+/// Whether other hosts would believe the certificates of host `own` in a folder.
+///
+/// # Errors
+/// A file that cannot be read, one that is not valid now, or that of another host.
+pub(crate) fn check_certificates(folder: &Path, own: &str) -> anyhow::Result<()> {
+    Identity::load(folder, own).map(|_| ())
+}
+
 /// How other threads reach the member.
 #[derive(Clone, Debug)]
 pub(crate) struct Fabric {
@@ -67,6 +78,7 @@ pub(crate) struct Fabric {
     run_dir: PathBuf,
     held: Arc<Held>,
     name: Arc<str>,
+    agreement: Arc<Agreement>,
 }
 
 impl Fabric {
@@ -103,7 +115,9 @@ impl Fabric {
         let seed = incarnation ^ started.0.rotate_left(32);
         let (sender, asks) = sync_channel(ASKS_MAX);
         let run_dir = run_dir.to_owned();
+        let (agreement, hosts) = Agreement::new(plan);
         let fabric = Self {
+            agreement: Arc::new(agreement),
             asks: sender,
             waker: poller.waker(),
             run_dir,
@@ -129,7 +143,13 @@ impl Fabric {
         };
         member.begin(started)?;
         crate::control::spawn("fabric", move || member.run())?;
+        agree::start(fabric.clone(), hosts)?;
         Ok(fabric)
+    }
+
+    /// A member is connected: it is asked what it says alike.
+    fn is_connected(&self, host: HostId) {
+        self.agreement.connected(host);
     }
 
     fn ask(&self, ask: Ask) {
@@ -156,7 +176,13 @@ impl Fabric {
         if let api::Question::Trace(question) = &question {
             return trace::run(self, question).map(|trace| api::Answer::Trace(Box::new(trace)));
         }
-        self.wait(|reply| Ask::Question(question, reply))?
+        let mut answer = self.wait(|reply| Ask::Question(question, reply))??;
+        if let api::Answer::Members(rows) = &mut answer {
+            for row in rows {
+                row.differs = self.agreement.of_named(&row.host);
+            }
+        }
+        Ok(answer)
     }
 
     /// A port came. One that had its name or its number is gone.

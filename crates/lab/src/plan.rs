@@ -278,6 +278,7 @@ impl Plan {
             run_dir: Some(run_dir.to_string_lossy().into_owned()),
             state_dir: None,
             data_hung_ms: 5_000,
+            log: None,
             worker_cpu: None,
             workers: 1,
             worker_cpus: Vec::new(),

@@ -28,6 +28,12 @@ pub struct FabricPlan {
     pub certificates: PathBuf,
     /// The networks; a position is a [`VnetId`].
     pub vnets: Vec<(Vni, String)>,
+    /// Their MTUs, at the same positions.
+    pub mtus: Vec<u16>,
+    /// The policy of flow control.
+    pub policy: String,
+    /// The VTEP of this host.
+    pub vtep: IpAddr,
     /// The other hosts; a position is a [`TunnelId`].
     pub hosts: Vec<HostPlan>,
     /// The local ports but the underlay.
@@ -150,7 +156,7 @@ impl FabricPlan {
 }
 
 /// The fabric of a configuration that passed every check.
-pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
+pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Option<FabricPlan> {
     let (fabric, underlay) = (config.fabric.as_ref()?, config.underlay.as_ref()?);
     let vnet_id = |name: &str| config.vnets.iter().position(|vnet| vnet.name == name);
     let vni_of = |name: &str| vnet_id(name).and_then(|at| Vni::new(config.vnets[at].vni?));
@@ -177,6 +183,9 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .iter()
             .filter_map(|v| Some((vni_of(&v.name)?, v.name.clone())))
             .collect(),
+        mtus: config.vnets.iter().filter(|v| vni_of(&v.name).is_some()).map(mtu).collect(),
+        policy: config.host.policy.name().to_owned(),
+        vtep: underlay.address.into(),
         hosts: config.peers.iter().enumerate().map(host).collect(),
         ports: config
             .ports

@@ -16,6 +16,7 @@ use sluice_control::table;
 use sluice_control::vport::{Key, Origin};
 
 use crate::config::FabricPlan;
+use crate::log::Level;
 
 pub(super) use self::holds::words as priorities;
 
@@ -29,29 +30,29 @@ pub(super) struct Answers<'a> {
     now: Nanos,
 }
 
-/// Whether an event is worth a line in the log of the operator: what concerns hosts and what is
-/// wrong, not what endpoints do all day.
-pub(super) const fn is_for_the_log(event: &Event) -> bool {
-    matches!(
-        event,
+/// The level of an event in the log of the operator: what concerns hosts and what is wrong stands
+/// there, and what endpoints do all day only if it is asked for.
+pub(super) const fn level(event: &Event) -> Level {
+    match event {
         Event::Conflict { .. }
-            | Event::Held(..)
-            | Event::Refused(..)
-            | Event::HostUp(..)
-            | Event::HostSuspected(..)
-            | Event::HostDown(..)
-            | Event::SessionUp(..)
-            | Event::SessionDown(..)
-            | Event::SessionHung(..)
-            | Event::ClaimsStale(..)
-            | Event::ClaimsLive(..)
-            | Event::ClaimsEvicted(..)
-            | Event::Isolated(..)
-            | Event::Restored(..)
-            | Event::HoldsUnknown(..)
-            | Event::WrongTalk(..)
-            | Event::Full(..)
-    )
+        | Event::Held(..)
+        | Event::Refused(..)
+        | Event::HostSuspected(..)
+        | Event::HostDown(..)
+        | Event::SessionHung(..)
+        | Event::ClaimsStale(..)
+        | Event::ClaimsEvicted(..)
+        | Event::Isolated(..)
+        | Event::HoldsUnknown(..)
+        | Event::WrongTalk(..)
+        | Event::Full(..) => Level::Warn,
+        Event::HostUp(..)
+        | Event::SessionUp(..)
+        | Event::SessionDown(..)
+        | Event::ClaimsLive(..)
+        | Event::Restored(..) => Level::Info,
+        _ => Level::Debug,
+    }
 }
 
 impl<'a> Answers<'a> {
@@ -183,7 +184,7 @@ impl<'a> Answers<'a> {
                     ago_ns: self.plane.ago(step.when).0,
                     from: self.host(step.from),
                     to: self.host(step.to),
-                    why: format!("{:?}", step.why).to_lowercase(),
+                    why: step.why.to_string(),
                 })
                 .collect(),
         })
@@ -222,6 +223,7 @@ impl<'a> Answers<'a> {
             records_sent: 0,
             records_received: 0,
             talk: BTreeMap::new(),
+            differs: Vec::new(),
         };
         let others = self.plane.hosts().map(|info| {
             let plan = self.plan.hosts.iter().find(|known| known.host == info.host);
@@ -246,6 +248,8 @@ impl<'a> Answers<'a> {
                 records_sent: info.counts.records_sent,
                 records_received: info.counts.records_received,
                 talk: self.plane.talk_counts(info.host).map(named_counts).unwrap_or_default(),
+                // Known of elsewhere.
+                differs: Vec::new(),
             }
         });
         std::iter::once(own).chain(others).collect()
@@ -304,13 +308,13 @@ impl<'a> Answers<'a> {
                 format!("{} from {} to {}", endpoint(key), self.host(*from), self.host(*to))
             }
             Event::VportWithdrawn(key, host, why) => {
-                format!("{} at {}: {why:?}", endpoint(key), self.host(*host))
+                format!("{} at {}: {why}", endpoint(key), self.host(*host))
             }
             Event::Refused(port, key, why) => {
-                format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
+                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
             }
             Event::Held(port, key, why) => {
-                format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
+                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
             }
             Event::HostUp(host, _)
             | Event::HostSuspected(host)
@@ -334,14 +338,14 @@ impl<'a> Answers<'a> {
             Event::ClaimsStale(host, count) | Event::ClaimsLive(host, count) => {
                 format!("{count} of {}", self.host(*host))
             }
-            Event::TunnelClosed(host, end) => format!("{}: {end:?}", self.host(*host)),
+            Event::TunnelClosed(host, end) => format!("{}: {end}", self.host(*host)),
             Event::FlowMade(key, host) => format!("{} to {}", endpoint(key), self.host(*host)),
             Event::FlowEnded(key, host, end) => {
-                format!("{} to {}: {end:?}", endpoint(key), self.host(*host))
+                format!("{} to {}: {end}", endpoint(key), self.host(*host))
             }
             Event::DecapMade(vni, host) => format!("{} from {}", self.vnet(*vni), self.host(*host)),
             Event::DecapEnded(vni, host, end) => {
-                format!("{} from {}: {end:?}", self.vnet(*vni), self.host(*host))
+                format!("{} from {}: {end}", self.vnet(*vni), self.host(*host))
             }
             Event::WrongTalk(host, what) => format!("{}: {}", self.host(*host), what.name()),
             Event::Conflict { .. } | Event::TooManyIps(..) | Event::Full(_) => return None,

@@ -132,6 +132,7 @@ impl Calls {
             Topic::ARRIVAL => &self.served[1],
             Topic::PLACEMENT => &self.served[2],
             Topic::PORT => &self.served[3],
+            Topic::AGREE => &self.served[4],
             _ => return Err(Failure::UnknownTopic),
         };
         if served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
@@ -142,6 +143,7 @@ impl Calls {
         let spawned = crate::control::spawn("answer", move || {
             let answer = match topic {
                 Topic::PLACEMENT => fabric.held.serve(host, &body),
+                Topic::AGREE => fabric.agreement.serve(host, &body),
                 _ => trace::serve(&fabric, host, topic, limit, &body),
             };
             done.fetch_sub(1, Ordering::Relaxed);

@@ -23,6 +23,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use sluice_api::agree::Difference;
 use sluice_api::trace::{Between, Hop, LIMIT_MS_MAX, Look, Looked, Question, Step, Trace, Verdict};
 use sluice_base::{HostId, Mac, Nanos, Vni};
 use sluice_control::directory::State;
@@ -182,7 +183,8 @@ fn from_here(fabric: &Fabric, facts: &Facts, port: &LocalPort, time: Time) -> Ve
         Ok(looked) => looked,
         Err(error) => return vec![hop(vec![silent(&error)])],
     };
-    let (steps, next) = judge::source(facts, &looked, port);
+    let (mut steps, next) = judge::source(facts, &looked, port);
+    steps.extend(differs(fabric, facts));
     let mut hops = vec![hop(steps)];
     if let (Next::Host(host, target), Some(peer)) = (next, &facts.peer) {
         let between = between(facts, target.to_string());
@@ -198,6 +200,21 @@ fn from_here(fabric: &Fabric, facts: &Facts, port: &LocalPort, time: Time) -> Ve
         hops.push(Hop { host: peer.name.clone(), role: "destination".to_owned(), steps });
     }
     hops
+}
+
+/// What the receiver's host says otherwise, as far as this frame is concerned.
+fn differs(fabric: &Fabric, facts: &Facts) -> Vec<Step> {
+    let Some(peer) = &facts.peer else { return Vec::new() };
+    let own = facts.vnet.as_ref().map(|(_, name)| name);
+    let all = fabric.agreement.of(peer.host);
+    let on_the_way = all.iter().filter(|one| {
+        one.what.concerns_frames() && (one.vnet.is_none() || one.vnet.as_ref() == own)
+    });
+    let step = |one: &Difference| {
+        let step = Step::new("agree", Verdict::Differs, format!("{}: {one}", peer.name));
+        Step { remedy: one.what.remedy().to_owned(), ..step }
+    };
+    on_the_way.map(step).collect()
 }
 
 /// The sender is at another host, which knows more.
