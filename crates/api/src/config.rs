@@ -114,6 +114,37 @@ impl Policy {
     }
 }
 
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Something does not work, and will not by itself.
+    Error,
+    /// Something is not as it should be.
+    Warn,
+    /// What comes, goes and begins.
+    #[default]
+    Info,
+    /// What endpoints and flows do.
+    Debug,
+}
+
+impl LogLevel {
+    /// All of them, the gravest first.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+
+    /// The word used in the log and in every setting.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
 /// The host itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,6 +171,9 @@ pub struct Host {
     /// replaced; 0: never.
     #[serde(default = "default_data_hung_ms")]
     pub data_hung_ms: u32,
+    /// What the log says: this level and those above it. `SLUICE_LOG` goes before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogLevel>,
     /// The CPU that the data worker is pinned to; absent: not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpu: Option<u32>,

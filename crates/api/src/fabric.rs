@@ -160,6 +160,9 @@ pub struct MemberRow {
     /// `served`, …, and what it did wrong, such as `second_answer`.
     #[serde(default)]
     pub talk: std::collections::BTreeMap<String, u64>,
+    /// What it says otherwise than this host, and must not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differs: Vec<crate::agree::Difference>,
 }
 
 /// What goes where, because it was needed.

@@ -59,6 +59,7 @@ mod restart;
 mod surface;
 mod talk;
 mod tunnels;
+mod words;
 
 use alloc::vec::Vec;
 

@@ -65,6 +65,8 @@ enum Event {
     Stop,
     /// SIGUSR2.
     Upgrade,
+    /// SIGHUP.
+    Reload,
     /// The data process of this number (of starts) ended.
     Ended(u64),
 }
@@ -75,7 +77,7 @@ enum Event {
 /// What is wrong with the configuration, or keeps data from starting.
 pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
-    log::speak_as(&plan.config.host.name, "control");
+    log::speak_as(&plan.config.host.name, "control", plan.config.host.log);
     end_with_any_thread();
     let group = plan.config.host.group.as_deref();
     run_dir::create(&plan.run_dir, group)?;
@@ -90,8 +92,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
     if may_come > ports_max {
         say!(
-            "descriptors are enough for {ports_max} of {may_come} ports; raise the hard limit \
-             (`LimitNOFILE`)"
+            warn: "descriptors are enough for {ports_max} of {may_come} ports; raise the hard \
+                   limit (`LimitNOFILE`)"
         );
     }
     // Before the data process: what cannot be believed by others is said before anything starts.
@@ -116,7 +118,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
-    show::serve(role.listen(&socket, group)?, &plan.run_dir, fabric.clone(), ports, controller)?;
+    let own = (&*plan.config.host.name, &*plan.run_dir);
+    show::serve(role.listen(&socket, group)?, own, fabric.clone(), ports, controller)?;
     notify::tell("READY=1");
     beat(fabric.clone())?;
     let ended = control.watch(link);
@@ -206,6 +209,7 @@ impl Control<'_> {
                         return Ok(());
                     }
                     Event::Upgrade => self.upgrade(),
+                    Event::Reload => self.reload(),
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -213,7 +217,7 @@ impl Control<'_> {
             if since.elapsed() >= STEADY {
                 wait = RESTART_WAIT_MIN;
             }
-            say!("data process {} ended: {}", link.hello.pid, link.how_it_ended());
+            say!(error: "data process {} ended: {}", link.hello.pid, link.how_it_ended());
             match self.restart(&mut wait)? {
                 Some(next) => link = next,
                 None => return Ok(()),
@@ -226,7 +230,7 @@ impl Control<'_> {
     fn upgrade(&self) {
         use std::os::unix::process::CommandExt as _;
         if let Err(error) = config::load(self.file, &KernelDevices) {
-            say!("no upgrade, for the configuration would be refused: {error:#}");
+            say!(error: "no upgrade, for the configuration would be refused: {error:#}");
             return;
         }
         match child::program() {
@@ -234,9 +238,31 @@ impl Control<'_> {
                 say!("upgrade: this process becomes {}", program.display());
                 let error =
                     std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
-                say!("no upgrade, for it cannot be run: {error}");
+                say!(error: "no upgrade, for it cannot be run: {error}");
             }
-            Err(error) => say!("no upgrade: {error:#}"),
+            Err(error) => say!(error: "no upgrade: {error:#}"),
+        }
+    }
+
+    /// Takes up what can be taken up while it runs, and says what cannot.
+    fn reload(&self) {
+        let plan = match config::load(self.file, &KernelDevices) {
+            Ok(plan) => plan,
+            Err(error) => {
+                say!(error: "nothing is reloaded, for the configuration would be refused: {error}");
+                return;
+            }
+        };
+        log::set_level(plan.config.host.log);
+        if plan.fingerprint == self.plan.fingerprint {
+            say!("reloaded: the level of control's log; nothing else has changed");
+        } else {
+            say!(
+                warn: "reloaded: the level of control's log; what else has changed in {} holds \
+                       after `kill -USR2 {}`, which starts both processes anew",
+                self.file.display(),
+                std::process::id()
+            );
         }
     }
 
@@ -251,6 +277,7 @@ impl Control<'_> {
                 match self.events.recv_timeout(left) {
                     Ok(Event::Stop) => return Ok(None),
                     Ok(Event::Upgrade) => self.upgrade(),
+                    Ok(Event::Reload) => self.reload(),
                     Ok(Event::Ended(_)) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
@@ -258,7 +285,7 @@ impl Control<'_> {
             }
             match self.start() {
                 Ok(link) => return Ok(Some(link)),
-                Err(error) => say!("{error:#}"),
+                Err(error) => say!(error: "{error:#}"),
             }
         }
     }
@@ -291,13 +318,15 @@ fn beat(fabric: Option<Fabric>) -> anyhow::Result<()> {
 
 fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
-    // A terminal goes away: it is no reason to end.
-    signal_hook::flag::register(SIGHUP, Arc::default())?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2, SIGHUP])?;
     let sender = sender.clone();
     spawn("signals", move || {
         for signal in &mut signals {
-            _ = sender.send(if signal == SIGUSR2 { Event::Upgrade } else { Event::Stop });
+            _ = sender.send(match signal {
+                SIGUSR2 => Event::Upgrade,
+                SIGHUP => Event::Reload,
+                _ => Event::Stop,
+            });
         }
     })
 }

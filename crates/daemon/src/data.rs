@@ -165,7 +165,7 @@ impl Askers {
 /// What could not be opened, with the remedy.
 pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
-    log::speak_as(&plan.config.host.name, "data");
+    log::speak_as(&plan.config.host.name, "data", plan.config.host.log);
     run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
     privileges::drop_others();
     let role = Role::take(&plan.run_dir, "data")?;
@@ -178,7 +178,7 @@ pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
 fn kept() -> Vec<hand::Named> {
     let taken = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     taken.and_then(|stream| hand::receive(&stream)).unwrap_or_else(|error| {
-        say!("what control kept does not come: {error}; devices are found by their names");
+        say!(warn: "what control kept does not come: {error}; devices are found by their names");
         Vec::new()
     })
 }
@@ -206,7 +206,12 @@ fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode
     let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
     let names = answer::Names::new(&plan, started, (buckets, homes), wanted, guard);
     let ports = plan.ports.len();
+    let named = |port: &PortPlan| (port.name.clone(), port.vnet.clone());
+    let names_of_ports: Vec<_> = plan.ports.iter().map(named).collect();
     server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
+    for (name, vnet) in names_of_ports {
+        say!("port {name} of {vnet}: open");
+    }
     let count = workers.len();
     let by = if count > 1 { format!(" by {count} workers") } else { String::new() };
     say!("forwarding on {ports} ports{by}, process {}", std::process::id());
@@ -287,7 +292,7 @@ fn drained_or_end<T>(run: impl FnOnce() -> std::io::Result<T>) -> T {
     }
     let _guard = Guard;
     run().unwrap_or_else(|error| {
-        say!("a worker cannot wait for events: {error}");
+        say!(error: "a worker cannot wait for events: {error}");
         std::process::exit(1)
     })
 }
@@ -364,13 +369,13 @@ fn make_worker(
 /// What makes this worker punctual. None of it is needed to be right.
 fn settle(cpu: Option<u32>) {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-        say!("timers stay inexact: {error}");
+        say!(warn: "timers stay inexact: {error}");
     }
     if let Some(cpu) = cpu {
         let mut cpus = CpuSet::new();
         cpus.set(cpu as usize);
         if let Err(error) = rustix::thread::sched_setaffinity(None, &cpus) {
-            say!("cannot run on CPU {cpu} alone: {error}");
+            say!(warn: "cannot run on CPU {cpu} alone: {error}");
         }
     }
 }

@@ -13,11 +13,13 @@
 //! | `incarnation` | which start of this host this is |
 //! | `few` | what happens often is a number in the log, not lines |
 //! | `answer` | the plane in words |
+//! | `agree` | whether members say alike what they must |
 //! | `calls`, `trace` | questions between members; what becomes of a frame |
 //!
 //! Nothing here decides: what is claimed, answered, installed and believed is decided in
 //! [`sluice_control::plane`], which knows no socket.
 
+mod agree;
 mod answer;
 mod calls;
 pub mod certificates;
@@ -42,12 +44,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use sluice_api::fabric as api;
-use sluice_base::{Nanos, PortId};
+use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
 use sluice_control::punt;
 
 pub(crate) use self::taps::TapPlace;
 
+use self::agree::Agreement;
 use self::identity::Identity;
 use self::incarnation::Incarnations;
 use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
@@ -64,6 +67,14 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long goodbye may take.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
 
+/// Whether other hosts would believe the certificates of host `own` in a folder.
+///
+/// # Errors
+/// A file that cannot be read, one that is not valid now, or that of another host.
+pub(crate) fn check_certificates(folder: &Path, own: &str) -> anyhow::Result<()> {
+    Identity::load(folder, own).map(|_| ())
+}
+
 /// How other threads reach the member.
 #[derive(Clone, Debug)]
 pub(crate) struct Fabric {
@@ -71,9 +82,16 @@ pub(crate) struct Fabric {
     waker: Waker,
     run_dir: PathBuf,
     held: Arc<Held>,
+    name: Arc<str>,
+    agreement: Arc<Agreement>,
 }
 
 impl Fabric {
+    /// The name of this host.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Starts the thread. What goes with the machine is in the first directory, what outlives it in
     /// the second. It speaks to nobody before a data process has told what its chip holds,
     /// or `silence_max` is over.
@@ -100,15 +118,19 @@ impl Fabric {
         let incarnations = Incarnations::of(state_dir);
         let incarnation = incarnations.next();
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
-        config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
-        config.claims_per_host = plan.claims_per_host;
-        config.confirmed_life = plan.confirmed;
-        // One port may have all that it is allowed.
-        config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
+        bound(plan, &mut config);
         let seed = incarnation ^ started.0.rotate_left(32);
         let (sender, asks) = sync_channel(ASKS_MAX);
         let run_dir = run_dir.to_owned();
-        let fabric = Self { asks: sender, waker: poller.waker(), run_dir, held };
+        let (agreement, hosts) = Agreement::new(plan);
+        let fabric = Self {
+            agreement: Arc::new(agreement),
+            asks: sender,
+            waker: poller.waker(),
+            run_dir,
+            held,
+            name: plan.name.as_str().into(),
+        };
         let mut member = Member {
             plan: plan.clone(),
             plane: Plane::new(&config, seed, started),
@@ -132,7 +154,13 @@ impl Fabric {
         let (taps, watcher) = (member.taps.clone(), fabric.clone());
         crate::control::spawn("links", move || taps.watch(&watcher))?;
         crate::control::spawn("fabric", move || member.run())?;
+        agree::start(fabric.clone(), hosts)?;
         Ok(fabric)
+    }
+
+    /// A member is connected: it is asked what it says alike.
+    fn is_connected(&self, host: HostId) {
+        self.agreement.connected(host);
     }
 
     fn ask(&self, ask: Ask) {
@@ -159,7 +187,13 @@ impl Fabric {
         if let api::Question::Trace(question) = &question {
             return trace::run(self, question).map(|trace| api::Answer::Trace(Box::new(trace)));
         }
-        self.wait(|reply| Ask::Question(question, reply))?
+        let mut answer = self.wait(|reply| Ask::Question(question, reply))??;
+        if let api::Answer::Members(rows) = &mut answer {
+            for row in rows {
+                row.differs = self.agreement.of_named(&row.host);
+            }
+        }
+        Ok(answer)
     }
 
     /// A port came. One that had its name or its number is gone.
@@ -190,6 +224,18 @@ impl Fabric {
         self.ask(Ask::Leave(done));
         _ = left.recv_timeout(LEAVE_MAX);
     }
+}
+
+/// Sets the bounds of the control plane that the configuration of the host names.
+fn bound(plan: &FabricPlan, config: &mut Config) {
+    config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+    config.claims_per_host = plan.claims_per_host;
+    config.confirmed_life = plan.confirmed;
+    // One port may have all that it is allowed.
+    config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
+    // The switch evicts what is beyond its chip and says nothing: control, which believes it
+    // installed, would neither count it nor end it.
+    config.flow_limit = plan.chip_flows as usize;
 }
 
 #[cfg(test)]

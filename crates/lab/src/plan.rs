@@ -279,6 +279,7 @@ impl Plan {
             state_dir: None,
             group: None,
             data_hung_ms: 5_000,
+            log: None,
             worker_cpu: None,
             workers: 1,
             worker_cpus: Vec::new(),

@@ -378,10 +378,10 @@ impl fmt::Display for Event {
                 write!(f, "{} {} host {host}", key.vni, key.mac)
             }
             Self::VportMoved { key, from, to, why } => {
-                write!(f, "{} {} host {from} to {to}: {why:?}", key.vni, key.mac)
+                write!(f, "{} {} host {from} to {to}: {why}", key.vni, key.mac)
             }
             Self::VportWithdrawn(key, host, why) => {
-                write!(f, "{} {} host {host}: {why:?}", key.vni, key.mac)
+                write!(f, "{} {} host {host}: {why}", key.vni, key.mac)
             }
             Self::Conflict { key, ip, holder } => {
                 write!(f, "{} {} has {ip}", key.vni, key.mac)?;
@@ -394,11 +394,11 @@ impl fmt::Display for Event {
             Self::TooManyIps(key, ip) => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::Refused(port, key, why) => {
                 let (vni, mac) = at(key);
-                write!(f, "{vni} {mac} port {port}: {why:?}")
+                write!(f, "{vni} {mac} port {port}: {why}")
             }
             Self::Held(port, key, why) => {
                 let (vni, mac) = at(key);
-                write!(f, "{vni} {mac} port {port}: {why:?}")
+                write!(f, "{vni} {mac} port {port}: {why}")
             }
             Self::HostUp(host, incarnation) | Self::Outdone(host, incarnation) => {
                 write!(f, "host {host} incarnation {incarnation}")
@@ -427,15 +427,15 @@ impl fmt::Display for Event {
             Self::ClaimsStale(host, count) | Self::ClaimsLive(host, count) => {
                 write!(f, "host {host}: {count}")
             }
-            Self::TunnelClosed(host, end) => write!(f, "host {host}: {end:?}"),
+            Self::TunnelClosed(host, end) => write!(f, "host {host}: {end}"),
             Self::FlowMade(key, host) => write!(f, "{} {} host {host}", key.vni, key.mac),
             Self::FlowEnded(key, host, end) => {
-                write!(f, "{} {} host {host}: {end:?}", key.vni, key.mac)
+                write!(f, "{} {} host {host}: {end}", key.vni, key.mac)
             }
             Self::DecapMade(vni, host) => write!(f, "{vni} host {host}"),
-            Self::DecapEnded(vni, host, end) => write!(f, "{vni} host {host}: {end:?}"),
+            Self::DecapEnded(vni, host, end) => write!(f, "{vni} host {host}: {end}"),
             Self::WrongTalk(host, what) => write!(f, "host {host}: {}", what.name()),
-            Self::Full(what) => write!(f, "{what:?}"),
+            Self::Full(what) => write!(f, "{what}"),
         }
     }
 }
@@ -556,7 +556,7 @@ impl fmt::Display for BindError {
             Self::NoSuchPort(port) => write!(f, "port {port} is not in the network"),
             Self::GroupAddress(mac) => write!(f, "{mac} is a group address"),
             Self::Full => f.write_str("the vport table is full"),
-            Self::Refused(why) => write!(f, "it may not be claimed here: {why:?}"),
+            Self::Refused(why) => write!(f, "it may not be claimed here: {why}"),
         }
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
         mtu_max: switch.ports.iter().map(|port| port.mtu).max().unwrap_or(MTU_DEFAULT),
         addresses: builder.addresses(),
         notes: builder.notes(),
-        fabric: super::fabric::plan(&config),
+        fabric: super::fabric::plan(&config, |vnet| builder.vnet_mtu(vnet)),
         workers: Workers::of(&config),
         ports,
         switch,
@@ -414,7 +414,7 @@ impl Builder<'_> {
 
     /// Without a fabric nobody learns, and nobody is shown anything.
     fn control(&self) -> ControlConfig {
-        let Some(fabric) = super::fabric::plan(self.config) else {
+        let Some(fabric) = super::fabric::plan(self.config, |vnet| self.vnet_mtu(vnet)) else {
             return ControlConfig { punts: 0, bindings: Vec::new() };
         };
         // An endpoint that the file names at a port that learns is known from the start, and the

@@ -29,6 +29,12 @@ pub struct FabricPlan {
     pub certificates: PathBuf,
     /// The networks; a position is a [`VnetId`].
     pub vnets: Vec<(Vni, String)>,
+    /// Their MTUs, at the same positions.
+    pub mtus: Vec<u16>,
+    /// The policy of flow control.
+    pub policy: String,
+    /// The VTEP of this host.
+    pub vtep: IpAddr,
     /// The other hosts; a position is a [`TunnelId`].
     pub hosts: Vec<HostPlan>,
     /// The local ports but the underlay.
@@ -45,6 +51,8 @@ pub struct FabricPlan {
     pub punts_per_port: u32,
     /// For how long an endpoint is answered for that does not speak itself.
     pub confirmed: Nanos,
+    /// How many endpoints of other hosts the chip holds.
+    pub chip_flows: u32,
     /// The data workers.
     pub workers: Workers,
 }
@@ -155,7 +163,7 @@ impl FabricPlan {
 }
 
 /// The fabric of a configuration that passed every check.
-pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
+pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Option<FabricPlan> {
     let (fabric, underlay) = (config.fabric.as_ref()?, config.underlay.as_ref()?);
     let vnet_id = |name: &str| config.vnets.iter().position(|vnet| vnet.name == name);
     let vni_of = |name: &str| vnet_id(name).and_then(|at| Vni::new(config.vnets[at].vni?));
@@ -182,6 +190,9 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .iter()
             .filter_map(|v| Some((vni_of(&v.name)?, v.name.clone())))
             .collect(),
+        mtus: config.vnets.iter().filter(|v| vni_of(&v.name).is_some()).map(mtu).collect(),
+        policy: config.host.policy.name().to_owned(),
+        vtep: underlay.address.into(),
         hosts: config.peers.iter().enumerate().map(host).collect(),
         ports: config
             .ports
@@ -206,6 +217,8 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
         claims_per_host: fabric.claims_per_host,
         punts_per_port: fabric.punts_per_port,
         confirmed: Nanos::from_millis(1_000 * u64::from(fabric.confirmed_s)),
+        // Flows are entries of the MAC table as well.
+        chip_flows: config.host.chip_flows.min(config.host.chip_macs),
         workers: Workers::of(config),
     })
 }

@@ -141,7 +141,10 @@ impl Fingerprint {
     /// Of a configuration: FNV-1a over its canonical JSON.
     #[must_use]
     pub fn of(config: &HostConfig) -> Self {
-        let json = serde_json::to_vec(config).expect("a configuration is plain data");
+        // What is said of it changes nothing of what is done.
+        let mut config = config.clone();
+        config.host.log = None;
+        let json = serde_json::to_vec(&config).expect("a configuration is plain data");
         Self(json.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         }))

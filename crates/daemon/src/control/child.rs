@@ -173,7 +173,7 @@ pub(super) fn drain(link: Link) {
     if asked.is_err() || link.wait(DRAIN_MAX) {
         return;
     }
-    say!("data process {} did not end in {DRAIN_MAX}: it is killed", link.hello.pid);
+    say!(warn: "data process {} did not end in {DRAIN_MAX}: it is killed", link.hello.pid);
     _ = pidfd_send_signal(&link.process, Signal::KILL);
     link.wait(DRAIN_MAX);
 }

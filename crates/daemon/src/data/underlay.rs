@@ -59,13 +59,13 @@ pub(super) fn follow(
         let mut was = None;
         loop {
             let error = followed.tell(&mut link, &mut was, &askers);
-            say!("underlay: {error}; netlink is opened again");
+            say!(warn: "underlay: {error}; netlink is opened again");
             link = loop {
                 clock::sleep(RETRY);
                 match Link::open(&followed.device) {
                     Ok(link) => break link,
                     // Perhaps it is not there just now.
-                    Err(error) => say!("underlay: {error}"),
+                    Err(error) => say!(warn: "underlay: {error}"),
                 }
             };
         }
@@ -177,7 +177,7 @@ impl Followed {
                     }
                 }
             }
-            Err(error) => say!("underlay: its device is back, but {error}"),
+            Err(error) => say!(warn: "underlay: its device is back, but {error}"),
         }
     }
 

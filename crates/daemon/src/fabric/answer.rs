@@ -16,6 +16,7 @@ use sluice_control::table;
 use sluice_control::vport::{Key, Origin};
 
 use crate::config::FabricPlan;
+use crate::log::Level;
 
 pub(super) use self::holds::words as priorities;
 
@@ -29,33 +30,33 @@ pub(super) struct Answers<'a> {
     now: Nanos,
 }
 
-/// Whether an event is worth a line in the log of the operator: what concerns hosts and what is
-/// wrong, not what endpoints do all day.
-pub(super) const fn is_for_the_log(event: &Event) -> bool {
-    matches!(
-        event,
+/// The level of an event in the log of the operator: what concerns hosts and what is wrong stands
+/// there, and what endpoints do all day only if it is asked for.
+pub(super) const fn level(event: &Event) -> Level {
+    match event {
         Event::Conflict { .. }
-            | Event::AddressSilent { .. }
-            | Event::Held(..)
-            | Event::Refused(..)
-            | Event::HostUp(..)
-            | Event::Outdone(..)
-            | Event::HostSuspected(..)
-            | Event::HostDown(..)
-            | Event::SessionUp(..)
-            | Event::SessionDown(..)
-            | Event::SessionHung(..)
-            | Event::ClaimsStale(..)
-            | Event::ClaimsLive(..)
-            | Event::ClaimsEvicted(..)
-            | Event::Isolated(..)
-            | Event::Restored(..)
-            | Event::LinkDown(..)
-            | Event::HoldsUnknown(..)
-            | Event::WrongTalk(..)
-            | Event::OutOfBounds(..)
-            | Event::Full(..)
-    )
+        | Event::AddressSilent { .. }
+        | Event::Held(..)
+        | Event::Outdone(..)
+        | Event::LinkDown(..)
+        | Event::OutOfBounds(..)
+        | Event::Refused(..)
+        | Event::HostSuspected(..)
+        | Event::HostDown(..)
+        | Event::SessionHung(..)
+        | Event::ClaimsStale(..)
+        | Event::ClaimsEvicted(..)
+        | Event::Isolated(..)
+        | Event::HoldsUnknown(..)
+        | Event::WrongTalk(..)
+        | Event::Full(..) => Level::Warn,
+        Event::HostUp(..)
+        | Event::SessionUp(..)
+        | Event::SessionDown(..)
+        | Event::ClaimsLive(..)
+        | Event::Restored(..) => Level::Info,
+        _ => Level::Debug,
+    }
 }
 
 impl<'a> Answers<'a> {
@@ -187,7 +188,7 @@ impl<'a> Answers<'a> {
                     ago_ns: self.plane.ago(step.when).0,
                     from: self.host(step.from),
                     to: self.host(step.to),
-                    why: format!("{:?}", step.why).to_lowercase(),
+                    why: step.why.to_string(),
                 })
                 .collect(),
         })
@@ -227,6 +228,7 @@ impl<'a> Answers<'a> {
             records_sent: 0,
             records_received: 0,
             talk: BTreeMap::new(),
+            differs: Vec::new(),
         };
         let others = self.plane.hosts().map(|info| {
             let plan = self.plan.hosts.iter().find(|known| known.host == info.host);
@@ -252,6 +254,8 @@ impl<'a> Answers<'a> {
                 records_sent: info.counts.records_sent,
                 records_received: info.counts.records_received,
                 talk: self.plane.talk_counts(info.host).map(named_counts).unwrap_or_default(),
+                // Known of elsewhere.
+                differs: Vec::new(),
             }
         });
         std::iter::once(own).chain(others).collect()
@@ -310,17 +314,17 @@ impl<'a> Answers<'a> {
                 format!("{} from {} to {}", endpoint(key), self.host(*from), self.host(*to))
             }
             Event::VportWithdrawn(key, host, why) => {
-                format!("{} at {}: {why:?}", endpoint(key), self.host(*host))
+                format!("{} at {}: {why}", endpoint(key), self.host(*host))
             }
             Event::AddressMoved { from, to, ip } => format!("{ip} from {} to {to}", endpoint(from)),
             Event::AddressSilent { key, ip } => {
                 format!("{} does not answer for {ip}", endpoint(key))
             }
             Event::Refused(port, key, why) => {
-                format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
+                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
             }
             Event::Held(port, key, why) => {
-                format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
+                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
             }
             Event::Outdone(host, known) => format!(
                 "{} knows this host as {known}, which is later than what it is; it goes on above that",
@@ -355,14 +359,14 @@ impl<'a> Answers<'a> {
             Event::ClaimsStale(host, count) | Event::ClaimsLive(host, count) => {
                 format!("{count} of {}", self.host(*host))
             }
-            Event::TunnelClosed(host, end) => format!("{}: {end:?}", self.host(*host)),
+            Event::TunnelClosed(host, end) => format!("{}: {end}", self.host(*host)),
             Event::FlowMade(key, host) => format!("{} to {}", endpoint(key), self.host(*host)),
             Event::FlowEnded(key, host, end) => {
-                format!("{} to {}: {end:?}", endpoint(key), self.host(*host))
+                format!("{} to {}: {end}", endpoint(key), self.host(*host))
             }
             Event::DecapMade(vni, host) => format!("{} from {}", self.vnet(*vni), self.host(*host)),
             Event::DecapEnded(vni, host, end) => {
-                format!("{} from {}: {end:?}", self.vnet(*vni), self.host(*host))
+                format!("{} from {}: {end}", self.vnet(*vni), self.host(*host))
             }
             Event::OutOfBounds(host, key, bound) => {
                 format!("{} {}: {}", self.host(*host), bound.name(), key.mac)

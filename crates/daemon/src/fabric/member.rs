@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use rustix::process::setpriority_process;
 use sluice_api::fabric as api;
 use sluice_base::{HostId, Nanos, PortId};
-use sluice_control::plane::{Kind, Plane};
+use sluice_control::plane::{Event as Noted, Kind, Plane};
 use sluice_control::rpc::Failure;
 use sluice_control::session::Due;
 use thread_priority::ThreadPriority;
@@ -41,7 +41,7 @@ use super::wires::{Happened, Wires};
 use super::{Fabric, trace};
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
-use crate::log::say;
+use crate::log::{self, say};
 use crate::poller::{Event, Poller};
 
 /// The poller's indices.
@@ -75,6 +75,8 @@ pub(super) enum Ask {
     Link(PortId, bool),
     /// What is known of a frame's way.
     Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
+    /// Whom a name means.
+    Named(trace::Named, SyncSender<Result<trace::Found, String>>),
     /// A question to a member.
     Call(Call),
     /// An answer to a member's question, by its ticket.
@@ -130,7 +132,7 @@ impl Member {
         }
         for bound in &self.plan.bound {
             if let Err(error) = ports::bind(&mut self.plane, now, bound) {
-                say!("{}: {error}", bound.mac);
+                say!(warn: "{}: {error}", bound.mac);
             }
         }
         Ok(())
@@ -159,7 +161,7 @@ impl Member {
             self.write_others(now);
             let timeout = self.next(now);
             if let Err(error) = self.sleep(timeout) {
-                say!("the fabric cannot wait for events: {error}");
+                say!(warn: "the fabric cannot wait for events: {error}");
                 clock::sleep(Nanos::from_millis(100));
             }
         }
@@ -169,7 +171,7 @@ impl Member {
         if let Some(data) = &mut self.data
             && let Err(error) = data.read(now, &self.plan, &mut self.plane)
         {
-            say!("the data process is gone: {error}");
+            say!(warn: "the data process is gone: {error}");
             self.data = None;
             self.plane.chip_lost(now);
         }
@@ -188,7 +190,7 @@ impl Member {
                 }
                 Err(error) => {
                     bytes.clear();
-                    say!("{}: {error}", plan.host_name(host).unwrap_or_default());
+                    say!(warn: "{}: {error}", plan.host_name(host).unwrap_or_default());
                     failed.push(host);
                 }
             },
@@ -304,15 +306,18 @@ impl Member {
         while let Some(event) = self.plane.event() {
             // Putting a hundred thousand endpoints into words that nobody reads takes longer than
             // learning them.
-            let is_for_the_log =
-                super::answer::is_for_the_log(&event) && self.few.admit(event.name());
+            if let Noted::SessionUp(host) = event {
+                self.handle.is_connected(host);
+            }
+            let level = super::answer::level(&event);
+            let is_for_the_log = log::is_on(level) && self.few.admit(event.name());
             if self.watchers.is_empty() && !is_for_the_log {
                 continue;
             }
             let row =
                 Answers::new(&self.plan, &self.plane, clock::now()).event(&event, self.started);
             if is_for_the_log {
-                say!("{} {}", row.event, row.what);
+                log::line(level, format_args!("{} {}", row.event, row.what));
             }
             // Who does not read fast enough misses lines, and nobody waits for it.
             self.watchers.retain(|watcher| {
@@ -326,7 +331,7 @@ impl Member {
     /// What was too often to be written is written as a number.
     fn write_others(&mut self, now: Nanos) {
         for (kind, others) in self.few.others(now) {
-            say!("{kind}: {others} more in this second; `sluice vport watch` shows each");
+            say!(warn: "{kind}: {others} more in this second; `sluice vport watch` shows each");
         }
     }
 
@@ -353,6 +358,9 @@ impl Member {
                 }
                 Ask::Facts(wanted, reply) => {
                     _ = reply.try_send(trace::facts(&self.plan, &self.plane, &wanted));
+                }
+                Ask::Named(wanted, reply) => {
+                    _ = reply.try_send(trace::find(&self.plan, &self.plane, &wanted));
                 }
                 Ask::Call(call) => self.call(now, call),
                 Ask::Reply(host, ticket, answer) => {
@@ -387,7 +395,7 @@ impl Member {
             Ok(data)
         }) {
             Ok(data) => self.data = Some(data),
-            Err(error) => say!("cannot attach to the data process: {error}"),
+            Err(error) => say!(warn: "cannot attach to the data process: {error}"),
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_api::fabric::{Answer, MemberRow, Question, VportRow};
 use sluice_api::trace::{self, Between, Hop, Verdict};
 use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
+use sluice_control::plane::Config;
 use sluice_control::rpc::Failure;
 use sluice_testkit::bound::at_most;
 use sluice_wire::fabric::Topic;
@@ -75,6 +76,9 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         listen: at(own),
         certificates: folder.join(format!("h{own}")),
         vnets: vec![(vni(), "blue".to_owned())],
+        mtus: vec![1450],
+        policy: "ZL".to_owned(),
+        vtep: at(own).ip(),
         hosts: others.collect(),
         ports: [(
             PortId(0),
@@ -92,6 +96,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         claims_per_host: 1000,
         punts_per_port: 10_000,
         confirmed: Nanos::from_millis(30_000),
+        chip_flows: 1024,
         workers: Workers { count: 1, ports: vec![] },
     }
 }
@@ -144,7 +149,7 @@ fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 /// Certificates for hosts of one fabric.
-pub(super) fn certificates(folder: &Path, hosts: &[&str]) {
+pub(crate) fn certificates(folder: &Path, hosts: &[&str]) {
     let hosts: Vec<String> = hosts.iter().map(|&name| name.to_owned()).collect();
     make(&Wanted { folder, hosts: &hosts, days: 30, replace: true }).unwrap();
 }
@@ -276,8 +281,9 @@ fn members_ask_each_other_and_every_failure_has_its_name() {
     let hop: Hop = serde_json::from_slice(&ask(&h1, Topic::ARRIVAL).unwrap()).unwrap();
     assert_eq!((&*hop.host, hop.steps[0].verdict), ("h2", Verdict::SwitchSilent));
     // The names are those of the counters.
-    let talk = member(&h1, "h2").talk;
-    assert_eq!((talk["asked"], talk["answered"]), (3, 3), "{talk:?}");
+    let count = |name: &str| member(&h1, "h2").talk.get(name).copied().unwrap_or(0);
+    // One more is whether they say alike what they must, which is asked when they connect.
+    wait_for("each question is counted", || (count("asked"), count("answered")) == (4, 4));
     let question = trace::Question {
         vnet: "blue".to_owned(),
         from: between().from,
@@ -322,4 +328,78 @@ fn a_member_that_answers_slowly_is_waited_for_as_long_as_was_said_and_serves_a_f
     assert_eq!(ask(1), Err(Failure::TooLate));
     at_most("a call that may take 1 ms", begin.elapsed(), Duration::from_millis(700));
     assert!(member(&h1, "h2").connected, "nothing else follows from it");
+}
+
+#[test]
+fn trace_takes_addresses_and_ports_of_both_sides() {
+    let folder = Folder::new("fabric-names");
+    certificates(&folder, &["h1", "h2", "h3"]);
+    let port = free_port();
+    let mut plans = [1, 2, 3].map(|own| plan(&folder, own, 3, port));
+    let name = |plan: &mut FabricPlan, name: &str| {
+        plan.ports.values_mut().for_each(|port| port.name = name.to_owned());
+    };
+    name(&mut plans[0], "web");
+    name(&mut plans[1], "db");
+    // h3 has a port of the same name, and h1 is not in its networks.
+    name(&mut plans[2], "db");
+    plans[2].hosts.iter_mut().for_each(|host| host.vnets.clear());
+    let [h1, h2, h3] = plans.each_ref().map(|plan| start(&folder, plan));
+    connected(&[&h1], &["h2", "h3"]);
+    wait_for("h1 knows all endpoints", || vports(&h1).len() == 3);
+    let trace = |fabric: &Fabric, from: &str, to: &str| -> Result<_, String> {
+        let (vnet, from, to) = ("blue".to_owned(), from.to_owned(), to.to_owned());
+        let question = trace::Question { vnet, from, to, port: None, limit_ms: 4_000 };
+        match fabric.answer(Question::Trace(question))? {
+            Answer::Trace(told) => Ok((told.from, told.to, told.verdict)),
+            other => panic!("{other:?}"),
+        }
+    };
+    let [first, second] = ["02:00:00:00:00:01", "02:00:00:00:00:02"].map(str::to_owned);
+    let told = |to: &str| Ok((first.clone(), to.to_owned(), Verdict::SwitchSilent));
+    assert_eq!(trace(&h1, "10.0.0.1", "10.0.0.2"), told("10.0.0.2"));
+    assert_eq!(trace(&h1, "web", &second), told(&second));
+    assert_eq!(trace(&h1, "h1/web", "h2/db"), told(&second));
+    // h3 tells nothing to a host that is not in the network, and is not counted as one more.
+    assert_eq!(trace(&h1, "web", "db"), told(&second));
+    // Another host's port as the sender: it is asked, as for a MAC.
+    let (from, ..) = trace(&h1, "db", "web").unwrap();
+    assert_eq!(from, second);
+    let unheard = ("10.0.0.99".to_owned(), second, Verdict::SourceUnknown);
+    assert_eq!(trace(&h1, "10.0.0.99", &unheard.1), Ok(unheard));
+    let error = trace(&h1, "web", "mail").unwrap_err();
+    assert!(error.contains("`mail`") && error.contains("h3: "), "{error}");
+    drop((h2, h3));
+}
+
+#[test]
+fn flows_are_as_many_as_the_chip_holds() {
+    let folder = Folder::new("fabric-flows");
+    for chip_flows in [2, 1_000_000] {
+        let plan = FabricPlan { chip_flows, ..plan(&folder, 1, 2, 1) };
+        let mut config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
+        super::bound(&plan, &mut config);
+        assert_eq!(config.flow_limit, chip_flows as usize);
+    }
+}
+
+#[test]
+fn what_members_say_otherwise_stands_in_members_until_it_is_mended() {
+    let folder = Folder::new("fabric-agree");
+    certificates(&folder, &["h1", "h2"]);
+    let port = free_port();
+    let [h1, mut other] = [1, 2].map(|own| plan(&folder, own, 2, port));
+    other.mtus = vec![1400];
+    let h1 = start(&folder, &h1);
+    let h2 = start(&folder, &other);
+    let said = |fabric: &Fabric, host: &str| {
+        let all = member(fabric, host).differs;
+        all.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    wait_for("h1 knows", || said(&h1, "h2") == ["mtu of blue is 1450 here and 1400 there"]);
+    wait_for("h2 knows", || said(&h2, "h1") == ["mtu of blue is 1400 here and 1450 there"]);
+    h2.leave();
+    let h2 = start(&folder, &plan(&folder, 2, 2, port));
+    wait_for("nothing differs", || said(&h1, "h2").is_empty() && member(&h1, "h2").connected);
+    drop(h2);
 }

@@ -7,23 +7,28 @@ use sluice_api::show::{self, Body};
 
 use super::{ask, print, tables};
 use crate::protocol;
-use crate::show_client::{self, Whom, socket};
+use crate::show_client::{self, Whom, enveloped, socket};
 
 /// Asks both processes of a host and prints, as tables or as one line of JSON.
 ///
 /// # Errors
 /// If no host answers, with what to do.
 pub fn status(whom: &Whom, json: bool) -> anyhow::Result<()> {
-    let Answer::Members(members) = protocol::expect(&ask(whom, Question::Members)?)? else {
+    let socket = socket(whom)?;
+    let Answer::Members(members) = protocol::expect(&ask(&socket, Question::Members)?)? else {
         anyhow::bail!("the host answered something else than was asked");
     };
-    let Answer::Holds(holds) = protocol::expect(&ask(whom, Question::Holds)?)? else {
+    let Answer::Holds(holds) = protocol::expect(&ask(&socket, Question::Holds)?)? else {
         anyhow::bail!("the host answered something else than was asked");
     };
-    let told = show_client::ask(&socket(whom)?, show::Question::Pauses);
+    let told = show_client::ask(&socket, show::Question::Pauses);
     let told = told.and_then(|line| protocol::expect::<show::Answer>(&line));
     let status = composed(members, &holds, told.map_err(|error| error.to_string()));
-    let text = if json { serde_json::to_string(&status)? + "\n" } else { tables::status(&status) };
+    let text = if json {
+        enveloped(&socket, &serde_json::to_string(&status)?)
+    } else {
+        tables::status(&status)
+    };
     print(&text)?;
     Ok(())
 }

@@ -141,7 +141,13 @@ fn members(rows: &[MemberRow]) -> String {
             row.lag.to_string(),
         ]
     });
-    table(&header, cells)
+    let mut text = table(&header, cells);
+    for row in rows {
+        for one in &row.differs {
+            _ = writeln!(text, "{}: {one}. {}", row.host, one.what.remedy());
+        }
+    }
+    text
 }
 
 fn all_flows(flows: &Flows) -> String {

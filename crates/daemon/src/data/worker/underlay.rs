@@ -73,7 +73,7 @@ impl Worker {
     pub(super) fn wait_for_device(&mut self, index: usize, error: io::Error) {
         let attached = &mut self.ports[index];
         let (name, staged) = (&attached.name, attached.port.pending().frames);
-        say!("port {name}: {error}; it waits for its device, {staged} frames ended with it");
+        say!(warn: "port {name}: {error}; it waits for its device, {staged} frames ended with it");
         _ = attached.port.close();
         attached.readable = false;
         attached.gone = Some(error);
@@ -86,7 +86,7 @@ impl Worker {
         // Its descriptors leave the poller with it.
         _ = self.ports[index].port.close();
         if let Err(error) = self.watch_all(&*port, id) {
-            say!("port {}: its device cannot be watched: {error}", self.ports[index].name);
+            say!(warn: "port {}: its device cannot be watched: {error}", self.ports[index].name);
             return;
         }
         let attached = &mut self.ports[index];

@@ -20,6 +20,7 @@ fn own() -> MemberRow {
         records_sent: 0,
         records_received: 0,
         talk: [].into(),
+        differs: vec![],
     }
 }
 
