@@ -67,6 +67,15 @@ impl Devices for KernelDevices {
 /// # Errors
 /// A [`Report`] of everything that is wrong with it.
 pub fn load(path: &Path, devices: &dyn Devices) -> Result<Plan, Report> {
+    let dir = std::path::absolute(path).ok().and_then(|path| Some(path.parent()?.to_owned()));
+    load_beside(path, dir.as_deref(), devices)
+}
+
+/// As [`load`], of a file whose relative paths are relative to another directory than its own.
+///
+/// # Errors
+/// As those of [`load`].
+pub fn load_beside(path: &Path, dir: Option<&Path>, devices: &dyn Devices) -> Result<Plan, Report> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         let mut report = Report::new(&name);
@@ -78,8 +87,7 @@ pub fn load(path: &Path, devices: &dyn Devices) -> Result<Plan, Report> {
         });
         report
     })?;
-    let dir = std::path::absolute(path).ok().and_then(|path| Some(path.parent()?.to_owned()));
-    plan_in(dir.as_deref(), &name, &text, devices)
+    plan_in(dir, &name, &text, devices)
 }
 
 /// Checks and plans a configuration that lies in no directory; `name` is what its errors call it.
@@ -105,7 +113,9 @@ fn plan_in(
         check::Check::new(&document, config, devices, &mut report).all();
     }
     match config {
-        Some(config) if report.problems.is_empty() => Ok(build::build(text, config, devices)),
+        Some(config) if report.problems.is_empty() => {
+            Ok(Plan { dir: dir.map(Path::to_owned), ..build::build(text, config, devices) })
+        }
         _ => {
             report.sort();
             Err(report)

@@ -159,12 +159,16 @@ impl Askers {
 }
 
 /// Runs a data process until it is drained. `takes_over` is whether standard input is a socket by
-/// which control gives it the descriptors that it kept of an earlier one.
+/// which control gives it the descriptors that it kept of an earlier one. Relative paths are relative
+/// to `beside`, or to the file.
 ///
 /// # Errors
 /// What could not be opened, with the remedy.
-pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
-    let plan = config::load(config, &KernelDevices)?;
+pub fn run(config: &Path, beside: Option<&Path>, takes_over: bool) -> anyhow::Result<ExitCode> {
+    let plan = match beside {
+        Some(dir) => config::load_beside(config, Some(dir), &KernelDevices)?,
+        None => config::load(config, &KernelDevices)?,
+    };
     log::speak_as(&plan.config.host.name, "data", plan.config.host.log);
     run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
     privileges::drop_others();

@@ -75,6 +75,9 @@ struct DaemonArguments {
     /// Descriptors of an earlier data process come by standard input
     #[arg(long, hide = true)]
     takes_over: bool,
+    /// The directory that relative paths of the configuration are relative to, if not its own
+    #[arg(long, hide = true, value_name = "DIR")]
+    beside: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -448,7 +451,10 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
     match (arguments.check, arguments.role) {
         (true, _) => sluice_daemon::check(&arguments.config),
         (false, Role::Control) => sluice_daemon::control::run(&arguments.config),
-        (false, Role::Data) => sluice_daemon::data::run(&arguments.config, arguments.takes_over),
+        (false, Role::Data) => {
+            let beside = arguments.beside.as_deref();
+            sluice_daemon::data::run(&arguments.config, beside, arguments.takes_over)
+        }
     }
 }
 

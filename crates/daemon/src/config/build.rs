@@ -95,6 +95,7 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
     ports.extend(config.underlay.as_ref().map(|underlay| builder.underlay_plan(underlay)));
     let plan = Plan {
         text: text.to_owned(),
+        dir: None,
         fingerprint: Fingerprint::of(&config),
         run_dir: run_dir(&config.host),
         state_dir: state_dir(&config.host),

@@ -20,6 +20,8 @@ pub struct Plan {
     pub config: HostConfig,
     /// Its text.
     pub text: String,
+    /// What its relative paths are relative to; `None` if it lies in no directory.
+    pub dir: Option<PathBuf>,
     /// Tells configurations apart that mean different things.
     pub fingerprint: Fingerprint,
     /// Where sockets and state lie.

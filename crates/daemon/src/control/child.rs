@@ -141,9 +141,13 @@ pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
     let config = plan.run_dir.join(run_dir::CONFIG_FILE);
     run_dir::replace(&config, &plan.text)
         .with_context(|| format!("cannot write {}", config.display()))?;
-    let mut child = Command::new(program()?)
-        .args(["daemon", "--role", "data", "--takes-over", "--config"])
-        .arg(&config)
+    let mut command = Command::new(program()?);
+    command.args(["daemon", "--role", "data", "--takes-over", "--config"]).arg(&config);
+    if let Some(dir) = &plan.dir {
+        // The text is a copy; its relative paths are those of the operator's file.
+        command.arg("--beside").arg(dir);
+    }
+    let mut child = command
         .stdin(Stdio::from(kept.offer()?))
         .stdout(Stdio::null())
         .spawn()
