@@ -12,6 +12,7 @@ fn own() -> MemberRow {
         kind: "own".to_owned(),
         health: "alive".to_owned(),
         connected: true,
+        incarnation: 1,
         vports: 1,
         stale_ns: None,
         sequence: 0,
