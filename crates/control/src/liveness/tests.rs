@@ -258,7 +258,7 @@ fn nobody_speaks_in_anothers_name_or_in_a_life_that_was_not_shown() {
     net.run(2_000);
     let (victim, liar) = (HostId(2), HostId(1));
     let forged = [
-        // The highest incarnation, in the victim's name: by a stranger, who has no key, or a member.
+        // The highest incarnation, in the victim's name: by a stranger without a key, or a member.
         (liar, life(2, u64::MAX, 0), Message::Announce),
         (victim, life(2, u64::MAX, 0), Message::Announce),
         (victim, life(2, 1, 9), Message::Broadcast),

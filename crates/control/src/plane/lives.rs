@@ -1,9 +1,9 @@
 //! The lives of this host: what happens when others know it in a later one.
 //!
-//! An incarnation is a number that goes up with every start, and no clock says what it is: a machine
-//! may lose its disk, or start with the date of last year. Members remember. Each says in its Hello
-//! which incarnation of the other it has heard of; a host that hears of a later one than its own
-//! takes the next, and connects anew.
+//! An incarnation is a number that goes up with every start, and no clock says what it is: a
+//! machine may lose its disk, or start with the date of last year. Members remember. Each says in
+//! its Hello which incarnation of the other it has heard of; a host that hears of a later one than
+//! its own takes the next, and connects anew.
 //!
 //! A member that lies can make this host go on to a higher number, by so much and so often at most
 //! that the numbers last for a century.

@@ -1,4 +1,5 @@
-//! Which life of this host this is: a number above all before it, on a disk that outlives the machine.
+//! Which life of this host this is: a number above all before it, on a disk that outlives the
+//! machine.
 //!
 //! The number counts starts. Its lower bits are random, so that a disk that was set back to an
 //! earlier day does not give a number that others have seen. No clock says anything: one that is

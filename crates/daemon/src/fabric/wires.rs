@@ -8,10 +8,10 @@
 //!      └── from no member's address: closed
 //! ```
 //!
-//! Of two members the one with the lower number connects, from its own address. Whoever is connected
-//! to knows the other by its certificate; from another address the same certificate is a copy of that
-//! host. How many may be on their way is bounded for each address, and the newest counts, so that
-//! whoever says nothing keeps nobody out.
+//! Of two members the one with the lower number connects, from its own address. Whoever is
+//! connected to knows the other by its certificate; from another address the same certificate is a
+//! copy of that host. How many may be on their way is bounded for each address, and the newest
+//! counts, so that whoever says nothing keeps nobody out.
 //!
 //! An open connection brings the keys of the failure detector's datagrams ([`Seals`]).
 
