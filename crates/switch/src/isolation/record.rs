@@ -183,8 +183,7 @@ impl<B: Buf> Switch<B> {
             record.stuck = false;
         }
         if now.since(record.window_at) >= patience {
-            // A port that was elsewhere meanwhile counts from the beginning.
-            record.drained = sent.checked_sub(record.window_sent).unwrap_or(sent);
+            record.drained = sent.wrapping_sub(record.window_sent);
             (record.window_at, record.window_sent) = (now, sent);
         }
         record.stuck |= waits && hold.is_over(now.since(record.moved_at));
