@@ -265,8 +265,8 @@ impl Liveness {
         self.settle(now, true);
     }
 
-    /// Takes the news that this host has begun another life, or another round of it, if there is any:
-    /// everybody is to be greeted.
+    /// Takes the news that this host has begun another life, or another round of it, if there is
+    /// any: everybody is to be greeted.
     pub fn take_rejoined(&mut self) -> bool {
         core::mem::take(&mut self.wishes.rejoined)
     }
