@@ -219,7 +219,7 @@ pub struct IsolatedRow {
     pub cannot_hold: Vec<String>,
 }
 
-/// How a host and its fabric are (`sluice fabric status`).
+/// State of a host and of its fabric (`sluice fabric status`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The host that answers.
@@ -249,9 +249,9 @@ pub struct ReceiverRow {
     /// `held`: at its senders; `probation`: it takes what comes again; `stuck`: its hold contract
     /// is over, and what comes ends as `receiver_stuck`.
     pub state: String,
-    /// How long ago that began, in nanoseconds.
+    /// Time since that began, in nanoseconds.
     pub since_ns: u64,
-    /// Who waits for it: ports of this host, and the hosts that were asked to hold it.
+    /// Ports of this host that wait for it, and hosts that were asked to hold it.
     pub waiting: Vec<String>,
 }
 

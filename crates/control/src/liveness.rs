@@ -109,16 +109,7 @@ enum Thought {
     Down,
 }
 
-/// What is known of a host's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
-    /// As its connection has shown.
-    incarnation: u64,
-    /// The highest round of it that was believed.
-    round: u32,
-}
-
-/// How many datagrams of one host are looked at: several times as many as the protocol has.
+/// Datagrams of one host that are looked at: several times as many as the protocol has.
 const DATAGRAMS: Rate = Rate { per_second: 200, burst: 200 };
 
 /// A suspicion lasts at most so many times as long as it should.
@@ -245,11 +236,11 @@ impl Liveness {
         let own = *self.foca.identity();
         let known = |host| {
             if host == own.host {
-                return Some(Known { incarnation: own.incarnation, round: own.round });
+                return Some(own);
             }
             let incarnation = shown(host)?;
             let life = self.lives.get(&host).filter(|life| life.incarnation == incarnation);
-            Some(Known { incarnation, round: life.map_or(0, |life| life.round) })
+            Some(life.copied().unwrap_or(Life { host, incarnation, round: 0 }))
         };
         let Ok(believed) = trust::believe(datagram, from, known) else {
             self.refused += 1;
@@ -274,9 +265,9 @@ impl Liveness {
         self.settle(now, true);
     }
 
-    /// Whether this host has begun another life, or another round of it, since it was last asked:
-    /// everybody is to be greeted.
-    pub fn has_rejoined(&mut self) -> bool {
+    /// Takes the news that this host has begun another life, or another round of it, if there is
+    /// any: everybody is to be greeted.
+    pub fn take_rejoined(&mut self) -> bool {
         core::mem::take(&mut self.wishes.rejoined)
     }
 

@@ -394,6 +394,11 @@ impl Session {
             return 0;
         }
         if let Phase::Closing(reason) = self.phase {
+            // Who is refused has to hear which of its lives is known here.
+            let asks = reason == Reason::StaleIncarnation && self.hello_owed;
+            if asks && budget >= 2 * SMALL_SIZE_MAX {
+                emit(&Message::Hello(self.hello(publisher)), out);
+            }
             emit(&Message::Bye { reason }, out);
             self.idle(now);
             return out.len() - size_before;

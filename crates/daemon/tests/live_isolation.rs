@@ -6,8 +6,9 @@ mod rig;
 
 use std::time::{Duration, Instant};
 
-use rig::scene::{BOX, CULPRIT, SLOW, Scene, SceneConfig, Seen, mac_text, read_if_asked};
-use rig::{Daemon, say, skip, wait_for};
+use rig::culprit::Culprit;
+use rig::scene::{CULPRIT, SLOW, Scene, SceneConfig, Seen, mac_text, read_if_asked};
+use rig::{say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::bound::{at_least, at_most, is_soak};
 
@@ -15,61 +16,21 @@ use sluice_testkit::bound::{at_least, at_most, is_soak};
 const FOUND: Duration = Duration::from_millis(20);
 const SOAK_RUNS: u64 = 20;
 
-/// What does not take what comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Culprit {
-    /// A virtual machine that stops refilling its ring.
-    Guest,
-    /// A container whose process is stopped (SIGSTOP).
-    Stopped,
-    /// A container whose card is down.
-    CardDown,
-    /// A port of 5 Mbit/s.
-    Slow,
+const CULPRITS: [Culprit; 4] = [Culprit::Guest, Culprit::Stopped, Culprit::CardDown, Culprit::Slow];
+
+/// The name of the port of a culprit.
+const fn port_of(culprit: Culprit) -> &'static str {
+    match culprit {
+        Culprit::Guest => "culprit",
+        Culprit::Stopped | Culprit::CardDown => "box",
+        Culprit::Slow => "slow",
+    }
 }
 
-impl Culprit {
-    const ALL: [Self; 4] = [Self::Guest, Self::Stopped, Self::CardDown, Self::Slow];
-
-    /// The machine that is flooded while the culprit reads, and its name.
-    const fn beside(self) -> usize {
-        match self {
-            Self::Guest | Self::Slow => CULPRIT,
-            Self::Stopped | Self::CardDown => BOX,
-        }
-    }
-
-    const fn port(self) -> &'static str {
-        match self {
-            Self::Guest => "culprit",
-            Self::Stopped | Self::CardDown => "box",
-            Self::Slow => "slow",
-        }
-    }
-
-    fn strike(self, scene: &Scene) {
-        match self {
-            Self::Guest => scene.reads(CULPRIT, false),
-            Self::Stopped => scene.stop_reader(true),
-            Self::CardDown => _ = scene.container.ip("link set t0 down"),
-            Self::Slow => scene.flood(SLOW),
-        }
-    }
-
-    fn heal(self, scene: &Scene) {
-        match self {
-            Self::Guest => scene.reads(CULPRIT, true),
-            Self::Stopped => scene.stop_reader(false),
-            Self::CardDown => _ = scene.container.ip("link set t0 up"),
-            Self::Slow => scene.flood(CULPRIT),
-        }
-    }
-
-    /// Whether its switch has to isolate it: a TAP takes what comes whoever reads behind it, and
-    /// a switch that drops holds nobody.
-    fn is_isolated_under(self, policy: &str) -> bool {
-        policy == "ZZ" && matches!(self, Self::Guest | Self::Slow)
-    }
+/// Whether the switch of a culprit has to isolate it: a TAP takes what comes whoever reads behind
+/// it, and a switch that drops holds nobody.
+fn is_isolated(draw: &Draw) -> bool {
+    draw.scene.policy == "ZZ" && matches!(draw.culprit, Culprit::Guest | Culprit::Slow)
 }
 
 /// One run: what is drawn for it.
@@ -99,7 +60,7 @@ impl Draw {
             workers: [1, 2][pick(2)],
             flood: floods[pick(4)],
         };
-        Self { seed, culprit: Culprit::ALL[pick(4)], scene }
+        Self { seed, culprit: CULPRITS[pick(4)], scene }
     }
 }
 
@@ -149,7 +110,7 @@ fn times(scene: &Scene, draw: &Draw) -> Times {
     if draw.culprit != Culprit::Guest {
         return Times::default();
     }
-    let Some(row) = isolated_row(scene, draw.culprit.port()) else { return Times::default() };
+    let Some(row) = isolated_row(scene, port_of(draw.culprit)) else { return Times::default() };
     let at = |key: &str| row[key].as_u64().unwrap();
     // It may have taken a frame since.
     let found = at("since_ns").checked_sub(at("moved_ns"));
@@ -161,9 +122,9 @@ fn times(scene: &Scene, draw: &Draw) -> Times {
 }
 
 fn assert_named(scene: &Scene, draw: &Draw) {
-    let row = isolated_row(scene, draw.culprit.port());
+    let row = isolated_row(scene, port_of(draw.culprit));
     let machine = if draw.culprit == Culprit::Slow { SLOW } else { draw.culprit.beside() };
-    if !draw.culprit.is_isolated_under(draw.scene.policy) {
+    if !is_isolated(draw) {
         assert_eq!(row, None, "nobody is held by it");
         if draw.culprit == Culprit::Stopped && draw.scene.flood != 200 {
             let lost = scene.hosts[0].row("ports", "port", "box")["lossless"].take();
@@ -184,7 +145,7 @@ fn assert_named(scene: &Scene, draw: &Draw) {
         let endpoint = row["endpoints"][0].as_str().unwrap();
         assert!(endpoint.contains(&mac_text(machine)), "{row}");
         assert!(row["waiting"].as_array().unwrap().iter().any(|one| *one == "h2"), "{row}");
-        assert_eq!(row["port"].as_str(), (host == 0).then(|| draw.culprit.port()), "{row}");
+        assert_eq!(row["port"].as_str(), (host == 0).then(|| port_of(draw.culprit)), "{row}");
     }
 }
 
@@ -194,11 +155,10 @@ fn assert_named(scene: &Scene, draw: &Draw) {
 fn assert_innocent(scene: &Scene, draw: &Draw, lost: [u64; 3]) {
     let (late, missing) = scene.wrong();
     assert_eq!(late, 0, "innocent frames are out of order");
-    let own = scene.hosts[1..].iter().flat_map(Daemon::drops);
-    let own = own.filter(|((port, reason), _)| {
-        ["near", "far"].contains(&port.as_str()) && reason == "output_full"
-    });
-    let counted = if draw.scene.policy == "ZZ" { 0 } else { own.map(|(_, count)| count).sum() };
+    let counted = match draw.scene.policy {
+        "ZZ" => 0,
+        _ => scene.dropped_at_outputs(&["near", "far"]),
+    };
     assert_eq!(lost.iter().sum::<u64>(), counted, "innocent frames are missing: {lost:?}");
     assert!(missing <= counted, "{missing} missing, {counted} counted");
     at_most("lost of innocent pairs", counted, 0);

@@ -10,8 +10,9 @@ mod rig;
 
 use std::time::{Duration, Instant};
 
+use rig::culprit::Culprit;
 use rig::kernel::Kernel;
-use rig::scene::{BOX, CULPRIT, SLOW, Scene, SceneConfig, device_mac, read_if_asked};
+use rig::scene::{CULPRIT, Scene, SceneConfig, device_mac, read_if_asked};
 use rig::{say, skip};
 use sluice_testkit::bound::{at_most, is_soak};
 
@@ -27,16 +28,6 @@ const SPAN: Duration = Duration::from_millis(2_000);
 const SOAK_RUNS: u64 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Culprit {
-    /// All read; the flood is taken.
-    Flooding,
-    Stuck,
-    Slow,
-    /// A container under SIGSTOP.
-    Stopped,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
     KillData,
@@ -48,7 +39,9 @@ enum Fault {
     Upgrade,
 }
 
-const CULPRITS: [Culprit; 4] = [Culprit::Flooding, Culprit::Stuck, Culprit::Slow, Culprit::Stopped];
+/// `None`: all read, and the flood is taken.
+const CULPRITS: [Option<Culprit>; 4] =
+    [None, Some(Culprit::Guest), Some(Culprit::Slow), Some(Culprit::Stopped)];
 const FAULTS: [Fault; 8] = [
     Fault::None,
     Fault::KillData,
@@ -62,7 +55,7 @@ const FAULTS: [Fault; 8] = [
 
 #[derive(Clone, Copy, Debug)]
 struct Draw {
-    culprit: Culprit,
+    culprit: Option<Culprit>,
     fault: Fault,
     scene: SceneConfig,
 }
@@ -80,26 +73,6 @@ impl Draw {
             flood: floods[pick(3)],
         };
         Self { culprit: CULPRITS[pick(4)], fault: FAULTS[pick(8)], scene }
-    }
-}
-
-impl Culprit {
-    fn strike(self, scene: &Scene) {
-        match self {
-            Self::Flooding => {}
-            Self::Stuck => scene.reads(CULPRIT, false),
-            Self::Slow => scene.flood(SLOW),
-            Self::Stopped => {
-                scene.flood(BOX);
-                scene.stop_reader(true);
-            }
-        }
-    }
-
-    fn heal(self, scene: &Scene) {
-        scene.reads(CULPRIT, true);
-        scene.stop_reader(false);
-        scene.flood(CULPRIT);
     }
 }
 
@@ -149,7 +122,10 @@ fn drill(seed: u64, draw: &Draw) {
     let mut scene = Scene::new("drill", &draw.scene);
     let kernel = Kernel::watch("random drill", &scene.net);
     let before = scene.watch(SPAN / 2);
-    draw.culprit.strike(&scene);
+    if let Some(culprit) = draw.culprit {
+        scene.flood(culprit.beside());
+        culprit.strike(&scene);
+    }
     std::thread::sleep(Duration::from_millis(20));
     let beside = scene.watch(SPAN / 2);
     // The gaps of the span that begins with the fault.
@@ -160,7 +136,10 @@ fn drill(seed: u64, draw: &Draw) {
         draw.fault.strike(&mut scene);
         seen.join().unwrap()
     });
-    draw.culprit.heal(&scene);
+    if let Some(culprit) = draw.culprit {
+        culprit.heal(&scene);
+        scene.flood(CULPRIT);
+    }
     scene.wait_until_all_talk();
     scene.all_connected();
     let healed = began.elapsed();
@@ -201,9 +180,10 @@ fn drill(seed: u64, draw: &Draw) {
 /// On a lossless priority nothing is lost or late of the pair apart; one that drops counts each.
 fn assert_apart(scene: &Scene, draw: &Draw, (lost, late): (u64, u64)) {
     assert_eq!(late, 0, "the pair apart is out of order");
-    let own = scene.hosts[2].drops().into_iter();
-    let own = own.filter(|((port, reason), _)| port == "far" && reason == "output_full");
-    let counted = if draw.scene.policy == "ZZ" { 0 } else { own.map(|(_, count)| count).sum() };
+    let counted = match draw.scene.policy {
+        "ZZ" => 0,
+        _ => scene.dropped_at_outputs(&["far"]),
+    };
     assert!(lost <= counted, "the pair apart lost {lost}, {counted} counted");
 }
 
@@ -220,8 +200,8 @@ fn random_drills_cost_nobody_who_has_no_part_in_them() {
         return;
     }
     let scene = SceneConfig { policy: "ZZ", hold: "1s", workers: 1, flood: 20_000 };
-    drill(0, &Draw { culprit: Culprit::Stuck, fault: Fault::Mac, scene });
-    drill(0, &Draw { culprit: Culprit::Slow, fault: Fault::KillControl, scene });
+    drill(0, &Draw { culprit: Some(Culprit::Guest), fault: Fault::Mac, scene });
+    drill(0, &Draw { culprit: Some(Culprit::Slow), fault: Fault::KillControl, scene });
 }
 
 #[test]

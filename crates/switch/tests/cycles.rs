@@ -16,14 +16,12 @@ mod harness;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use harness::config::{access, config, limit, pause_config, underlay, with_tunnels};
+use harness::config::{access, config, limit, pausing, underlay, with_tunnels};
 use harness::frames::Tenant;
 use harness::ops::address;
 use harness::world::{Sent, World};
-use sluice_base::{ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
-use sluice_switch::{
-    Command, Hold, InputFull, IsolationConfig, PauseConfig, PortConfig, ReceiverState, SwitchConfig,
-};
+use sluice_base::{DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
+use sluice_switch::{Command, Hold, IsolationConfig, ReceiverState, SwitchConfig};
 
 const RELAY: u8 = 0;
 const INNOCENT: u8 = 1;
@@ -67,13 +65,6 @@ fn port_of(port: usize) -> PortId {
 
 fn input_of(port: u8) -> InputId {
     InputId(port.into())
-}
-
-fn pausing(mut port: PortConfig) -> PortConfig {
-    let pause = PauseConfig { xoff: ByteCount(240_000), xon: ByteCount(160_000), ..pause_config() };
-    port.input = limit(8_192, 400_000);
-    port.input_full = InputFull::Pause(pause);
-    port
 }
 
 fn isolation(patience: Nanos) -> IsolationConfig {

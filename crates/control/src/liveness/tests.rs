@@ -17,7 +17,7 @@ struct Net {
     flying: BTreeMap<(Nanos, u64), (HostId, HostId, Vec<u8>)>,
     count: u64,
     loss_percent: u64,
-    /// What each host has shown on its connections.
+    /// Incarnations that hosts have shown on their connections.
     shown: BTreeMap<HostId, u64>,
     random: Prng,
     seen: Vec<(Nanos, HostId, Change)>,
@@ -87,7 +87,7 @@ impl Net {
         let there = hosts.get_mut(&to).unwrap();
         there.receive(*now, from, bytes, |host| shown.get(&host).copied());
         // Everybody is told of another round.
-        if there.has_rejoined() {
+        if there.take_rejoined() {
             for other in shown.keys().filter(|other| **other != to) {
                 there.greet(*now, *other);
             }
@@ -258,7 +258,7 @@ fn nobody_speaks_in_anothers_name_or_in_a_life_that_was_not_shown() {
     net.run(2_000);
     let (victim, liar) = (HostId(2), HostId(1));
     let forged = [
-        // The highest incarnation, in the victim's name: by a stranger, who has no key, or a member.
+        // The highest incarnation, in the victim's name: by a stranger without a key, or a member.
         (liar, life(2, u64::MAX, 0), Message::Announce),
         (victim, life(2, u64::MAX, 0), Message::Announce),
         (victim, life(2, 1, 9), Message::Broadcast),

@@ -1,4 +1,4 @@
-//! What of a datagram is believed, before the protocol sees it.
+//! Trust in datagrams: what is not to be believed is taken out before the protocol sees it.
 //!
 //! ```text
 //!   datagram of A ── is A's, in the life that A's connection has shown? ── no: refused
@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 use foca::{Codec as _, Header, Message};
 use sluice_base::HostId;
 
+use super::Life;
 use super::codec::{Codec, Malformed};
-use super::{Known, Life};
 
 /// So many rounds ahead of what is known are believed.
 const ROUNDS_AHEAD: u32 = 4;
@@ -34,21 +34,21 @@ pub(super) struct Believed {
     pub(super) others: Vec<Life>,
 }
 
-/// Takes out what is not to be believed.
+/// Takes out what is not to be believed. `known` is the latest life of a member, as its connection
+/// has shown it, that was believed.
 ///
 /// # Errors
 /// Nothing of it is.
 pub(super) fn believe(
     datagram: &[u8],
     from: HostId,
-    known: impl Fn(HostId) -> Option<Known>,
+    known: impl Fn(HostId) -> Option<Life>,
 ) -> Result<Believed, Malformed> {
     let mut rest = datagram;
     let header = Codec.decode_header(&mut rest)?;
     let header_size = datagram.len() - rest.len();
     let src = header.src;
-    let is_shown = known(from).is_some_and(|known| known.incarnation == src.incarnation);
-    if src.host != from || !is_shown || !speaks_of_known(&header, &known) {
+    if src.host != from || !is_shown(&src, &known) || !speaks_of_known(&header, &known) {
         return Err(Malformed);
     }
     let mut kept = datagram[..header_size].to_vec();
@@ -76,23 +76,24 @@ pub(super) fn believe(
 }
 
 /// Whether a message is one for members, about members.
-fn speaks_of_known(header: &Header<Life>, known: &impl Fn(HostId) -> Option<Known>) -> bool {
+fn speaks_of_known(header: &Header<Life>, known: &impl Fn(HostId) -> Option<Life>) -> bool {
     match &header.message {
         Message::PingReq { target: life, .. }
         | Message::IndirectPing { origin: life, .. }
         | Message::IndirectAck { target: life, .. }
-        | Message::ForwardedAck { origin: life, .. } => {
-            known(life.host).is_some_and(|known| known.incarnation == life.incarnation)
-        }
+        | Message::ForwardedAck { origin: life, .. } => is_shown(life, known),
         Message::Broadcast => false,
         _ => true,
     }
 }
 
+/// Whether a life is one that its host's connection has shown.
+fn is_shown(life: &Life, known: &impl Fn(HostId) -> Option<Life>) -> bool {
+    known(life.host).is_some_and(|known| known.incarnation == life.incarnation)
+}
+
 /// Whether a life may be a host's.
-fn may_be(life: &Life, known: &impl Fn(HostId) -> Option<Known>) -> bool {
-    known(life.host).is_some_and(|known| {
-        let round_max = known.round.saturating_add(ROUNDS_AHEAD);
-        known.incarnation == life.incarnation && life.round <= round_max
-    })
+fn may_be(life: &Life, known: &impl Fn(HostId) -> Option<Life>) -> bool {
+    let round = known(life.host).map_or(0, |known| known.round);
+    is_shown(life, known) && life.round <= round.saturating_add(ROUNDS_AHEAD)
 }

@@ -313,7 +313,7 @@ impl Plane {
 
     /// Takes over what the failure detector thinks and wants to send.
     pub(super) fn hear(&mut self, now: Nanos) {
-        if self.liveness.has_rejoined() {
+        if self.liveness.take_rejoined() {
             // Others believe nobody else of it.
             let members = self.peers.iter().filter(|(_, peer)| peer.kind == Kind::Member);
             for host in members.map(|(host, _)| host).collect::<Vec<_>>() {

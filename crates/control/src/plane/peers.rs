@@ -9,9 +9,9 @@
 //!                                                            claims evicted <──────┘
 //! ```
 //!
-//! A host is stale when its session hung, or when there is none and SWIM says so. A session that ends
-//! is not yet a reason: connections break, and are made again. While a session is up the host itself
-//! is heard of several times a second, and no other host's word counts against that.
+//! A host is stale when its session hung, or when there is none and SWIM says so. A session that
+//! ends is not yet a reason: connections break, and are made again. While a session is up the host
+//! itself is heard of several times a second, and no other host's word counts against that.
 //!
 //! **Deadlines.** Each session has its next time in one order, so that the first is found at once
 //! however many there are. Whatever touches a session sets its time anew. A change of the own

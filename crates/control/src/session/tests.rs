@@ -303,7 +303,7 @@ fn who_does_not_belong_here_is_refused() {
     side.session.connected(side.now);
     let error = Error::StaleIncarnation { theirs: 7, known: 8 };
     assert_eq!(side.receive(&Message::Hello(Hello { incarnation: 7, ..hello() })), Err(error));
-    assert_eq!(side.sent(), [9], "it is told why");
+    assert_eq!(side.sent(), [1, 9], "it is told which one is known, and why it ends");
     assert_eq!(side.session.have(), Have { incarnation: 8, sequence: 2 }, "nothing is lost");
 }
 

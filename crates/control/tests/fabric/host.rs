@@ -273,7 +273,7 @@ impl Host {
         }
         let mut rounds = 0;
         let mut room = room.clone();
-        if let Some(known) = self.plane.outdone(now) {
+        if let Some(known) = self.plane.outdone() {
             self.incarnation = known + 1;
             for peer in self.plane.reincarnate(now, self.incarnation) {
                 let bytes = self.last_words(peer);

@@ -327,7 +327,7 @@ impl<'a> Answers<'a> {
                 format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
             }
             Event::Outdone(host, known) => format!(
-                "{} knows this host as {known}, which is later than what it is; it goes on above that",
+                "{} knows this host as {known}, a later start than this one; it goes on above that",
                 self.host(*host)
             ),
             Event::HostUp(host, _)

@@ -1,4 +1,5 @@
-//! Which life of this host this is: a number above all before it, on a disk that outlives the machine.
+//! Which life of this host this is: a number above all before it, on a disk that outlives the
+//! machine.
 //!
 //! The number counts starts. Its lower bits are random, so that a disk that was set back to an
 //! earlier day does not give a number that others have seen. No clock says anything: one that is
@@ -15,7 +16,7 @@ use crate::run_dir;
 /// The highest incarnation of this host so far.
 const FILE: &str = "incarnation";
 /// Bits that are random.
-const RANDOM_BITS: u32 = 16;
+const RANDOM_BITS: u32 = u16::BITS;
 
 /// Where the number is kept.
 #[derive(Clone, Debug)]
@@ -37,9 +38,8 @@ impl Incarnations {
 
     /// The next number above one that others know.
     pub(super) fn after(&self, known: u64) -> u64 {
-        let random = u64::from(random()) & ((1 << RANDOM_BITS) - 1);
         let count = (known >> RANDOM_BITS).saturating_add(1).min(u64::MAX >> RANDOM_BITS);
-        let next = (count << RANDOM_BITS | random).max(known.saturating_add(1));
+        let next = (count << RANDOM_BITS | u64::from(random())).max(known.saturating_add(1));
         if let Err(error) = self.write(next) {
             let path = self.path.display();
             say!("cannot write {path}: {error}; the other members will say which start this is");

@@ -34,8 +34,8 @@ const READ_MAX: usize = 1 << 20;
 
 /// What the keys of datagrams come out of (RFC 8446 section 7.5).
 const LABEL: &[u8] = b"EXPORTER-sluice-liveness";
-/// A peer that does not answer the kernel for so long is gone: it was switched off, or the path was.
-/// The session finds that out earlier; this is for what has no session.
+/// A peer that does not answer the kernel for so long is gone: it was switched off, or the way to
+/// it was. The session finds that out earlier; this is for what has no session.
 const SILENT: Duration = Duration::from_secs(1);
 /// Questions of the kernel without an answer.
 const SILENT_COUNT: u32 = 3;

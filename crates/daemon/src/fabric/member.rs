@@ -200,26 +200,28 @@ impl Member {
             self.write_to(now, host);
         }
         for host in failed {
-            // Why it ends is said first.
-            self.write_to(now, host);
-            self.wires.close(host);
-            self.plane.disconnected(now, host);
+            self.end_connection(now, host);
         }
         self.read_datagrams(now);
         self.outlive(now);
     }
 
+    /// Ends the connection of a host. Why it ends is said first.
+    fn end_connection(&mut self, now: Nanos, host: HostId) {
+        self.write_to(now, host);
+        self.wires.close(host);
+        self.plane.disconnected(now, host);
+    }
+
     /// A member knows a later life of this host: it goes on in the next one.
     fn outlive(&mut self, now: Nanos) {
-        let Some(known) = self.plane.outdone(now) else { return };
+        let Some(known) = self.plane.outdone() else { return };
         let next = self.incarnations.after(known);
         if next <= self.plane.incarnation() {
             return;
         }
         for host in self.plane.reincarnate(now, next) {
-            self.write_to(now, host);
-            self.wires.close(host);
-            self.plane.disconnected(now, host);
+            self.end_connection(now, host);
         }
     }
 

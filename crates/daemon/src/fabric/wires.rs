@@ -8,10 +8,10 @@
 //!      └── from no member's address: closed
 //! ```
 //!
-//! Of two members the one with the lower number connects, from its own address. Whoever is connected
-//! to knows the other by its certificate; from another address the same certificate is a copy of that
-//! host. How many may be on their way is bounded for each address, and the newest counts, so that
-//! whoever says nothing keeps nobody out.
+//! Of two members the one with the lower number connects, from its own address. Whoever is
+//! connected to knows the other by its certificate; from another address the same certificate is a
+//! copy of that host. How many may be on their way is bounded for each address, and the newest
+//! counts, so that whoever says nothing keeps nobody out.
 //!
 //! An open connection brings the keys of the failure detector's datagrams ([`Seals`]).
 
@@ -167,14 +167,12 @@ impl Wires {
     /// Ends the oldest connections from an address that have not said who they are, if there are as
     /// many as may be.
     fn make_room(&mut self, from: IpAddr) {
-        let is_from = |wire: &&Wire| wire.link.peer().is_ok_and(|peer| peer.ip() == from);
-        let unknown = |place: &Option<Wire>| {
-            let wire = place.as_ref().filter(|wire| wire.host.is_none());
-            wire.filter(is_from).map(|wire| wire.since)
+        let is_from = |wire: &Wire| wire.link.peer().is_ok_and(|peer| peer.ip() == from);
+        let unknown = |(at, place): (usize, &Option<Wire>)| {
+            let wire = place.as_ref().filter(|wire| wire.host.is_none() && is_from(wire))?;
+            Some((wire.since, at))
         };
-        let since: Vec<_> = self.wires.iter().map(unknown).collect();
-        let mut waiting: Vec<_> =
-            since.iter().enumerate().filter_map(|(at, since)| Some(((*since)?, at))).collect();
+        let mut waiting: Vec<_> = self.wires.iter().enumerate().filter_map(unknown).collect();
         waiting.sort_unstable();
         for (_, at) in waiting.iter().rev().skip(UNKNOWN_MAX - 1) {
             self.wires[*at] = None;
@@ -237,13 +235,10 @@ impl Wires {
             // What came before the end counts.
             each(host, Happened::Moved, &mut wire.unread);
             if let Err(error) = &worked {
-                each(host, Happened::Gone, &mut Vec::new());
-                let name = plan.host_name(host).unwrap_or_default().to_owned();
-                self.complain(now, host, &name, error);
-                self.wires[at] = None;
+                self.lose(now, at, plan, (host, error), &mut each);
             }
         }
-        self.end_late(now, plan, each);
+        self.end_late(now, plan, &mut each);
     }
 
     /// A member that connects again has lost its connection before, whether this side knows or not.
@@ -287,7 +282,7 @@ impl Wires {
         &mut self,
         now: Nanos,
         plan: &FabricPlan,
-        mut each: impl FnMut(HostId, Happened, &mut Vec<u8>),
+        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
     ) {
         for at in 0..self.wires.len() {
             let late = |wire: &&Wire| wire.ends().is_some_and(|end| now > end);
@@ -298,11 +293,22 @@ impl Wires {
                 continue;
             };
             let error = if is_connected { Failure::NoHandshake } else { Failure::NoConnection };
-            self.wires[at] = None;
-            each(host, Happened::Gone, &mut Vec::new());
-            let name = plan.host_name(host).unwrap_or_default().to_owned();
-            self.complain(now, host, &name, &error);
+            self.lose(now, at, plan, (host, &error), each);
         }
+    }
+
+    /// The connection of a host is gone, and why.
+    fn lose(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        plan: &FabricPlan,
+        (host, error): (HostId, &Failure),
+        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
+    ) {
+        self.wires[at] = None;
+        each(host, Happened::Gone, &mut Vec::new());
+        self.complain(now, host, plan.host_name(host).unwrap_or_default(), error);
     }
 
     /// A datagram for a host, as its seal has it; `None` if there was no connection to it yet.

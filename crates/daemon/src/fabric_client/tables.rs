@@ -199,7 +199,7 @@ fn all_holds(holds: &Holds) -> String {
     )
 }
 
-/// How a host and its fabric are.
+/// State of a host and of its fabric.
 pub(super) fn status(status: &Status) -> String {
     let mut text = members(&status.members);
     text.push('\n');

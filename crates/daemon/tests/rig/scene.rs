@@ -387,6 +387,15 @@ impl Scene {
         self.daemons().iter().map(of).collect()
     }
 
+    /// Frames that hosts dropped for want of room at outputs of these ports' own.
+    pub(crate) fn dropped_at_outputs(&self, ports: &[&str]) -> u64 {
+        let all = self.hosts.iter().flat_map(Daemon::drops);
+        let at_them = all.filter(|((port, reason), _)| {
+            ports.contains(&port.as_str()) && reason == "output_full"
+        });
+        at_them.map(|(_, frames)| frames).sum()
+    }
+
     /// Frames lost outside the switches: host, port, counter, frames.
     pub(crate) fn outside(&self) -> Vec<(String, String, String, u64)> {
         let of = |daemon: &&Daemon| {
@@ -416,10 +425,7 @@ impl Drop for Scene {
 }
 
 fn are_connected(host: &Daemon) {
-    wait_for("all hosts are connected", || {
-        let members = host.ask(&["fabric", "members"])["members"].take();
-        members.as_array().unwrap().iter().all(|row| row["connected"] == true)
-    });
+    wait_for("all hosts are connected", || host.is_connected());
     host.next_hops_are_resolved();
 }
 
