@@ -34,6 +34,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use sluice_api::fabric::Question;
 use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
 
@@ -48,6 +49,7 @@ use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
 use crate::taps;
+use crate::{notify, privileges};
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -68,6 +70,8 @@ enum Event {
     Stop,
     /// SIGUSR2, or somebody who waits for what becomes of it.
     Upgrade(Option<Asked>),
+    /// SIGHUP.
+    Reload,
     /// The data process of this number (of starts) ended.
     Ended(u64),
 }
@@ -105,8 +109,11 @@ impl Upgrades {
 /// What is wrong with the configuration, or keeps data from starting.
 pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
-    log::speak_as(&plan.config.host.name, "control");
-    run_dir::create(&plan.run_dir)?;
+    log::speak_as(&plan.config.host.name, "control", plan.config.host.log);
+    end_with_any_thread();
+    let group = plan.config.host.group.as_deref();
+    run_dir::create(&plan.run_dir, group)?;
+    privileges::drop_others();
     let role = Role::take(&plan.run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
@@ -117,13 +124,15 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
     if may_come > ports_max {
         say!(
-            "descriptors are enough for {ports_max} of {may_come} ports; raise the hard limit \
-             (`LimitNOFILE`)"
+            warn: "descriptors are enough for {ports_max} of {may_come} ports; raise the hard \
+                   limit (`LimitNOFILE`)"
         );
     }
     // Before the data process: what cannot be believed by others is said before anything starts.
     let held = Arc::new(Held::load(&plan));
-    let start = |fabric| Fabric::start(fabric, &plan.run_dir, SILENCE_MAX, Arc::clone(&held));
+    let start = |fabric| {
+        Fabric::start(fabric, (&plan.run_dir, &plan.state_dir), SILENCE_MAX, Arc::clone(&held))
+    };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(Kept::new(&plan.run_dir));
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
@@ -142,9 +151,19 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
-    let known = show::Known::new(&plan.run_dir, fabric.clone(), ports, controller, upgrades);
-    show::serve(role.listen(&socket)?, known)?;
+    let known = show::Known {
+        host: plan.config.host.name.clone(),
+        run_dir: plan.run_dir.clone(),
+        fabric: fabric.clone(),
+        ports,
+        controller,
+        upgrades,
+    };
+    show::serve(role.listen(&socket, group)?, known)?;
+    notify::tell("READY=1");
+    beat(fabric.clone())?;
     let ended = control.watch(link);
+    notify::tell("STOPPING=1");
     _ = run_dir::remove(&socket);
     if ended.is_ok() {
         let left = taps::read(&plan.run_dir);
@@ -234,6 +253,7 @@ impl Control<'_> {
                             link = next;
                         }
                     }
+                    Event::Reload => self.reload(),
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -241,7 +261,7 @@ impl Control<'_> {
             if since.elapsed() >= STEADY {
                 wait = RESTART_WAIT_MIN;
             }
-            say!("data process {} ended: {}", link.hello.pid, link.how_it_ended());
+            say!(error: "data process {} ended: {}", link.hello.pid, link.how_it_ended());
             match self.restart(&mut wait)? {
                 Some(next) => link = next,
                 None => return Ok(()),
@@ -285,12 +305,12 @@ impl Control<'_> {
                 self.tell_and_become(asked, Ok(done));
                 // This program stays; it has to know the data process that is there now.
                 if let Err(error) = self.watch_end(&next) {
-                    say!("data process {} is not watched: {error:#}", next.hello.pid);
+                    say!(error: "data process {} is not watched: {error:#}", next.hello.pid);
                 }
                 Some(next)
             }
             Err(NotDone::Foreign(why)) => {
-                say!("nothing can be handed over, so data is drained and started anew: {why}");
+                say!(warn: "nothing can be handed over, so data is drained and started anew: {why}");
                 let version = link.hello.version.clone();
                 let done = Upgraded { from, version, handed_over: None, why_not: Some(why) };
                 self.tell_and_become(asked, Ok(done));
@@ -302,7 +322,7 @@ impl Control<'_> {
             }
             Err(NotDone::Lost(why)) => {
                 let why = format!("{why}; data is started anew");
-                say!("the upgrade failed: {why}");
+                say!(error: "the upgrade failed: {why}");
                 tell(asked, Err(why));
                 None
             }
@@ -322,7 +342,7 @@ impl Control<'_> {
             return;
         }
         if let Err(error) = config::load(self.file, &KernelDevices) {
-            say!("no upgrade, for the configuration would be refused: {error:#}");
+            say!(error: "no upgrade, for the configuration would be refused: {error:#}");
             return;
         }
         use std::os::unix::process::CommandExt as _;
@@ -331,9 +351,30 @@ impl Control<'_> {
                 say!("upgrade: this process becomes {}", program.display());
                 let error =
                     std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
-                say!("no upgrade, for it cannot be run: {error}");
+                say!(error: "no upgrade, for it cannot be run: {error}");
             }
-            Err(error) => say!("no upgrade: {error:#}"),
+            Err(error) => say!(error: "no upgrade: {error:#}"),
+        }
+    }
+
+    /// Takes up what can be taken up while it runs, and says what cannot.
+    fn reload(&self) {
+        let plan = match config::load(self.file, &KernelDevices) {
+            Ok(plan) => plan,
+            Err(error) => {
+                say!(error: "nothing is reloaded, for the configuration would be refused: {error}");
+                return;
+            }
+        };
+        log::set_level(plan.config.host.log);
+        if plan.fingerprint == self.plan.fingerprint {
+            say!("reloaded: the level of control's log; nothing else has changed");
+        } else {
+            say!(
+                warn: "reloaded: the level of control's log; what else has changed in {} holds \
+                       after `sluice upgrade`",
+                self.file.display()
+            );
         }
     }
 
@@ -348,6 +389,7 @@ impl Control<'_> {
                 match self.events.recv_timeout(left) {
                     Ok(Event::Stop) => return Ok(None),
                     Ok(Event::Upgrade(asked)) => self.become_program(asked),
+                    Ok(Event::Reload) => self.reload(),
                     Ok(Event::Ended(_)) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
@@ -355,7 +397,7 @@ impl Control<'_> {
             }
             match self.start() {
                 Ok(link) => return Ok(Some(link)),
-                Err(error) => say!("{error:#}"),
+                Err(error) => say!(error: "{error:#}"),
             }
         }
     }
@@ -364,7 +406,7 @@ impl Control<'_> {
 /// Says that nothing has changed, and why.
 fn refuse(asked: Option<Asked>, link: &Link, why: &str) {
     let pid = link.hello.pid;
-    say!("no upgrade, for {why}; data process {pid} goes on");
+    say!(warn: "no upgrade, for {why}; data process {pid} goes on");
     tell(asked, Err(format!("nothing has changed, data process {pid} goes on: {why}")));
 }
 
@@ -376,13 +418,42 @@ fn tell(asked: Option<Asked>, done: Result<Upgraded, String>) {
     }
 }
 
+/// A panic of any thread ends the process: it would go on without a part of itself. Whoever watches
+/// it starts it anew, and data forwards meanwhile.
+fn end_with_any_thread() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |what| {
+        before(what);
+        std::process::abort();
+    }));
+}
+
+/// Tells the service manager that this process lives, as long as the fabric's thread answers.
+fn beat(fabric: Option<Fabric>) -> anyhow::Result<()> {
+    let Some(every) = notify::beat() else { return Ok(()) };
+    spawn("beat", move || {
+        loop {
+            let lives =
+                fabric.as_ref().is_none_or(|fabric| fabric.answer(Question::Members).is_ok());
+            if lives {
+                notify::tell("WATCHDOG=1");
+            }
+            std::thread::sleep(every);
+        }
+    })
+}
+
 fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2])?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2, SIGHUP])?;
     let sender = sender.clone();
     spawn("signals", move || {
         for signal in &mut signals {
-            _ = sender.send(if signal == SIGUSR2 { Event::Upgrade(None) } else { Event::Stop });
+            _ = sender.send(match signal {
+                SIGUSR2 => Event::Upgrade(None),
+                SIGHUP => Event::Reload,
+                _ => Event::Stop,
+            });
         }
     })
 }

@@ -19,6 +19,7 @@ mod attach;
 mod bell;
 mod cpus;
 mod crossing;
+mod guard;
 mod homes;
 mod look;
 mod losses;
@@ -54,6 +55,7 @@ use sluice_ports::udp::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
 use self::cpus::Cpus;
+use self::guard::Guard;
 use self::policy::Wanted;
 use self::successor::Successor;
 use self::taps::Taps;
@@ -64,6 +66,7 @@ use crate::hand;
 use crate::limits;
 use crate::log::{self, say};
 use crate::poller::{Poller, Waker};
+use crate::privileges;
 use crate::run_dir::{self, Role};
 
 /// Questions that may wait for the worker.
@@ -182,14 +185,18 @@ pub enum Begin {
     Succeeds,
 }
 
-/// Runs a data process until it is drained.
+/// Runs a data process until it is drained. Relative paths are relative to `beside`, or to the file.
 ///
 /// # Errors
 /// What could not be opened, with the remedy.
-pub fn run(config: &Path, begin: Begin) -> anyhow::Result<ExitCode> {
-    let plan = config::load(config, &KernelDevices)?;
-    log::speak_as(&plan.config.host.name, "data");
-    run_dir::create(&plan.run_dir)?;
+pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result<ExitCode> {
+    let plan = match beside {
+        Some(dir) => config::load_beside(config, Some(dir), &KernelDevices)?,
+        None => config::load(config, &KernelDevices)?,
+    };
+    log::speak_as(&plan.config.host.name, "data", plan.config.host.log);
+    run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
+    privileges::drop_others();
     if begin == Begin::Succeeds {
         return succeed(plan);
     }
@@ -197,11 +204,12 @@ pub fn run(config: &Path, begin: Begin) -> anyhow::Result<ExitCode> {
     _ = limits::raise_descriptors();
     let kept = if begin == Begin::TakesOver { kept() } else { Vec::new() };
     let taps = Arc::new(Taps::new(&plan, kept));
+    let guard = Guard::install(&plan);
     let idle = Idle::new(&plan)?;
     drain_on_signals(&idle.askers)?;
     let host = idle.open(&plan, &taps).inspect_err(|_| taps.undo())?;
-    let listener = role.listen(&plan.run_dir.join(run_dir::DATA_SOCKET))?;
-    host.forward(plan, listener, &taps, None)
+    let listener = role.listen(&plan.run_dir.join(run_dir::DATA_SOCKET), None)?;
+    host.forward(plan, listener, (&taps, guard), None)
 }
 
 /// Goes on where another data process stops.
@@ -209,28 +217,30 @@ fn succeed(plan: Plan) -> anyhow::Result<ExitCode> {
     _ = limits::raise_descriptors();
     let idle = Idle::new(&plan)?;
     drain_on_signals(&idle.askers)?;
+    // Beside that of the other process, so that there is one at every moment.
+    let guard = Guard::install(&plan);
     let Some((successor, kept, handed)) = Successor::ready()? else { return Ok(ExitCode::SUCCESS) };
     let taps = Arc::new(Taps::succeed(&plan, kept, handed));
     let opened = idle.open(&plan, &taps).and_then(|host| {
-        let listener = run_dir::listen(&plan.run_dir.join(run_dir::NEXT_SOCKET))?;
+        let listener = run_dir::listen(&plan.run_dir.join(run_dir::NEXT_SOCKET), None)?;
         Ok((host, listener))
     });
     taps.close_handed();
     let (mut host, listener) = opened.unwrap_or_else(|error| {
         // What the other process still uses is left as it is: nothing is closed in order.
-        say!("{error:#}");
+        say!(error: "{error:#}");
         taps.undo();
         std::process::exit(1)
     });
     host.workers.iter_mut().for_each(Worker::begin_frozen);
-    host.forward(plan, listener, &taps, Some(successor))
+    host.forward(plan, listener, (&taps, guard), Some(successor))
 }
 
 /// The descriptors that control kept.
 fn kept() -> Vec<hand::Named> {
     let taken = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     taken.and_then(|stream| hand::receive(&stream)).unwrap_or_else(|error| {
-        say!("what control kept does not come: {error}; devices are found by their names");
+        say!(warn: "what control kept does not come: {error}; devices are found by their names");
         Vec::new()
     })
 }
@@ -268,12 +278,12 @@ impl Idle {
         self,
         plan: Plan,
         listener: UnixListener,
-        taps: &Arc<Taps>,
+        (taps, guard): (&Arc<Taps>, Guard),
         successor: Option<Successor>,
     ) -> anyhow::Result<ExitCode> {
         let Self { started, askers, mut workers } = self;
         let next_hops = next_hops::follow(&plan, askers.clone())?;
-        underlay::follow(&plan, taps, askers.clone())?;
+        underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
         let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
         let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
         let wanted = Wanted::new(&plan);
@@ -284,10 +294,15 @@ impl Idle {
         let counted = workers.iter_mut().filter(|_| several);
         let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
         let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
-        let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
+        let names = answer::Names::new(&plan, started, (buckets, homes), wanted, guard);
         let ports = plan.ports.len();
+        let named = |port: &PortPlan| (port.name.clone(), port.vnet.clone());
+        let names_of_ports: Vec<_> = plan.ports.iter().map(named).collect();
         let run_dir = plan.run_dir.clone();
         let server = server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
+        for (name, vnet) in names_of_ports {
+            say!("port {name} of {vnet}: open");
+        }
         let count = workers.len();
         let by = if count > 1 { format!(" by {count} workers") } else { String::new() };
         match successor {
@@ -372,7 +387,7 @@ fn drained_or_end<T>(run: impl FnOnce() -> std::io::Result<T>) -> T {
     }
     let _guard = Guard;
     run().unwrap_or_else(|error| {
-        say!("a worker cannot wait for events: {error}");
+        say!(error: "a worker cannot wait for events: {error}");
         std::process::exit(1)
     })
 }
@@ -433,13 +448,13 @@ fn make_worker(
 /// What makes this worker punctual. None of it is needed to be right.
 fn settle(cpu: Option<u32>) {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-        say!("timers stay inexact: {error}");
+        say!(warn: "timers stay inexact: {error}");
     }
     if let Some(cpu) = cpu {
         let mut cpus = CpuSet::new();
         cpus.set(cpu as usize);
         if let Err(error) = rustix::thread::sched_setaffinity(None, &cpus) {
-            say!("cannot run on CPU {cpu} alone: {error}");
+            say!(warn: "cannot run on CPU {cpu} alone: {error}");
         }
     }
 }

@@ -129,7 +129,7 @@ fn replaced_under_load(word: &str, underlay: &str, workers: u32) {
             gaps.push((number("gap_us"), number("drain_us")));
             wait_for("the one that took over answers", || {
                 daemon.attempt(&["show", "ports"]).status.success()
-                    && daemon.data_pid() == handed["to"].to_string()
+                    && daemon.data_pid().parse().ok() == handed["to"].as_u64()
             });
             std::thread::sleep(Duration::from_millis(300));
         }
@@ -293,13 +293,13 @@ fn machines_notice_nothing() {
         let socket = net.file(&format!("vm{number}"));
         Guest::connected(GuestConfig::default(), &socket).unwrap()
     };
-    let (mut guests, stop) = ([connect(0), connect(1)], AtomicBool::new(false));
+    let (mut guests, stop) = ([connect(0), connect(1)], &AtomicBool::new(false));
     let mut gaps = Vec::new();
     let seen = std::thread::scope(|scope| {
         let machines: Vec<_> = guests
             .iter_mut()
             .zip([0, 1])
-            .map(|(guest, own)| scope.spawn(|| run_machine(guest, own, &stop)))
+            .map(|(guest, own)| scope.spawn(move || run_machine(guest, own, stop)))
             .collect();
         std::thread::sleep(Duration::from_millis(300));
         for _ in 0..ROUNDS {

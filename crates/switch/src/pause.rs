@@ -163,9 +163,10 @@ impl PauseSender {
             }
         }
         if !enabled.and(self.pausing).is_empty() {
-            // Half of the time it lasts: a refresh may be late by as much again.
-            let half = Nanos(pause_time(QUANTA_MAX, self.config.link).0 / 2);
-            self.refresh_at = now.after(half);
+            // A quarter of the time it lasts: a refresh may be late by three times as much. What
+            // comes when it is later adds up for as long as the input stays full.
+            let quarter = Nanos(pause_time(QUANTA_MAX, self.config.link).0 / 4);
+            self.refresh_at = now.after(quarter);
         }
         self.due = PriorityMask::NONE;
         if self.pausing.is_empty() {

@@ -9,7 +9,9 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use sluice_api::envelope::Who;
 use sluice_api::fabric::Question;
+use sluice_api::placement;
 
 use super::ports::AddedPorts;
 use super::{Upgrades, connect, spawn};
@@ -40,29 +42,25 @@ pub(super) fn serve(listener: UnixListener, known: Known) -> anyhow::Result<()> 
 
 /// Who knows what is asked.
 pub(super) struct Known {
-    run_dir: PathBuf,
-    fabric: Option<Fabric>,
-    ports: Arc<AddedPorts>,
-    controller: Controller,
-    upgrades: Upgrades,
-}
-
-impl Known {
-    pub(super) fn new(
-        run_dir: &Path,
-        fabric: Option<Fabric>,
-        ports: Arc<AddedPorts>,
-        controller: Controller,
-        upgrades: Upgrades,
-    ) -> Self {
-        Self { run_dir: run_dir.to_owned(), fabric, ports, controller, upgrades }
-    }
+    pub(super) host: String,
+    pub(super) run_dir: PathBuf,
+    pub(super) fabric: Option<Fabric>,
+    pub(super) ports: Arc<AddedPorts>,
+    pub(super) controller: Controller,
+    pub(super) upgrades: Upgrades,
 }
 
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { run_dir, fabric, ports, controller, upgrades } = known;
+    let Known { host, run_dir, fabric, ports, controller, upgrades } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
+    if changes(&request) && !is_owner(stream) {
+        return fail("only root may change anything; members of the group may look".to_owned());
+    }
     match (request, fabric.as_ref()) {
+        (Request::Who, _) => {
+            let program = env!("CARGO_PKG_VERSION").to_owned();
+            protocol::write(stream, &Who { host: host.clone(), program })
+        }
         (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
         (Request::Fabric(Question::Watch), Some(fabric)) => {
             let lines = fabric.watch();
@@ -101,6 +99,19 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             _,
         ) => fail("only questions are answered here".to_owned()),
     }
+}
+
+/// Whether a request asks for more than an answer.
+const fn changes(request: &Request) -> bool {
+    let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
+    sets || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
+}
+
+/// Whether root asks, or the user as whom this process runs.
+fn is_owner(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
 /// Why data did not answer, as far as that can be known here.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use sluice_api::upgrade::HandedOver;
@@ -100,7 +100,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
         left: yielded.left,
     };
     if yielded.left > 0 {
-        say!("{} frames did not leave in time, and ended", yielded.left);
+        say!(warn: "{} frames did not leave in time, and ended", yielded.left);
     }
     Ok((link, handed_over, ready.version))
 }
@@ -127,9 +127,7 @@ impl Next {
     fn start(plan: &Plan, config: &Path) -> anyhow::Result<Self> {
         run_dir::replace(config, &plan.text)?;
         let (stream, theirs) = UnixStream::pair()?;
-        let child = Command::new(child::program()?)
-            .args(["daemon", "--role", "data", "--succeeds", "--config"])
-            .arg(config)
+        let child = child::command(plan, config, "--succeeds")?
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()?;

@@ -56,7 +56,7 @@ impl Server {
             std::process::exit(0);
         }
         self.step(|| YieldStep::Thaw);
-        say!("nothing was taken over; this process goes on");
+        say!(warn: "nothing was taken over; this process goes on");
         stream.set_read_timeout(None)?;
         match done {
             Ok(Some(_)) => protocol::write(stream, &Done {}),

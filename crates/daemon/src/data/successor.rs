@@ -54,7 +54,7 @@ impl Successor {
     pub(super) fn follow(self, server: Arc<Server>, run_dir: PathBuf) -> anyhow::Result<()> {
         spawn("successor", move || {
             if let Err(error) = self.take_over(&server, &run_dir) {
-                say!("nothing is taken over: {error}");
+                say!(error: "nothing is taken over: {error}");
                 server.undo();
                 // The other process goes on: nothing is closed in order.
                 std::process::exit(1);
@@ -89,7 +89,7 @@ fn take_role(run_dir: &Path) {
     loop {
         match Role::take(run_dir, "data") {
             Ok(role) => return std::mem::forget(role),
-            Err(error) if Instant::now() > until => return say!("{error:#}"),
+            Err(error) if Instant::now() > until => return say!(error: "{error:#}"),
             Err(_) => std::thread::sleep(ROLE_RETRY),
         }
     }

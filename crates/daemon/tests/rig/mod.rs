@@ -16,6 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 pub(crate) mod counted;
+pub(crate) mod culprit;
 pub(crate) mod dpdk;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
@@ -23,6 +24,7 @@ pub(crate) mod monitor;
 pub(crate) mod pair;
 pub(crate) mod ping;
 pub(crate) mod raw;
+pub(crate) mod scene;
 pub(crate) mod tagger;
 pub(crate) mod vm;
 pub(crate) mod wire;
@@ -401,6 +403,12 @@ impl Daemon {
                 assert_eq!(value.as_u64(), Some(0), "{name} of {row}");
             }
         }
+    }
+
+    /// Whether this host is connected with every other.
+    pub(crate) fn is_connected(&self) -> bool {
+        let members = self.ask(&["fabric", "members"])["members"].take();
+        members.as_array().unwrap().iter().all(|row| row["connected"] == true)
     }
 
     /// Waits until the next hop of every tunnel is known.

@@ -272,6 +272,8 @@ pub struct World {
     pub punts: Option<Vec<(PuntCause, PuntFrom, Vec<u8>)>>,
     /// How many ports came while the switch ran.
     pub came: u64,
+    /// In so many frames what a switch says of those it received is compared once.
+    pub looks_every: u64,
     next_id: u64,
 }
 
@@ -315,6 +317,7 @@ impl World {
             flows: BTreeSet::new(),
             punts: None,
             came: 0,
+            looks_every: 8,
             next_id: seed << 40,
             config,
         }
@@ -489,7 +492,7 @@ impl World {
         let classifier = self.switch.classifier(input);
         let window = self.switch.window(input);
         // Now and then: an audit takes far longer than a frame.
-        let looks = self.next_id.is_multiple_of(8);
+        let looks = self.next_id.is_multiple_of(self.looks_every);
         let mut told = if looks { self.received(input) } else { [0; Priority::COUNT] };
         for buf in bufs {
             let priority = classifier.priority(buf.head(), buf.size(), buf.tag);
