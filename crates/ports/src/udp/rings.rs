@@ -91,9 +91,10 @@ impl Receiver {
             .or_else(|_| sys::set_option(&socket, level, libc::SO_RCVBUF, &half))
             .map_err(|e| ("set its receive buffer", e))?;
         let receiver = Self(socket);
-        // One that was lent may be bound to a device that has gone since.
+        // One that was lent may be bound to a device that has gone since. One that is right is left
+        // alone: the kernel would take it out of those that share its port.
         device
-            .map_or(Ok(()), |device| receiver.take_from(device))
+            .map_or(Ok(()), |device| receiver.take_from_anew(device))
             .map_err(|e| ("take datagrams from its device alone", e))?;
         Ok(receiver)
     }

@@ -94,3 +94,35 @@ fn a_lent_socket_brings_what_waits_in_it_and_another_address_is_bound_anew() {
     let socket = std::net::UdpSocket::from(third.lend().unwrap());
     assert_ne!(socket.local_addr().unwrap(), at);
 }
+
+/// Where frames between sixteen pairs of machines arrive: at the first socket, or at the second.
+fn spread(receivers: &[Receiver; 2]) -> Vec<usize> {
+    let to = receivers[0].socket().local_addr().unwrap();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = |machine: u8| {
+        let mut datagram = [0; 64];
+        datagram[8 + 6 + 5] = machine;
+        sender.send_to(&datagram, to).unwrap();
+        let come = |receiver: &Receiver| receiver.socket().recv(&mut [0; 64]).is_ok();
+        receivers.iter().position(come).expect("one of them has it")
+    };
+    (0..16).map(at).collect()
+}
+
+#[test]
+fn sockets_of_a_device_share_their_port_also_when_they_are_taken_up() {
+    let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac::default(), 1500);
+    (config.port, config.sharers, config.device) = (0, 2, Some("lo".to_owned()));
+    let first = Receiver::open(&config, None).unwrap();
+    config.port = first.socket().local_addr().unwrap().port();
+    let before = [first, Receiver::open(&config, None).unwrap()];
+    let seen = spread(&before);
+    assert!(seen.contains(&0) && seen.contains(&1), "{seen:?}");
+    let next = |receiver: &Receiver| {
+        let lent = receiver.fd().try_clone_to_owned().unwrap();
+        Receiver::open(&config, Some(lent)).unwrap()
+    };
+    let after = before.each_ref().map(next);
+    drop(before);
+    assert_eq!(spread(&after), seen);
+}
