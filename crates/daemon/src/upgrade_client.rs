@@ -3,10 +3,11 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
+use sluice_api::envelope::Envelope;
 use sluice_api::upgrade::Upgraded;
 
 use crate::protocol::{self, Request};
-use crate::show_client::{Whom, connect, socket};
+use crate::show_client::{Whom, connect, socket, who};
 
 /// Has it taken over, and says what became of it.
 ///
@@ -14,10 +15,16 @@ use crate::show_client::{Whom, connect, socket};
 /// If no host answers, or nothing has changed, with the reason.
 pub fn upgrade(whom: &Whom, json: bool) -> anyhow::Result<()> {
     let socket = socket(whom)?;
+    // Afterwards it may not listen for a moment.
+    let host = who(&socket);
     let line = protocol::ask(connect(&socket)?, &Request::Upgrade)
         .with_context(|| format!("{} did not answer", socket.display()))?;
     let done: Upgraded = protocol::expect(&line)?;
-    let line = if json { serde_json::to_string(&done)? } else { words(&done) };
+    let line = match json {
+        true => Envelope { program: done.version.clone(), ..Envelope::now(host) }
+            .around(&serde_json::to_string(&done)?),
+        false => words(&done),
+    };
     writeln!(std::io::stdout(), "{line}")?;
     Ok(())
 }
