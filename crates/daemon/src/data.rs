@@ -205,9 +205,9 @@ pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result
     let kept = if begin == Begin::TakesOver { kept() } else { Vec::new() };
     let taps = Arc::new(Taps::new(&plan, kept));
     let guard = Guard::install(&plan);
-    let idle = Idle::new(&plan)?;
-    drain_on_signals(&idle.askers)?;
-    let host = idle.open(&plan, &taps).inspect_err(|_| taps.undo())?;
+    let mut host = Idle::new(&plan)?;
+    drain_on_signals(&host.askers)?;
+    host.open(&plan, &taps).inspect_err(|_| taps.undo())?;
     let listener = role.listen(&plan.run_dir.join(run_dir::DATA_SOCKET), None)?;
     host.forward(plan, listener, (&taps, guard), None)
 }
@@ -215,25 +215,29 @@ pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result
 /// Goes on where another data process stops.
 fn succeed(plan: Plan) -> anyhow::Result<ExitCode> {
     _ = limits::raise_descriptors();
-    let idle = Idle::new(&plan)?;
-    drain_on_signals(&idle.askers)?;
+    let mut host = Idle::new(&plan)?;
+    drain_on_signals(&host.askers)?;
     // Beside that of the other process, so that there is one at every moment.
     let guard = Guard::install(&plan);
     let Some((successor, kept, handed)) = Successor::ready()? else { return Ok(ExitCode::SUCCESS) };
+    if let Some(why) = successor::misfit(&plan, &handed) {
+        successor.refuse(why)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let taps = Arc::new(Taps::succeed(&plan, kept, handed));
-    let opened = idle.open(&plan, &taps).and_then(|host| {
-        let listener = run_dir::listen(&plan.run_dir.join(run_dir::NEXT_SOCKET), None)?;
-        Ok((host, listener))
-    });
+    let opened = host.open(&plan, &taps);
     taps.close_handed();
-    let (mut host, listener) = opened.unwrap_or_else(|error| {
-        // What the other process still uses is left as it is: nothing is closed in order.
+    let done = opened.and_then(|()| {
+        let listener = run_dir::listen(&plan.run_dir.join(run_dir::NEXT_SOCKET), None)?;
+        host.workers.iter_mut().for_each(Worker::begin_frozen);
+        host.forward(plan, listener, (&taps, guard), Some(successor))
+    });
+    done.or_else(|error| {
+        // What the other process still uses is left as it is: no port is closed in order.
         say!(error: "{error:#}");
         taps.undo();
         std::process::exit(1)
-    });
-    host.workers.iter_mut().for_each(Worker::begin_frozen);
-    host.forward(plan, listener, (&taps, guard), Some(successor))
+    })
 }
 
 /// The descriptors that control kept.
@@ -245,11 +249,13 @@ fn kept() -> Vec<hand::Named> {
     })
 }
 
-/// Workers without ports. To make them takes longest, for they have all memory.
+/// Workers without ports at first. To make them takes longest, for they have all memory.
 struct Idle {
     started: Nanos,
     askers: Askers,
     workers: Vec<Worker>,
+    /// Ports on their way to their workers.
+    ports: Vec<Vec<Opened>>,
 }
 
 impl Idle {
@@ -258,37 +264,40 @@ impl Idle {
         let (askers, ends) = doors(plan.workers.count)?;
         let make = |(at, (poller, asks))| make_worker(plan, at, poller, asks, started);
         let workers = ends.into_iter().enumerate().map(make).collect::<anyhow::Result<_>>()?;
-        Ok(Self { started, askers, workers })
+        let ports = (0..plan.workers.count).map(|_| Vec::new()).collect();
+        Ok(Self { started, askers, workers, ports })
     }
 
-    /// Opens all ports.
-    fn open(mut self, plan: &Plan, taps: &Taps) -> anyhow::Result<Self> {
-        let ports = open_ports(plan, taps)?;
+    /// Opens all ports. Those that are open when one cannot be stay so.
+    fn open(&mut self, plan: &Plan, taps: &Taps) -> anyhow::Result<()> {
+        open_ports(plan, taps, &mut self.ports)?;
         let wakers: Vec<Waker> = self.askers.0.iter().map(|asker| asker.waker.clone()).collect();
         let crossings = crossing::between(&plan.workers, &plan.switch, &wakers);
-        for ((worker, ports), crossings) in self.workers.iter_mut().zip(ports).zip(crossings) {
+        let workers = self.workers.iter_mut().zip(&mut self.ports).zip(crossings);
+        for ((worker, ports), crossings) in workers {
             worker.open(ports).context("cannot watch a port")?;
             worker.join(crossings);
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Forwards until it is drained.
     fn forward(
-        self,
+        &mut self,
         plan: Plan,
         listener: UnixListener,
         (taps, guard): (&Arc<Taps>, Guard),
         successor: Option<Successor>,
     ) -> anyhow::Result<ExitCode> {
-        let Self { started, askers, mut workers } = self;
+        let Self { started, askers, workers, .. } = self;
+        let (started, askers) = (*started, askers.clone());
         let next_hops = next_hops::follow(&plan, askers.clone())?;
         underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
         let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
         let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
         let wanted = Wanted::new(&plan);
         let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
-        let buckets = follow_placement(&plan, &mut workers, (&wanted, &cpus_known), &askers)?;
+        let buckets = follow_placement(&plan, workers, (&wanted, &cpus_known), &askers)?;
         // A host with one worker has nothing to count, and may have ports that come.
         let several = workers.len() > 1;
         let counted = workers.iter_mut().filter(|_| several);
@@ -310,7 +319,7 @@ impl Idle {
             Some(successor) => successor.follow(server, run_dir)?,
         }
 
-        let left = run_all(&mut workers, &cpus)?;
+        let left = run_all(workers, &cpus)?;
         workers.iter_mut().for_each(Worker::close);
         _ = run_dir::remove(&socket);
         say!("drained; {} frames held and {} in drivers ended", left.resident, left.pending);
@@ -398,10 +407,9 @@ fn cpu_of(plan: &Plan, worker: usize) -> Option<u32> {
     host.worker_cpus.get(worker).copied().or(host.worker_cpu.filter(|_| worker == 0))
 }
 
-/// The ports of a plan, by worker.
-fn open_ports(plan: &Plan, taps: &Taps) -> anyhow::Result<Vec<Vec<Opened>>> {
+/// Opens the ports of a plan, by worker.
+fn open_ports(plan: &Plan, taps: &Taps, ports: &mut [Vec<Opened>]) -> anyhow::Result<()> {
     let mut trunks = attach::Trunks::new();
-    let mut ports: Vec<Vec<Opened>> = (0..plan.workers.count).map(|_| Vec::new()).collect();
     for (at, (port, placed)) in plan.ports.iter().zip(&plan.workers.ports).enumerate() {
         // Of what is spread over all of them, each has a part, in their order.
         let (first, last) = placed.worker.map_or((0, ports.len() - 1), |worker| (worker, worker));
@@ -410,7 +418,7 @@ fn open_ports(plan: &Plan, taps: &Taps) -> anyhow::Result<Vec<Vec<Opened>>> {
             own.push((PortId::from_index(at), port.name.clone(), opened));
         }
     }
-    Ok(ports)
+    Ok(())
 }
 
 /// A worker without ports.

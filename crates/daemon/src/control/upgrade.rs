@@ -30,12 +30,21 @@ const YIELDED_WITHIN: Duration = Duration::from_secs(2);
 /// Why nothing was handed over.
 #[derive(Debug)]
 pub(super) enum NotDone {
-    /// The two programs do not understand each other: data has to be drained and started anew.
+    /// The two programs do not understand each other, or the new one cannot open anew what it cannot
+    /// go on with: data has to be drained and started anew.
     Foreign(String),
     /// The old data process goes on.
     GoesOn(String),
     /// Both are gone, and control starts one as always.
     Lost(String),
+}
+
+impl NotDone {
+    fn why(self) -> String {
+        match self {
+            Self::Foreign(why) | Self::GoesOn(why) | Self::Lost(why) => why,
+        }
+    }
 }
 
 /// A data process that may take over. It is killed unless it does.
@@ -63,7 +72,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
     let goes_on = |error: anyhow::Error| NotDone::GoesOn(format!("{error:#}"));
     let config = plan.run_dir.join(run_dir::NEXT_CONFIG_FILE);
     let mut next = Next::start(plan, &config).map_err(goes_on)?;
-    let ready: Ready = next.hear(READY_WITHIN).map_err(NotDone::GoesOn)?;
+    let ready: Ready = next.hear(READY_WITHIN)?;
     if !ready.formats.contains(&FORMAT) {
         return Err(NotDone::Foreign(format!(
             "data process {} hands over in format {FORMAT}, and version {} reads {:?}",
@@ -75,7 +84,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
     next.stream.set_write_timeout(Some(OPENED_WITHIN)).map_err(|e| goes_on(e.into()))?;
     hand::send(&next.stream, &files).map_err(|e| goes_on(e.into()))?;
     drop(files);
-    let opened: Opened = next.hear(OPENED_WITHIN).map_err(NotDone::GoesOn)?;
+    let opened: Opened = next.hear(OPENED_WITHIN)?;
     std::fs::rename(&config, plan.run_dir.join(run_dir::CONFIG_FILE))
         .map_err(|e| goes_on(e.into()))?;
     let left = protocol::ask(stream, &Request::Leave);
@@ -87,7 +96,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
     }
     let lost = |error: String| NotDone::Lost(error);
     protocol::write(&next.stream, &Go {}).map_err(|error| lost(error.to_string()))?;
-    let took: Took = next.hear(OPENED_WITHIN).map_err(lost)?;
+    let took: Took = next.hear(OPENED_WITHIN).map_err(|error| lost(error.why()))?;
     let link = connect(&plan.run_dir)
         .map_err(anyhow::Error::from)
         .and_then(|stream| Link::new(stream, next.child.take()))
@@ -135,12 +144,21 @@ impl Next {
     }
 
     /// What it says next.
-    fn hear<T: serde::de::DeserializeOwned>(&mut self, within: Duration) -> Result<T, String> {
+    fn hear<T: serde::de::DeserializeOwned>(&mut self, within: Duration) -> Result<T, NotDone> {
         let heard = self.stream.set_read_timeout(Some(within));
         match heard.and_then(|()| handover::read(&self.stream)) {
             Ok(Some(said)) => Ok(said),
-            Ok(None) => Err(format!("the new data process {}; it said why above", self.end())),
-            Err(error) => Err(format!("the new data process says nothing: {error}")),
+            Ok(None) => Err(NotDone::GoesOn(format!(
+                "the new data process {}; it said why above",
+                self.end()
+            ))),
+            // It said so.
+            Err(error) if error.kind() == io::ErrorKind::Other => {
+                Err(NotDone::Foreign(error.to_string()))
+            }
+            Err(error) => {
+                Err(NotDone::GoesOn(format!("the new data process says nothing: {error}")))
+            }
         }
     }
 

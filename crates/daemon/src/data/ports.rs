@@ -40,6 +40,18 @@ pub(super) struct Coming {
 /// What became of it; it comes back if it may be tried again.
 pub(super) type Come = Result<PortId, (Option<Box<Coming>>, String)>;
 
+/// Why a port was not added, and whether its device was opened.
+pub(super) struct Refused {
+    pub(super) error: String,
+    is_open: bool,
+}
+
+impl From<String> for Refused {
+    fn from(error: String) -> Self {
+        Self { error, is_open: false }
+    }
+}
+
 /// The ports that were added, by name.
 type Added = BTreeMap<String, (NewPort, PortId)>;
 
@@ -62,13 +74,28 @@ impl Ports {
         asker: &Asker,
         new: &NewPort,
     ) -> Result<port::Added, String> {
+        self.add_or_leave(names, asker, new).map_err(|refused| {
+            if refused.is_open {
+                self.taps.delete(new.name.as_deref().unwrap_or_default());
+            }
+            refused.error
+        })
+    }
+
+    /// The same; a device that could be opened is left if its port cannot be added.
+    pub(super) fn add_or_leave(
+        &self,
+        names: &Names,
+        asker: &Asker,
+        new: &NewPort,
+    ) -> Result<port::Added, Refused> {
         let mut added = self.added();
         let name = new.name.clone().unwrap_or_default();
         let wanted = config::plan_port(&self.plan, &[], new)?;
         if let Some((known, id)) = added.get(&name) {
             if asker.answer(|reply| Ask::IsOpen(*id, reply))? {
                 if known != new {
-                    return Err(format!("there is another port `{name}`; delete it first"));
+                    return Err(format!("there is another port `{name}`; delete it first").into());
                 }
                 return Ok(config::added_answer(new, &wanted, *id));
             }
@@ -85,10 +112,7 @@ impl Ports {
             match asker.answer(|reply| Ask::Add(coming, reply))? {
                 Ok(id) => break id,
                 Err((Some(back), _)) if Instant::now() < until => coming = back,
-                Err((_, error)) => {
-                    self.taps.delete(&name);
-                    return Err(error);
-                }
+                Err((_, error)) => return Err(Refused { error, is_open: true }),
             }
             std::thread::sleep(PLACE_RETRY);
         };

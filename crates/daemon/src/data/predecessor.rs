@@ -8,7 +8,7 @@
 //! What did not leave within [`DRAIN_WITHIN`], because its receiver takes nothing, ends with the
 //! process; it is counted and said.
 
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -56,13 +56,14 @@ impl Server {
             std::process::exit(0);
         }
         self.step(|| YieldStep::Thaw);
-        say!(warn: "nothing was taken over; this process goes on");
         stream.set_read_timeout(None)?;
+        let done = done.and_then(|request| request.ok_or_else(|| ErrorKind::UnexpectedEof.into()));
         match done {
-            Ok(Some(_)) => protocol::write(stream, &Done {}),
-            Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => protocol::write(stream, &Done {}),
             Err(error) => {
-                _ = protocol::write(stream, &Failure { error: error.to_string() });
+                // Whoever asked sees the end of the connection: an answer would say that this
+                // program is another one.
+                say!(warn: "nothing was taken over ({error}); this process goes on");
                 Err(error)
             }
         }

@@ -118,9 +118,11 @@ impl Server {
     /// Adds ports and addresses as an earlier process had them.
     pub(super) fn restore(&self, state: &State) -> Result<(), String> {
         for new in &state.added {
-            if let Err(error) = self.ports.add(&self.names, self.askers.first(), new) {
+            // The device is the other process's as long as this one may fail.
+            let added = self.ports.add_or_leave(&self.names, self.askers.first(), new);
+            if let Err(refused) = added {
                 let name = new.name.as_deref().unwrap_or_default();
-                return Err(format!("port {name}: {error}"));
+                return Err(format!("port {name}: {}", refused.error));
             }
         }
         let known: Vec<Known> =

@@ -13,10 +13,11 @@ use super::server::Server;
 use super::spawn;
 use super::worker::{Ask, YieldStep};
 use crate::clock;
+use crate::config::{Attachment, Plan};
 use crate::hand::{self, Named};
 use crate::handover::{self, FORMAT, Go, Opened, Ready, State, Took};
 use crate::log::say;
-use crate::protocol;
+use crate::protocol::{self, Failure};
 use crate::run_dir::{self, Role};
 
 /// How long the process before may take to be gone, after it said that it goes.
@@ -25,6 +26,17 @@ const ROLE_RETRY: Duration = Duration::from_millis(5);
 
 /// A process that takes over, the TAPs and the other ports that it goes on with.
 pub(super) type Began = (Successor, Vec<Named>, Vec<(String, Handed)>);
+
+/// Why this configuration cannot go on with what was handed over, and cannot open anew, either,
+/// while the other process is there: the sockets of an address are numbered as they come and go.
+pub(super) fn misfit(plan: &Plan, handed: &[(String, Handed)]) -> Option<String> {
+    plan.ports.iter().find_map(|port| {
+        let Attachment::Udp { sharers, .. } = port.attachment else { return None };
+        let before = handed.iter().filter(|(name, _)| *name == port.name).count();
+        (before > 0 && before != sharers.max(1))
+            .then(|| format!("{before} workers read port {}, and would be {sharers}", port.name))
+    })
+}
 
 /// The connection to control.
 pub(super) struct Successor {
@@ -48,6 +60,11 @@ impl Successor {
         let (state, taps, ports) = handover::unpack(files)?;
         let handed = taps.len() + ports.len();
         Ok(Some((Self { stream, state, handed }, taps, ports)))
+    }
+
+    /// Says that nothing can be taken over.
+    pub(super) fn refuse(self, error: String) -> io::Result<()> {
+        protocol::write(&self.stream, &Failure { error })
     }
 
     /// Adds the ports that were added, and forwards as soon as the process before is gone.

@@ -145,6 +145,18 @@ impl L2Port {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn take_up(config: &L2Config, handed: Option<Handed>) -> Result<Self, OpenError> {
+        let before = handed.as_ref().map(|handed| handed.numbers.clone()).unwrap_or_default();
+        let mut port = Self::open_with(config, handed)?;
+        // Only now: one that cannot be opened leaves the device as the process before has it.
+        if let Some(open) = &mut port.open
+            && before.get(INDEX) == Some(&open.index.into())
+        {
+            open.offloads.were_on_before(&before);
+        }
+        Ok(port)
+    }
+
+    fn open_with(config: &L2Config, handed: Option<Handed>) -> Result<Self, OpenError> {
         let name = config.device.as_str();
         let failed = |what| OpenError::device(name, what);
         let found = device(name).map_err(|error| match error.raw_os_error() {
@@ -168,7 +180,7 @@ impl L2Port {
         );
         let control = RingPlan::new(CONTROL_RING_BYTES, 1, CONTROL_MTU, 0);
         let mut handed = handed.filter(|handed| fits(handed, config, found.index, &plan));
-        let offloads = Offloads::off_since(name, handed.as_ref())?;
+        let offloads = Offloads::off(name)?;
         // Before the ring, so that not even its first frame is answered.
         let kept = handed.as_mut().and_then(|handed| handed.take_file(QUIET));
         let quiet = Quiet::take_up(found.index, config.kernel, kept)

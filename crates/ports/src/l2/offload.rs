@@ -1,6 +1,7 @@
 //! Offloads that would give this port frames which never were on a wire, and the checksum that one
 //! of them leaves open.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -38,19 +39,13 @@ pub(super) struct Offloads {
 }
 
 impl Offloads {
-    /// Switches them off. What an earlier process switched off and handed over was on before.
-    pub(super) fn off_since(device: &str, handed: Option<&Handed>) -> Result<Self, OpenError> {
-        let mut offloads = Self::off(device)?;
+    /// What an earlier process switched off, and handed over, was on before.
+    pub(super) fn were_on_before(&mut self, handed: &BTreeMap<String, u64>) {
         for feature in FEATURES {
-            let before = handed.and_then(|handed| handed.numbers.get(feature.name));
-            let is_known = offloads.were_on.iter().any(|(set, _)| *set == feature.set);
-            if let Some(before) = before.and_then(|before| u32::try_from(*before).ok())
-                && !is_known
-            {
-                offloads.were_on.push((feature.set, before));
-            }
+            let before = handed.get(feature.name).and_then(|on| u32::try_from(*on).ok());
+            let is_known = self.were_on.iter().any(|(set, _)| *set == feature.set);
+            self.were_on.extend(before.filter(|_| !is_known).map(|before| (feature.set, before)));
         }
-        Ok(offloads)
     }
 
     /// Adds what was on.

@@ -118,9 +118,13 @@ impl Worker {
         self.ending.frozen = true;
     }
 
-    /// Opens its ports.
-    pub(in crate::data) fn open(&mut self, ports: Vec<super::Opened>) -> io::Result<()> {
-        ports.into_iter().try_for_each(|(id, name, port)| self.take_up(name, port, id))
+    /// Takes its ports, first one first; those behind one that cannot be watched stay.
+    pub(in crate::data) fn open(&mut self, ports: &mut Vec<super::Opened>) -> io::Result<()> {
+        ports.reverse();
+        while let Some((id, name, port)) = ports.pop() {
+            self.take_up(name, port, id)?;
+        }
+        Ok(())
     }
 
     /// Answers questions and does nothing else, until it is told to go on.

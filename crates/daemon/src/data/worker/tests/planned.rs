@@ -31,7 +31,7 @@ pub(super) fn host(
             (PortId::from_index(at), port.name.clone(), opened)
         });
         let mut worker = make_worker(&plan, 0, poller, receiver, clock::now()).unwrap();
-        worker.open(ports.collect()).unwrap();
+        worker.open(&mut ports.collect()).unwrap();
         worker
     });
     let connected =

@@ -265,8 +265,9 @@ pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Gu
         count += 1;
     }
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
-    let idle = Idle::new(&plan).unwrap();
-    let Idle { askers, mut workers, .. } = idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
+    let mut idle = Idle::new(&plan).unwrap();
+    idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
+    let Idle { askers, mut workers, .. } = idle;
     let loads = workers.iter_mut().map(|worker| worker.load(count)).collect();
     let threads = workers.into_iter().map(run_here).collect();
     let guest =

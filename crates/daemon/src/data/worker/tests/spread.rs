@@ -82,8 +82,9 @@ fn start_spread() -> Spread {
     let (own, peer) = addresses();
     let text = config(&dir, own, peer);
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
-    let idle = Idle::new(&plan).unwrap();
-    let Idle { askers, mut workers, .. } = idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
+    let mut idle = Idle::new(&plan).unwrap();
+    idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
+    let Idle { askers, mut workers, .. } = idle;
     let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
     let gauges = parts.iter().map(|part| Arc::clone(&part.gauges)).collect();
     let run = |mut worker: Worker| {
