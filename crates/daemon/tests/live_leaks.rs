@@ -15,6 +15,7 @@ mod rig;
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rig::raw::{self, Sender};
@@ -352,5 +353,39 @@ fn guard_follows_its_device_and_ends_with_the_daemon() {
                 .recv(&mut bytes)
                 .is_ok_and(|size| bytes[..size].starts_with(b"stranger"))
         });
+    }
+}
+
+/// While one data process takes over from another there is a guard at every moment.
+#[test]
+#[ignore = "live: needs root"]
+fn guard_is_there_while_another_process_takes_over() {
+    if skip("live_leaks", &[]) {
+        return;
+    }
+    for kind in ["l2", "udp"] {
+        let case = Case::new(kind);
+        let (stop, mut ended) = (&AtomicBool::new(false), Vec::new());
+        let socket = case.attacker.udp(ATTACKER, 0);
+        let bytes = case.victims[0].vxlan("meanwhile");
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    socket.send_to(&bytes, SocketAddrV4::new(H2, VXLAN)).unwrap();
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            });
+            for _ in 0..3 {
+                let done = case.daemons[0].attempt(&["upgrade"]);
+                wait_for("it answers again", || {
+                    case.daemons[0].attempt(&["show", "drops"]).status.success()
+                });
+                ended.push((done.status.success(), case.ended()));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        say(&format!("{kind}: what each guard ended so far: {ended:?}"));
+        assert!(ended.iter().all(|(done, ended)| *done && *ended > 0), "{ended:?}");
+        assert_eq!(case.came(0), Vec::<String>::new(), "came to another tenant");
     }
 }
