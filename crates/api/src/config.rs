@@ -255,6 +255,10 @@ pub struct Fabric {
     /// as many.
     #[serde(default = "default_punts_per_port")]
     pub punts_per_port: u32,
+    /// How many questions a second control asks for frames of one port whose destination nobody
+    /// claims. Half of that may be asked at once.
+    #[serde(default = "default_asks_per_port")]
+    pub asks_per_port: u32,
 }
 
 /// A cable: its rate, and what the computation of headroom needs.
@@ -502,6 +506,10 @@ const fn default_learn_max() -> u32 {
 
 const fn default_punts_per_port() -> u32 {
     10_000
+}
+
+const fn default_asks_per_port() -> u32 {
+    100
 }
 
 const fn default_spin_us() -> u32 {

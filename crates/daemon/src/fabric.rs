@@ -39,7 +39,7 @@ use anyhow::Context as _;
 use sluice_api::fabric as api;
 use sluice_base::{Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
-use sluice_control::punt;
+use sluice_control::{punt, resolve};
 
 use self::identity::Identity;
 use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
@@ -94,6 +94,7 @@ impl Fabric {
         let incarnation = next_incarnation(run_dir)?;
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
         config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+        config.resolve = resolve::Config::with_rate(plan.ports_max, plan.asks_per_port);
         // One port may have all that it is allowed.
         config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
         let seed = incarnation ^ started.0.rotate_left(32);

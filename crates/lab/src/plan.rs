@@ -321,6 +321,7 @@ impl Plan {
                 certificates: self.certificates().join(&node.name).to_string_lossy().into_owned(),
                 learn_max: 16,
                 punts_per_port: 10_000,
+                asks_per_port: 100,
             }),
             buffers: settings.buffers(count),
             classes: Vec::new(),

@@ -2,13 +2,22 @@
 //!
 //! ```text
 //!   punt ── fit? ── Policer ── source: learn, claim ──┬─ miss ──> found:   Install, flow, tunnel
-//!                                                     │           unknown: wanted, asked for
-//!                                                     ├─ ARP, ND ─> answer or flood
-//!                                                     └─ new, moved ─> Install the source
+//!            │        │              │                │           unknown: wanted, asked for
+//!            │        │              │                ├─ ARP, ND ─> answer or flood
+//!            │        │              │                └─ new, moved ─> Install the source
+//!   taken:   │        └─> flood      └─ refused_source
+//!            └─ stopped
 //! ```
 //!
+//! **What the switch took is answered, flooded or counted.** ARP and Neighbor Discovery to a group
+//! are taken out of the data path until this host has said which ([`Cause::is_taken`]). A budget of
+//! the policer costs a frame no more than what control would have made of it: the switch floods it,
+//! as it would without control. What is only shown ([`Cause::Snooped`]) goes its way by itself, and
+//! teaches its source.
+//!
 //! **A source that is refused gets no service**: who says what must not be believed finds out
-//! nothing and is found by nobody. One that is frozen does: it is not claimed, but it is real.
+//! nothing and is found by nobody; its frames end under `refused_source`. One that is frozen does:
+//! it is not claimed, but it is real.
 //!
 //! **What is unknown** is remembered as wanted for as long as the policer refuses to look for it
 //! again. Whoever claims it meanwhile makes it installed at once; if nobody does, the frames that
@@ -19,22 +28,23 @@
 //! from the underlay never goes back there. All other hosts together are one more port to the
 //! policer and to the budgets of floods.
 
-use alloc::vec::Vec;
+use core::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, Vni};
+use sluice_wire::icmpv6;
 
 use super::Plane;
 use super::ask;
 use super::surface::{Command, Event, Full, Kind, PuntFrom, Way};
 use crate::bridge::View;
-use crate::directory::Places;
+use crate::directory::{Directory, Places};
 use crate::frame::{Body, Frame};
-use crate::learn::{Intent, Note, Observed};
-use crate::punt::{Cause, Target};
+use crate::learn::{Intent, Note, Observed, Reason};
+use crate::punt::Cause;
 use crate::resolve::Action;
 use crate::vport::{Claim, Key, Origin};
 
-/// A punt carries at most so many bytes: a frame of as many may have been longer.
+/// A punt carries at most so many bytes of its frame.
 pub const HEAD_SIZE_MAX: usize = 128;
 
 /// The frame behind a punt, and where it came in.
@@ -62,29 +72,58 @@ impl Plane {
             PuntFrom::Port(port) => self.nets.is_member(port, vni),
             PuntFrom::Host(host) => self.peers.get(host).is_some() && self.nets.is_local(vni),
         };
+        let taken = cause.is_taken() && host.is_none();
         let Some(frame) = Frame::parse(head).ok().filter(|_| known) else {
             self.outbox.counts.punts_unfit += 1;
+            if taken {
+                self.outbox.refuse(port, DropReason::Stopped, head.len());
+            }
             return;
         };
+        let punt = Punt { now, vni, port, host, head };
         if self.policer.admit(now, port, vni, cause, &frame).is_err() {
             self.outbox.counts.punts_refused += 1;
+            if taken {
+                self.flood_taken(&punt);
+            }
             return;
         }
         self.outbox.counts.punts += 1;
-        let punt = Punt { now, vni, port, host, head };
-        let served = match host {
+        let learned = match host {
             None => self.learn(&punt, &frame),
             Some(host) => {
                 let kind = self.peers.get(host).map(|peer| peer.kind);
                 if kind == Some(Kind::Foreign) {
                     self.learn_foreign(now, host, vni, &frame);
                 }
-                true
+                Ok(())
             }
         };
-        if served {
-            self.serve(&punt, cause, &frame);
+        match learned {
+            Ok(()) => self.serve(&punt, cause, &frame),
+            Err(why) if taken && self.may_say(&punt, &frame, why) => self.flood_taken(&punt),
+            Err(_) if taken => self.outbox.refuse(port, DropReason::RefusedSource, head.len()),
+            Err(_) => {}
         }
+    }
+
+    /// Whether a frame that teaches nothing is none of this host's business rather than a lie: its
+    /// receivers know what to make of it. A bond with `balance-alb` and a router without a virtual
+    /// MAC of its own say another MAC than the frame does; they may say it of any address that
+    /// nobody is bound with.
+    fn may_say(&self, punt: &Punt<'_>, frame: &Frame<'_>, why: Reason) -> bool {
+        let said = match (why, frame.body) {
+            (Reason::Malformed | Reason::BadAddress | Reason::TableFull, _) => return true,
+            (Reason::SenderMismatch, Body::Arp(arp)) => IpAddr::from(arp.sender_ip),
+            (Reason::SenderMismatch, Body::Neighbor { src, message, .. }) => match message {
+                icmpv6::Repr::Advertisement { target, .. } => target.into(),
+                icmpv6::Repr::Solicitation { .. } => src.into(),
+            },
+            _ => return false,
+        };
+        let view = View { table: &self.table, me: self.own };
+        let holder = view.find_ip(punt.vni, said);
+        holder.is_none_or(|found| found.claim.origin != Origin::Bound)
     }
 
     /// Learns the source of a frame of an own port, of which nothing else is wanted.
@@ -93,11 +132,11 @@ impl Plane {
             return;
         }
         let Ok(frame) = Frame::parse(head) else { return };
-        self.learn(&Punt { now, vni, port, host: None, head }, &frame);
+        _ = self.learn(&Punt { now, vni, port, host: None, head }, &frame);
     }
 
-    /// Learns the source of a frame of an own port. False if it is to be refused.
-    fn learn(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) -> bool {
+    /// Learns the source of a frame of an own port.
+    fn learn(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) -> Result<(), Reason> {
         let &Punt { now, vni, port, .. } = punt;
         let key = Key { vni, mac: frame.src };
         let view = View { table: &self.table, me: self.own };
@@ -106,7 +145,7 @@ impl Plane {
             Ok(observed) => observed,
             Err(why) => {
                 self.outbox.event(Event::Refused(port, key, why));
-                return false;
+                return Err(why);
             }
         };
         match note {
@@ -119,7 +158,7 @@ impl Plane {
         if let Intent::Learned { key, port, ips, origin } = intent {
             self.claim_learned(now, &Claim { key, port, ips, origin, moves: 0 });
         }
-        true
+        Ok(())
     }
 
     fn claim_learned(&mut self, now: Nanos, learned: &Claim) {
@@ -134,13 +173,9 @@ impl Plane {
         match cause {
             Cause::Miss | Cause::Unresolved => self.find(punt, frame),
             Cause::NewSource | Cause::Moved => self.settle_source(punt, frame.src),
-            Cause::Arp | Cause::Nd => {
-                if punt.head.len() >= HEAD_SIZE_MAX {
-                    self.outbox.counts.floods_cut += 1;
-                } else {
-                    self.resolve(punt, punt.head, frame, true);
-                }
-            }
+            // What came from another host went its way there and here.
+            Cause::Arp | Cause::Nd if punt.host.is_none() => self.resolve(punt, frame),
+            Cause::Arp | Cause::Nd | Cause::Snooped => {}
         }
     }
 
@@ -168,8 +203,8 @@ impl Plane {
         };
         let way = self.way_to(holder);
         if punt.host.is_some() && matches!(way, Way::Host(_)) {
+            // The switch ends it under `split_horizon`. Frames of own ports may wait behind it.
             self.outbox.counts.misdirected += 1;
-            return;
         }
         self.table.used(punt.now, key, 1);
         self.install(punt.now, key, way);
@@ -178,7 +213,7 @@ impl Plane {
     /// Nobody claims a destination: it is wanted, and asked for.
     fn want(&mut self, punt: &Punt<'_>, key: Key, frame: &Frame<'_>) {
         let now = punt.now;
-        self.policer.unknown(now, key.vni, Target::Mac(key.mac));
+        self.policer.unknown(now, key.vni, key.mac);
         if self.wanted.len() < self.wanted_max || self.wanted.contains(key) {
             self.wanted.set(key, now.after(self.unknown_life));
         } else {
@@ -190,34 +225,42 @@ impl Plane {
         if !matches!(asked.body, Body::Arp(_) | Body::Neighbor { .. }) {
             return;
         }
+        let view = View { table: &self.table, me: self.own };
+        if self.resolver.ask(now, punt.port, punt.vni, &asked, &view).is_err() {
+            return;
+        }
         self.outbox.counts.asked += 1;
-        self.resolve(punt, &question, &asked, false);
+        let from = punt.host.map_or(Way::Port(punt.port), Way::Host);
+        if self.outbox.has_room() {
+            self.outbox.command(Command::Flood { vni: punt.vni, from, frame: question });
+        }
     }
 
-    /// Answers a question or floods a frame of neighbours. What was asked here in a sender's name
-    /// is not answered: the sender did not ask.
-    fn resolve(&mut self, punt: &Punt<'_>, bytes: &[u8], frame: &Frame<'_>, answer: bool) {
-        let &Punt { now, vni, port, host, .. } = punt;
+    /// Answers a frame of neighbours that the switch took, or has it flooded.
+    fn resolve(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) {
+        let &Punt { vni, port, .. } = punt;
         let view = View { table: &self.table, me: self.own };
-        let back = host.map_or(Way::Port(port), Way::Host);
-        match self.resolver.resolve(now, port, vni, frame, &view, &self.nets) {
-            Action::Answer(made) if answer => {
-                if self.outbox.has_room() {
-                    let frame = made.as_slice().to_vec();
-                    self.outbox.command(Command::Send { vni, to: back, frame });
-                }
+        match self.resolver.resolve(port, vni, frame, &view) {
+            Action::Flood(_) => self.flood_taken(punt),
+            Action::Answer(made) if self.outbox.has_room() => {
+                let frame = made.as_slice().to_vec();
+                self.outbox.command(Command::Send { vni, to: Way::Port(port), frame });
             }
-            Action::Flood { to, .. } => {
-                let hosts = to.hosts().filter(|_| host.is_none()).map(Way::Host);
-                let receivers: Vec<_> = to.ports().map(Way::Port).chain(hosts).collect();
-                for to in receivers {
-                    if self.outbox.has_room() {
-                        let frame = bytes.to_vec();
-                        self.outbox.command(Command::Send { vni, to, frame });
-                    }
-                }
+            Action::Answer(_) => {
+                self.outbox.refuse(port, DropReason::PuntLimit, punt.head.len());
             }
-            Action::Answer(_) | Action::Ignore(_) => {}
+        }
+    }
+
+    /// Gives a frame that the switch took back to it.
+    fn flood_taken(&mut self, punt: &Punt<'_>) {
+        let &Punt { vni, port, head, .. } = punt;
+        if self.outbox.has_room() {
+            self.outbox.counts.flooded += 1;
+            let (from, frame) = (Way::Port(port), head.to_vec());
+            self.outbox.command(Command::Flood { vni, from, frame });
+        } else {
+            self.outbox.refuse(port, DropReason::PuntLimit, head.len());
         }
     }
 

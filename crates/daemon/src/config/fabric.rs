@@ -40,6 +40,8 @@ pub struct FabricPlan {
     pub learn_max: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
+    /// Questions a second for frames of one port whose destination nobody claims.
+    pub asks_per_port: u32,
     /// The data workers.
     pub workers: Workers,
 }
@@ -192,6 +194,7 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
         bound: bound(config),
         learn_max: fabric.learn_max,
         punts_per_port: fabric.punts_per_port,
+        asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
     })
 }

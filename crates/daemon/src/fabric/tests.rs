@@ -85,6 +85,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         }],
         learn_max: 8,
         punts_per_port: 10_000,
+        asks_per_port: 100,
         workers: Workers { count: 1, ports: vec![] },
     }
 }
