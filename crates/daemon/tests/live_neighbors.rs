@@ -291,7 +291,7 @@ fn three_hundred_announcements_reach_everybody_once() {
             (0..300).map(|n| arp_frame(arp::Repr::announcement(MACS[0], ip(n)), 60)).collect();
         let heard = heard_of(lab, &frames);
         for daemon in &lab.daemons {
-            let flows = daemon.ask(&["fabric", "flows"]);
+            let flows = daemon.ask(&["fabric", "flows"])["flows"].take();
             for kind in ["tunnels", "encap", "decap"] {
                 assert_eq!(flows[kind].as_array().map(Vec::len), Some(0), "{kind}: {flows}");
             }
@@ -302,7 +302,7 @@ fn three_hundred_announcements_reach_everybody_once() {
 }
 
 /// Broadcast replies, ARP that says another MAC than its frame (VRRP, `balance-alb`), padded and
-/// malformed frames.
+/// long ones. (ARP with wrong fixed fields ends as `bad_arp`, and is no part of it.)
 #[test]
 #[ignore = "live: needs root"]
 fn odd_frames_of_neighbors_reach_everybody_once() {
@@ -317,8 +317,6 @@ fn odd_frames_of_neighbors_reach_everybody_once() {
         let to_one = arp::Repr { target_ip: Ipv4Addr::new(10, 42, 0, 3), ..reply };
         let of_router = arp::Repr::announcement(Mac([0, 0, 0x5e, 0, 1, 7]), ip);
         let asks = arp::Repr { sender_ip: ip, ..arp::Repr::probe(MACS[0], [10, 42, 0, 77].into()) };
-        let mut malformed = arp_frame(told, 60);
-        malformed[14] = 9;
         let kinds = [
             arp_frame(reply, 60),
             arp_frame(to_one, 60),
@@ -327,11 +325,10 @@ fn odd_frames_of_neighbors_reach_everybody_once() {
             arp_frame(told, 129),
             arp_frame(asks, 400),
             arp_frame(asks, 60),
-            malformed,
         ];
         heard_of(lab, &(0..10).flat_map(|_| kinds.clone()).collect::<Vec<_>>())
     });
-    assert_eq!(heard, [80; 2]);
+    assert_eq!(heard, [70; 2]);
 }
 
 /// Clients remember another router: its announcements renew every entry.
