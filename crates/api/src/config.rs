@@ -299,6 +299,10 @@ pub struct Fabric {
     /// address; then a question goes to it.
     #[serde(default = "default_confirmed_s")]
     pub confirmed_s: u32,
+    /// How many questions a second control asks for frames of one port whose destination nobody
+    /// claims. Half of that may be asked at once.
+    #[serde(default = "default_asks_per_port")]
+    pub asks_per_port: u32,
 }
 
 /// A cable: its rate, and what the computation of headroom needs.
@@ -554,6 +558,10 @@ const fn default_punts_per_port() -> u32 {
 
 const fn default_confirmed_s() -> u32 {
     30
+}
+
+const fn default_asks_per_port() -> u32 {
+    100
 }
 
 const fn default_spin_us() -> u32 {

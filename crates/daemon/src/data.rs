@@ -159,8 +159,8 @@ impl Askers {
 }
 
 /// Runs a data process until it is drained. `takes_over` is whether standard input is a socket by
-/// which control gives it the descriptors that it kept of an earlier one. Relative paths are relative
-/// to `beside`, or to the file.
+/// which control gives it the descriptors that it kept of an earlier one. Relative paths are
+/// relative to `beside`, or to the file.
 ///
 /// # Errors
 /// What could not be opened, with the remedy.

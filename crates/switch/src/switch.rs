@@ -22,7 +22,7 @@ use crate::isolation::Isolation;
 use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
 use crate::place::{Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
-use crate::punt::Control;
+use crate::punt::{CONTROL_PRIORITY, Control};
 use crate::queues::Queues;
 use crate::receive::NO_PORT;
 use crate::shares::Shares;
@@ -245,8 +245,7 @@ impl<B: Buf> Switch<B> {
         if i.held.frames + i.unreclaimed >= CONTROL_FRAMES || self.slots.free_count() == 0 {
             return Err(buf);
         }
-        // What control sends (ARP, keep-alives) must not wait behind data.
-        let priority = Priority::from_low_bits(7);
+        let priority = CONTROL_PRIORITY;
         match to {
             Target::Port(port) if port.index() < self.ports.len() => {
                 let lane = self.ports[port.index()].lane;
@@ -335,6 +334,7 @@ impl<B: Buf> Switch<B> {
                 self.check_vnet(vnet)?;
                 self.forget_decap(vnet, tunnel)?;
             }
+            Command::Refuse { port, reason, sum } => self.refuse_taken(port, reason, sum)?,
         }
         Ok(())
     }
