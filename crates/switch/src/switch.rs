@@ -121,9 +121,8 @@ impl<B: Buf> Switch<B> {
     /// The first thing in the configuration that cannot work.
     pub fn new(config: &SwitchConfig, seed: u64, now: Nanos) -> Result<Self, ConfigError> {
         validate::check(config)?;
-        let whole = config.with_spare();
-        let config = whole.as_ref();
-        let lossless = mask_of(|p| config.classes[p].lossless);
+        let config = config.with_spare();
+        let config = config.as_ref();
         // What every frame touches is made first, with nothing large between: it lies on few pages.
         let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
@@ -166,7 +165,7 @@ impl<B: Buf> Switch<B> {
             unresolved_buffered: 0,
             excess: 0,
             slots_reserved: slots - u32::try_from(buffer_count(config)).expect("a part of them"),
-            lossless,
+            lossless: mask_of(|p| config.classes[p].lossless),
             strict: mask_of(|p| config.classes[p].service == Service::Strict),
             weights: core::array::from_fn(|p| weight_of(config.classes[p].service)),
             dscp_to_priority: config.dscp_to_priority,
