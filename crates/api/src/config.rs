@@ -5,10 +5,12 @@
 //! underlay. The types are the ones that the fabric fills; here they come from a file.
 
 mod buffers;
+mod fabric;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::buffers::{Buffers, Size};
+pub use self::fabric::Fabric;
 pub use crate::hold::HoldTime;
 pub use crate::placement::PlacementMode;
 
@@ -267,40 +269,6 @@ pub struct Underlay {
     pub link: Link,
 }
 
-/// The host as a member of a fabric: it tells the other members of its endpoints and learns of
-/// theirs. The members are the peers that have an `id`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fabric {
-    /// Its name, the same on all members.
-    pub name: String,
-    /// The number of this host, different on all members; 1 to 32767.
-    pub id: u16,
-    /// Where it listens; default: the address of the underlay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<std::net::Ipv4Addr>,
-    /// The TCP and UDP port, the same on all members.
-    #[serde(default = "default_fabric_port")]
-    pub port: u16,
-    /// The folder with the certificates of this host (`sluice fabric cert` makes it).
-    pub certificates: String,
-    /// How many endpoints may be learned at one port.
-    #[serde(default = "default_learn_max")]
-    pub learn_max: u32,
-    /// How many endpoints one other member may claim.
-    #[serde(default = "default_claims_per_host")]
-    pub claims_per_host: u32,
-    /// How many frames a second of one port the control plane looks at for one cause, such as ARP
-    /// or a new source. A port may have twice as many for all causes, all ports together five times
-    /// as many.
-    #[serde(default = "default_punts_per_port")]
-    pub punts_per_port: u32,
-    /// For how many seconds a learned endpoint is answered for after it said itself that it has an
-    /// address; then a question goes to it.
-    #[serde(default = "default_confirmed_s")]
-    pub confirmed_s: u32,
-}
-
 /// A cable: its rate, and what the computation of headroom needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -534,26 +502,6 @@ const fn is_yes(value: &bool) -> bool {
 
 const fn yes() -> bool {
     true
-}
-
-const fn default_fabric_port() -> u16 {
-    7474
-}
-
-const fn default_learn_max() -> u32 {
-    1024
-}
-
-const fn default_claims_per_host() -> u32 {
-    1 << 17
-}
-
-const fn default_punts_per_port() -> u32 {
-    10_000
-}
-
-const fn default_confirmed_s() -> u32 {
-    30
 }
 
 const fn default_spin_us() -> u32 {

@@ -109,9 +109,12 @@ drop_reasons! {
     Untagged = "untagged", Policy;
     /// Not a frame that an underlay port takes: neither VXLAN to this VTEP nor MAC Control.
     NotForUs = "not_for_us", Policy;
-    /// ARP or Neighbor Discovery for a group, while a control plane takes such frames, and its port
-    /// had its share of the notices.
+    /// ARP or Neighbor Discovery for a group that a control plane took, and found no room to answer
+    /// or to flood.
     PuntLimit = "punt_limit", Policy;
+    /// ARP or Neighbor Discovery for a group that a control plane took, of a source that it does
+    /// not believe: over its port's quota, bound elsewhere, or no address of a machine.
+    RefusedSource = "refused_source", Policy;
     /// A broadcast beyond what its port, or its network through tunnels, may send.
     StormLimit = "storm_limit", Policy;
     /// A source that is not bound to the port, or ARP that says another than its frame.

@@ -54,7 +54,7 @@ fn main() {
     };
     let house = House((0..ENDPOINTS).map(found).collect());
     let all = sluice_control::bucket::Rate::UNLIMITED;
-    let limits = punt::Config { assured: all, port: all, cause: [all; 6], ..punt::Config::new(64) };
+    let limits = punt::Config { assured: all, port: all, cause: [all; 7], ..punt::Config::new(64) };
     let mut policer = punt::Policer::new(&limits, 1);
     let mut learner = learn::Learner::new(&learn::Config::new(64), 2);
     let mut resolver = resolve::Resolver::new(&resolve::Config::new(64), 3);
@@ -73,7 +73,7 @@ fn main() {
             let frame = Frame::parse(std::hint::black_box(bytes)).expect("a whole frame");
             let admitted = policer.admit(now, *port, vni, punt::Cause::Arp, &frame).is_ok();
             if admitted && learner.observe(now, *port, vni, &frame, &house, &house).is_ok() {
-                std::hint::black_box(resolver.resolve(now, *port, vni, &frame, &house, &house));
+                std::hint::black_box(resolver.resolve(*port, vni, &frame, &house));
             }
         }
         let rate = u64::from(PUNTS) * 1_000_000_000 / (core_nanos().expect("Linux") - start);

@@ -36,7 +36,7 @@ fn resident_kb() -> u64 {
 fn config(own: HostId, claims: u32) -> Config {
     let mut config = Config::new(own, 1, [1; 16], 4);
     config.claims_max = claims + 1_000;
-    (config.punt.questions, config.punt.unknowns, config.resolve.floods) = (1_024, 1_024, 1_024);
+    (config.punt.questions, config.punt.unknowns, config.resolve.targets) = (1_024, 1_024, 1_024);
     // One thread does the work of all: nobody is hung because the others take their time.
     config.session.silence_max = Nanos::from_millis(2_000);
     config.session.alive_after = Nanos::from_millis(500);

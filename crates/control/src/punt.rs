@@ -5,23 +5,24 @@
 //! that a flood costs its own port its answers and nobody else:
 //!
 //! ```text
-//!   punt ── unknown lately? ── asked just now? ── cause ── port ─┬─ assured ──┬──> admitted
+//!   punt ── unknown lately? ── shown just now? ── cause ── port ─┬─ assured ──┬──> admitted
 //!             negative cache     coalescing        ceilings      └─ or common ┘
 //! ```
 //!
-//! - What is known to be nowhere is not asked for again for a time, and neither is the same
-//!   question within a short gap.
+//! - A destination that is known to be nowhere is not looked for again for a time, and neither is
+//!   the same destination or source within a short gap. Questions of neighbours are never
+//!   coalesced: each asker waits for an answer of its own, and may have lost the one before.
 //! - Every port has a ceiling for each cause, and one for all causes. Neither is a promise.
 //! - Every port has an **assured** rate that nobody else can use. What goes beyond it comes from a
 //!   **common** bucket, first come, first served. So the work for all ports together is bounded by
 //!   `ports * assured + common`, and each port gets its assured rate whatever the others do.
 //!
 //! A refused punt takes no token and marks nothing: the frame that it copies goes its way or waits
-//! in the switch, which asks again. All state is allocated at the start.
+//! in the switch, which asks again; one that was taken is flooded. All state is allocated at the
+//! start.
 
 use alloc::boxed::Box;
 use alloc::vec;
-use core::net::IpAddr;
 
 use sluice_base::{Mac, Nanos, PortId, Vni};
 
@@ -39,26 +40,41 @@ pub enum Cause {
     NewSource,
     /// The source is known at another port.
     Moved,
-    /// It is ARP.
+    /// It is ARP to a group, which the switch took: it is answered, flooded or refused.
     Arp,
-    /// It is Neighbor Discovery.
+    /// It is a Neighbor Solicitation or Advertisement to a group, which the switch took.
     Nd,
     /// A destination still waits for its answer: the switch asks again.
     Unresolved,
+    /// It is ARP or Neighbor Discovery that goes its way.
+    Snooped,
 }
 
 impl Cause {
     /// How many there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// All of them, in the order of their indices.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Miss, Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Unresolved];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Miss,
+        Self::NewSource,
+        Self::Moved,
+        Self::Arp,
+        Self::Nd,
+        Self::Unresolved,
+        Self::Snooped,
+    ];
 
     /// The cause as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether the switch took the frame out of the data path, and its head is all of it.
+    #[must_use]
+    pub const fn is_taken(self) -> bool {
+        matches!(self, Self::Arp | Self::Nd)
     }
 
     /// Whether the question is where the destination is.
@@ -71,9 +87,9 @@ impl Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Refused {
-    /// What it asks for is known to be nowhere.
+    /// Its destination is known to be nowhere.
     Unknown,
-    /// The same was asked just now.
+    /// The same destination or source was shown just now.
     Repeated,
     /// The port has had enough of this cause.
     CauseLimit,
@@ -90,15 +106,6 @@ impl Refused {
     /// All of them, in the order of their indices.
     pub const ALL: [Self; Self::COUNT] =
         [Self::Unknown, Self::Repeated, Self::CauseLimit, Self::PortLimit, Self::Crowded];
-}
-
-/// Something that can be looked for in a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An endpoint by its MAC.
-    Mac(Mac),
-    /// An endpoint by its IP address.
-    Ip(IpAddr),
 }
 
 /// How much is looked at.
@@ -178,34 +185,18 @@ pub struct Policer {
     unknowns: Recent,
 }
 
-/// [`Target`]s and questions never share a memory, so this only tells MACs from IP addresses.
-fn mark_of(vni: Vni, target: Target) -> Mark {
-    match target {
-        Target::Mac(mac) => Mark::new(vni, mac, None, 0),
-        Target::Ip(ip) => Mark::new(vni, Mac::default(), Some(ip), 0),
-    }
+/// A destination that is nowhere. It and questions never share a memory.
+fn mark_of(vni: Vni, mac: Mac) -> Mark {
+    Mark::new(vni, mac, None, 0)
 }
 
-/// What the punted frame asks for, if it asks where something is.
-fn target_of(cause: Cause, frame: &Frame<'_>) -> Option<Target> {
-    if cause.is_about_destination() {
-        return Some(Target::Mac(frame.dst));
-    }
-    frame.asks_for().map(Target::Ip)
-}
-
-/// The question of a punt: who or what, and for a frame of neighbours also by whom, as each of them
-/// has its own answer. `None` for what is no question and may change from frame to frame.
+/// What a punt asks for: a destination for anybody, a source for its port. `None` for neighbours.
 fn question_of(port: PortId, vni: Vni, cause: Cause, frame: &Frame<'_>) -> Option<Mark> {
-    let (mac, ip) = match (cause, frame.asks_for()) {
-        (Cause::Miss | Cause::Unresolved, _) => {
-            return Some(Mark::new(vni, frame.dst, None, u16::MAX));
-        }
-        (Cause::Arp | Cause::Nd, None) => return None,
-        (Cause::Arp | Cause::Nd, Some(ip)) => (frame.src, Some(ip)),
-        (Cause::NewSource | Cause::Moved, _) => (frame.src, None),
-    };
-    Some(Mark::new(vni, mac, ip, port.0))
+    match cause {
+        Cause::Miss | Cause::Unresolved => Some(Mark::new(vni, frame.dst, None, u16::MAX)),
+        Cause::NewSource | Cause::Moved => Some(Mark::new(vni, frame.src, None, port.0)),
+        Cause::Arp | Cause::Nd | Cause::Snooped => None,
+    }
 }
 
 impl Policer {
@@ -265,9 +256,7 @@ impl Policer {
         frame: &Frame<'_>,
         question: Option<&Mark>,
     ) -> Result<(), Refused> {
-        if let Some(target) = target_of(cause, frame)
-            && self.unknowns.contains(now, &mark_of(vni, target))
-        {
+        if cause.is_about_destination() && self.unknowns.contains(now, &mark_of(vni, frame.dst)) {
             return Err(Refused::Unknown);
         }
         if question.is_some_and(|question| self.questions.contains(now, question)) {
@@ -293,20 +282,20 @@ impl Policer {
         Ok(())
     }
 
-    /// Nobody answers for `target` in network `vni`: questions for it are refused for a time.
-    pub fn unknown(&mut self, now: Nanos, vni: Vni, target: Target) {
-        self.unknowns.insert(now, mark_of(vni, target));
+    /// Nobody has `mac` in network `vni`: frames for it are refused for a time.
+    pub fn unknown(&mut self, now: Nanos, vni: Vni, mac: Mac) {
+        self.unknowns.insert(now, mark_of(vni, mac));
     }
 
-    /// Whether `target` is refused at `now`.
+    /// Whether frames for `mac` are refused at `now`.
     #[must_use]
-    pub fn is_unknown(&self, now: Nanos, vni: Vni, target: Target) -> bool {
-        self.unknowns.contains(now, &mark_of(vni, target))
+    pub fn is_unknown(&self, now: Nanos, vni: Vni, mac: Mac) -> bool {
+        self.unknowns.contains(now, &mark_of(vni, mac))
     }
 
-    /// Somebody claims `target` now: questions for it are looked at again.
-    pub fn known(&mut self, vni: Vni, target: Target) {
-        self.unknowns.remove(&mark_of(vni, target));
+    /// Somebody claims `mac` now: frames for it are looked at again.
+    pub fn known(&mut self, vni: Vni, mac: Mac) {
+        self.unknowns.remove(&mark_of(vni, mac));
     }
 
     /// How many punts of `port` for `cause` were looked at.

@@ -8,10 +8,10 @@
 //! ```text
 //!                       the address is
 //!   the frame is        live           stale  unknown  the asker's own   behind the asker's port
-//!   a question          answer (1)     flood  flood    ignore            ignore
-//!   a probe (DAD)       forward (2)    flood  flood    flood             ignore
+//!   a question          answer (1)     flood  flood    flood             flood
+//!   a probe (DAD)       forward (2)    flood  flood    flood             flood
 //!   an announcement     flood, whoever has it: all shall hear it
-//!   a reply, unicast    ignore: the data path brings it to whom it is for
+//!   anything else       flood: an answer to all, a target that nobody can have, what is malformed
 //! ```
 //!
 //! (1) Forwarded to the endpoint that has it, and to nobody else, if that has not said so itself
@@ -22,18 +22,25 @@
 //! address. A claim of the asker itself is no answer to that: it is asked on, in case that somebody
 //! has it whom nobody knows.
 //!
-//! Floods cost every host of the network. The same one goes once in a gap, and there is a budget
-//! for each port and one for all ports of the host.
+//! **Nothing is swallowed.** The switch took the frame, so what is not answered is flooded,
+//! whatever the table says beside "answer": an endpoint behind the asker's own port may have moved,
+//! and each asker waits for an answer of its own. There is no budget here: the switch charged the
+//! frame to its port before it took it.
+//!
+//! **What this host asks itself**, in a sender's name ([`Resolver::ask`]), is no frame of anybody.
+//! The same target is asked for once in a gap, whoever wants it, and each port has a budget, so
+//! that frames to nobody cost the hosts of the network little. Those frames wait in the switch, and
+//! end there under a reason.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use core::net::{IpAddr, Ipv6Addr};
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{Mac, Nanos, PortId, Vni};
 use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv6};
 
 use crate::bucket::{Bucket, Pace, Rate};
-use crate::directory::{Directory, Found, Places, State};
+use crate::directory::{Directory, Found, State};
 use crate::frame::{Body, Frame, TAGS_MAX};
 use crate::learn::{is_unicast_v4, is_unicast_v6};
 use crate::recent::{Mark, Recent};
@@ -65,7 +72,6 @@ impl Answer {
 
 /// Why a frame goes to everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
 pub enum Why {
     /// Nobody is known to have the address.
     Unknown,
@@ -75,9 +81,11 @@ pub enum Why {
     Probe,
     /// It is an announcement.
     Announcement,
+    /// It is not for this host to answer.
+    Other(Ignored),
 }
 
-/// Why nothing is done.
+/// Why a frame is not for this host to answer, or a question is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Ignored {
@@ -91,10 +99,10 @@ pub enum Ignored {
     Itself,
     /// Who has it is at the asker's own port and hears the question.
     SamePort,
-    /// It went to everybody just now.
+    /// The target was asked for just now.
     Repeated,
-    /// Its port, or all ports together, have flooded enough.
-    FloodLimit,
+    /// Enough was asked for the port.
+    AskLimit,
 }
 
 impl Ignored {
@@ -102,72 +110,47 @@ impl Ignored {
     pub const COUNT: usize = 7;
 }
 
-/// What to do with a punted frame of neighbours.
+/// What to do with a frame of neighbours that the switch took.
 #[derive(Clone, Copy, Debug)]
-pub enum Action<'a> {
+pub enum Action {
     /// Send this out of the asker's port.
     Answer(Answer),
-    /// Send a copy of the frame, as it is, out of the ports of its network, and in VXLAN to the
-    /// hosts that have the network.
-    Flood {
-        /// Why.
-        why: Why,
-        /// To whom.
-        to: Receivers<'a>,
-    },
+    /// Have the switch flood the frame, as it is.
+    Flood(Why),
     /// Take the frame, as it is, to the endpoint that has the address, and to nobody else.
     Forward(Found),
-    /// Do nothing.
-    Ignore(Ignored),
 }
 
-/// Who gets a flooded frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Receivers<'a> {
-    asker: PortId,
-    ports: &'a [PortId],
-    hosts: &'a [HostId],
-}
-
-impl Receivers<'_> {
-    /// The ports of this host, without the asker's.
-    pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
-        self.ports.iter().copied().filter(|&port| port != self.asker)
-    }
-
-    /// The other hosts.
-    pub fn hosts(&self) -> impl Iterator<Item = HostId> + '_ {
-        self.hosts.iter().copied()
-    }
-}
-
-/// How much is flooded.
+/// How much this host asks in the name of senders.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// How many ports there are; [`PortId`]s are below it.
     pub ports: u16,
-    /// How many frames of a port.
-    pub port: Rate,
-    /// How many frames of all ports.
-    pub all: Rate,
-    /// For how long the same is not flooded again.
+    /// How many questions for frames of a port.
+    pub asks: Rate,
+    /// For how long the same target is not asked for again.
     pub gap: Nanos,
-    /// How many floods are remembered for that.
-    pub floods: u32,
+    /// How many targets are remembered for that.
+    pub targets: u32,
 }
 
 impl Config {
-    /// For a host of that many ports: a hundred floods a second of a port, a thousand of the host,
-    /// and the same one once in 200 ms, below the second after which a question is repeated (RFC
-    /// 4861 clause 10).
+    /// For a host of that many ports: a hundred questions a second for a port, and the same target
+    /// once in 200 ms, below the second after which a question is repeated (RFC 4861 clause 10).
     #[must_use]
     pub const fn new(ports: u16) -> Self {
+        Self::with_rate(ports, 100)
+    }
+
+    /// As [`Self::new`], with that many questions a second for a port; half a second's worth may
+    /// be asked at once.
+    #[must_use]
+    pub const fn with_rate(ports: u16, per_second: u32) -> Self {
         Self {
             ports,
-            port: Rate { per_second: 100, burst: 50 },
-            all: Rate { per_second: 1_000, burst: 500 },
+            asks: Rate { per_second, burst: per_second.div_ceil(2) },
             gap: Nanos::from_millis(200),
-            floods: 1 << 14,
+            targets: 1 << 14,
         }
     }
 }
@@ -178,17 +161,16 @@ struct Port {
     answered: u64,
     forwarded: u64,
     flooded: u64,
-    ignored: [u64; Ignored::COUNT],
+    asked: u64,
+    not_asked: [u64; Ignored::COUNT],
 }
 
 /// Answers what is known and asks on what is not.
 #[derive(Debug)]
 pub struct Resolver {
-    port_pace: Pace,
-    all_pace: Pace,
-    all: Bucket,
+    pace: Pace,
     ports: Box<[Port]>,
-    floods: Recent,
+    targets: Recent,
 }
 
 /// What a frame of neighbours wants.
@@ -207,83 +189,92 @@ impl Resolver {
     #[must_use]
     pub fn new(config: &Config, seed: u64) -> Self {
         Self {
-            port_pace: Pace::new(config.port),
-            all_pace: Pace::new(config.all),
-            all: Bucket::default(),
+            pace: Pace::new(config.asks),
             ports: vec![Port::default(); usize::from(config.ports)].into(),
-            floods: Recent::new(config.floods, config.gap, seed),
+            targets: Recent::new(config.targets, config.gap, seed),
         }
     }
 
-    /// What to do with `frame`, which came in at the local port `asker` of network `vni`.
+    /// What to do with `frame`, which the switch took at the local port `asker` of network `vni`.
     ///
     /// # Panics
     /// If there is no such port.
     #[inline]
-    pub fn resolve<'a>(
+    pub fn resolve(
         &mut self,
-        now: Nanos,
         asker: PortId,
         vni: Vni,
         frame: &Frame<'_>,
         directory: &impl Directory,
-        places: &'a impl Places,
-    ) -> Action<'a> {
-        let mut verdict = decide(asker, vni, frame, directory);
-        if let Ok(Verdict::Flood(wants, _)) = verdict
-            && let Err(ignored) = self.may_flood(now, asker, vni, frame.src, wants)
-        {
-            verdict = Err(ignored);
-        }
+    ) -> Action {
         let counters = &mut self.ports[asker.index()];
-        match verdict {
-            Err(ignored) => {
-                counters.ignored[ignored as usize] += 1;
-                Action::Ignore(ignored)
-            }
+        let why = match decide(asker, vni, frame, directory) {
             Ok(Verdict::Answer(holder)) => {
                 counters.answered += 1;
-                Action::Answer(answer(frame, holder))
+                return Action::Answer(answer(frame, holder));
             }
             Ok(Verdict::Forward(found)) => {
                 counters.forwarded += 1;
-                Action::Forward(found)
+                return Action::Forward(found);
             }
-            Ok(Verdict::Flood(_, why)) => {
-                counters.flooded += 1;
-                let (ports, hosts) = (places.ports(vni), places.hosts(vni));
-                Action::Flood { why, to: Receivers { asker, ports, hosts } }
-            }
-        }
+            Ok(Verdict::Flood(_, why)) => why,
+            Err(why) => Why::Other(why),
+        };
+        counters.flooded += 1;
+        Action::Flood(why)
     }
 
-    /// Whether a flood is new, and within its budgets. One that is refused may be tried again.
-    fn may_flood(
+    /// What to do with `question`, which this host has made for a frame that came in at `asker`.
+    /// One that is refused may be tried again.
+    ///
+    /// # Errors
+    /// Why not. It is counted.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    pub fn ask(
         &mut self,
         now: Nanos,
         asker: PortId,
         vni: Vni,
-        src: Mac,
-        wants: Wants,
-    ) -> Result<(), Ignored> {
-        // A question is anybody's. A probe and an announcement are their sender's: another's with
-        // the same address at the same time is just what they are for.
-        let mark = match wants {
-            Wants::Question(ip) => Mark::new(vni, Mac::default(), Some(ip), 0),
-            Wants::Probe(ip) => Mark::new(vni, src, Some(ip), 1),
-            Wants::Announcement(ip) => Mark::new(vni, src, Some(ip), 2),
+        question: &Frame<'_>,
+        directory: &impl Directory,
+    ) -> Result<Action, Ignored> {
+        let asked = self.may_ask(now, asker, vni, question, directory);
+        let counters = &mut self.ports[asker.index()];
+        match asked {
+            Ok(_) => counters.asked += 1,
+            Err(why) => counters.not_asked[why as usize] += 1,
+        }
+        asked
+    }
+
+    fn may_ask(
+        &mut self,
+        now: Nanos,
+        asker: PortId,
+        vni: Vni,
+        question: &Frame<'_>,
+        directory: &impl Directory,
+    ) -> Result<Action, Ignored> {
+        let (action, wanted) = match decide(asker, vni, question, directory)? {
+            Verdict::Answer(holder) => (Action::Answer(answer(question, holder)), None),
+            Verdict::Forward(found) => (Action::Forward(found), None),
+            Verdict::Flood(Wants::Question(ip), why) => (Action::Flood(why), Some(ip)),
+            Verdict::Flood(..) => return Err(Ignored::NotAsked),
         };
-        if self.floods.contains(now, &mark) {
+        // Whoever wants the target is served by its answer to a flood.
+        let mark = wanted.map(|ip| Mark::new(vni, Mac::default(), Some(ip), 0));
+        if mark.is_some_and(|mark| self.targets.contains(now, &mark)) {
             return Err(Ignored::Repeated);
         }
-        let bucket = &mut self.ports[asker.index()].bucket;
-        // The port pays only for what the host may do.
-        if !self.port_pace.has(now, *bucket) || !self.all_pace.try_take(now, &mut self.all) {
-            return Err(Ignored::FloodLimit);
+        if !self.pace.try_take(now, &mut self.ports[asker.index()].bucket) {
+            return Err(Ignored::AskLimit);
         }
-        self.port_pace.take(now, bucket);
-        self.floods.insert(now, mark);
-        Ok(())
+        if let Some(mark) = mark {
+            self.targets.insert(now, mark);
+        }
+        Ok(action)
     }
 
     /// How many questions of `port` were answered.
@@ -304,10 +295,16 @@ impl Resolver {
         self.ports[port.index()].flooded
     }
 
-    /// How many frames of `port` were ignored, for that reason.
+    /// How many questions were asked for frames of `port`.
     #[must_use]
-    pub fn ignored(&self, port: PortId, why: Ignored) -> u64 {
-        self.ports[port.index()].ignored[why as usize]
+    pub fn asked(&self, port: PortId) -> u64 {
+        self.ports[port.index()].asked
+    }
+
+    /// How many questions were not asked for frames of `port`, for that reason.
+    #[must_use]
+    pub fn not_asked(&self, port: PortId, why: Ignored) -> u64 {
+        self.ports[port.index()].not_asked[why as usize]
     }
 }
 

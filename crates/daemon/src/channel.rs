@@ -21,7 +21,7 @@ mod pipe;
 
 use std::mem::size_of;
 
-use sluice_base::{Mac, PortId, PriorityMask, TunnelId, VnetId};
+use sluice_base::{DropReason, Mac, PortId, PriorityMask, TunnelId, VnetId};
 
 pub(crate) use pipe::Pipe;
 
@@ -51,10 +51,12 @@ pub(crate) enum Cause {
     Moved,
     Arp,
     Nd,
+    Snooped,
 }
 
 impl Cause {
-    const ALL: [Self; 5] = [Self::Miss, Self::NewSource, Self::Moved, Self::Arp, Self::Nd];
+    const ALL: [Self; 6] =
+        [Self::Miss, Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
 }
 
 /// What data tells.
@@ -109,6 +111,8 @@ pub(crate) enum Order<'a> {
     Remove { vnet: VnetId, mac: Mac },
     Reject { vnet: VnetId, mac: Mac },
     Send { vnet: VnetId, to: Way, frame: &'a [u8] },
+    Flood { vnet: VnetId, from: Way, frame: &'a [u8] },
+    Refuse { port: PortId, reason: DropReason, frames: u64, bytes: u64 },
     ForgetDecap { vnet: VnetId, tunnel: TunnelId },
     Hold { vnet: VnetId, mac: Mac, tunnel: TunnelId, held: PriorityMask, stuck: PriorityMask },
 }
@@ -188,6 +192,11 @@ impl<'a> Reader<'a> {
 
     fn mask(&mut self) -> Result<PriorityMask, Unreadable> {
         self.take().map(|[mask]| PriorityMask(mask))
+    }
+
+    fn reason(&mut self) -> Result<DropReason, Unreadable> {
+        let [reason] = self.take()?;
+        DropReason::ALL.get(usize::from(reason)).copied().ok_or(Unreadable)
     }
 
     fn mac(&mut self) -> Result<Mac, Unreadable> {
@@ -283,6 +292,13 @@ impl<'a> Order<'a> {
             Self::Hold { vnet, mac, tunnel, held, stuck } => {
                 Writer::new(out, 5).id(vnet.0).mac(mac).id(tunnel.0).mask(held).mask(stuck)
             }
+            Self::Flood { vnet, from, frame } => {
+                Writer::new(out, 6).id(vnet.0).way(from).bytes(frame)
+            }
+            Self::Refuse { port, reason, frames, bytes } => {
+                let writer = Writer::new(out, 7).id(port.0).bytes(&[reason as u8]);
+                writer.bytes(&frames.to_le_bytes()).bytes(&bytes.to_le_bytes())
+            }
         };
     }
 
@@ -304,6 +320,13 @@ impl<'a> Order<'a> {
                 tunnel: body.tunnel()?,
                 held: body.mask()?,
                 stuck: body.mask()?,
+            },
+            6 => Self::Flood { vnet: body.vnet()?, from: body.way()?, frame: body.rest() },
+            7 => Self::Refuse {
+                port: PortId(body.id()?),
+                reason: body.reason()?,
+                frames: u64::from_le_bytes(body.take()?),
+                bytes: u64::from_le_bytes(body.take()?),
             },
             _ => return Err(Unreadable),
         })

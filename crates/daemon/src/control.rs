@@ -310,7 +310,9 @@ impl Control<'_> {
                 Some(next)
             }
             Err(NotDone::Foreign(why)) => {
-                say!(warn: "nothing can be handed over, so data is drained and started anew: {why}");
+                say!(
+                    warn: "nothing can be handed over, so data is drained and started anew: {why}"
+                );
                 let version = link.hello.version.clone();
                 let done = Upgraded { from, version, handed_over: None, why_not: Some(why) };
                 self.tell_and_become(asked, Ok(done));

@@ -185,7 +185,8 @@ pub enum Begin {
     Succeeds,
 }
 
-/// Runs a data process until it is drained. Relative paths are relative to `beside`, or to the file.
+/// Runs a data process until it is drained. Relative paths are relative to `beside`, or to the
+/// file.
 ///
 /// # Errors
 /// What could not be opened, with the remedy.

@@ -46,7 +46,7 @@ use anyhow::Context as _;
 use sluice_api::fabric as api;
 use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
-use sluice_control::punt;
+use sluice_control::{punt, resolve};
 
 pub(crate) use self::taps::TapPlace;
 
@@ -229,6 +229,7 @@ impl Fabric {
 /// Sets the bounds of the control plane that the configuration of the host names.
 fn bound(plan: &FabricPlan, config: &mut Config) {
     config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+    config.resolve = resolve::Config::with_rate(plan.ports_max, plan.asks_per_port);
     config.claims_per_host = plan.claims_per_host;
     config.confirmed_life = plan.confirmed;
     // One port may have all that it is allowed.

@@ -6,7 +6,7 @@
 //! | `SYS_ADMIN` | to enter the network namespaces of containers |
 //! | `SYS_PTRACE` | to find the namespace of a process (`port add --pid`) |
 //! | `BPF` | the programs at a device's hooks |
-//! | `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | sockets of machines that other users run; the group of `show.sock` |
+//! | `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | other users' sockets; the group of `show.sock` |
 //! | `SYS_NICE`, `IPC_LOCK`, `SYS_RESOURCE` | priorities, CPUs, memory that stays, descriptors |
 //! | `KILL` | to end a data process that does not listen |
 //!

@@ -325,6 +325,7 @@ impl Plan {
                 claims_per_host: 1 << 17,
                 punts_per_port: 10_000,
                 confirmed_s: 30,
+                asks_per_port: 100,
             }),
             buffers: settings.buffers(count),
             classes: Vec::new(),

@@ -267,7 +267,7 @@ impl<B> Switch<B> {
         self.note_excess(input);
     }
 
-    fn count_drop(&mut self, index: u32, reason: DropReason) {
+    pub(crate) fn count_drop(&mut self, index: u32, reason: DropReason) {
         let slot = self.slots.get(index);
         self.drops[row(slot.input, slot.priority)][reason.index()].add(slot.bytes);
     }

@@ -259,6 +259,7 @@ impl<B: Buf> Switch<B> {
 
     /// What was to be said of frames of a port is not said: its number may be another's then.
     fn forget_notices(&mut self, now: Nanos, port: PortId) {
+        self.end_taken(Some(port));
         let inputs = &self.inputs;
         let is_its = |input: InputId| inputs[input.index()].port == port.0;
         self.control.forget(port.0, is_its);

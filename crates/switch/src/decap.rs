@@ -1,13 +1,13 @@
 //! Decap flows: what a peer sends to one network of this host, a row for each.
 //!
-//! A flow is *made* by its first frame, which control is told of if it is attached, and ends
-//! when control says so ([`Command::ForgetDecap`]). Neither decides anything: a frame is accepted
-//! because its peer has the network, and the next one makes the flow again.
+//! A flow is *made* by its first frame to one address, which control is told of if it is attached,
+//! and ends when control says so ([`Command::ForgetDecap`]). Neither decides anything: a frame is
+//! accepted because its peer has the network, and the next one makes the flow again.
 //!
 //! ```text
-//!   not in use ── first frame: a notice fits, or control is away ──> in use
-//!        ^                                                              │
-//!        └────────────────────── ForgetDecap ───────────────────────────┘
+//!   not in use ── first frame to one: a notice fits, or control is away ──> in use
+//!        ^                                                                     │
+//!        └─────────────────────────── ForgetDecap ─────────────────────────────┘
 //! ```
 //!
 //! If the notice finds no room the frame is accepted without the flow, and the next one tries
@@ -20,7 +20,7 @@
 
 use alloc::boxed::Box;
 
-use sluice_base::{Buf, SourceId, TunnelId, VnetId};
+use sluice_base::{Buf, Mac, SourceId, TunnelId, VnetId};
 
 use crate::config::{TunnelConfig, VnetConfig};
 use crate::inspect::Counter;
@@ -74,12 +74,17 @@ pub(crate) fn make_decaps(
 }
 
 impl<B: Buf> Switch<B> {
-    /// Counts a frame that was accepted, on the long way, and makes its flow if there is none.
-    pub(crate) fn count_decap(&mut self, vnet: u16, tunnel: u16, bytes: u32) {
+    /// Counts a frame that was accepted, on the long way, and makes its flow if there is none. A
+    /// flood makes none: it comes to hosts that exchange nothing.
+    pub(crate) fn count_decap(&mut self, vnet: u16, tunnel: u16, dst: Mac, bytes: u32) {
         let is_watched = self.is_watched(tunnel);
         let flow = &mut self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)];
         if !flow.in_use {
-            if self.control.attached && !self.control.tell_decap(VnetId(vnet), TunnelId(tunnel)) {
+            let mut is_made = !dst.is_group();
+            if is_made && self.control.attached {
+                is_made = self.control.tell_decap(VnetId(vnet), TunnelId(tunnel));
+            }
+            if !is_made {
                 self.tunnels[usize::from(tunnel)].received.add(bytes);
                 return;
             }

@@ -25,6 +25,11 @@ impl Counter {
         self.bytes += u64::from(bytes);
     }
 
+    /// One frame.
+    pub(crate) const fn of(bytes: u32) -> Self {
+        Self { frames: 1, bytes: bytes as u64 }
+    }
+
     /// Adds what another one counted.
     pub fn add_all(&mut self, other: Self) {
         self.frames += other.frames;

@@ -5,14 +5,25 @@
 //! switch shows it the heads of frames; it knows nothing of what is done with them.
 //!
 //! ```text
-//!   frame of an access port ── ARP, ND? ─┬─ to a group: a notice fits? ── yes: consumed
-//!                                        │                             └─ no: `punt_limit`
-//!                                        └─ to one address: a copy, and it goes on
-//!                           ── source not known here? ── a copy, and it goes on
+//!   frame of an access port
+//!     ── ARP, NS, NA to a group ── beyond the budget of broadcasts? ── yes: `storm_limit`
+//!            │ whole in its head, and a notice fits?
+//!            ├─ yes: taken, until control answers it, floods it or refuses it
+//!            └─ no:  a copy if there is room, and it is flooded like any broadcast
+//!     ── RS, RA, Redirect; anything of neighbours to one address ── a copy, and it goes on
+//!     ── source not known here? ── a copy, and it goes on
 //!   frame out of a tunnel that is foreign: copies only
 //! ```
 //!
 //! One frame gives one notice: what is ARP or ND says that, and its reader sees the source too.
+//!
+//! **What is taken is not lost.** It is `consumed` when it is taken. Control answers it in the
+//! target's name, has it flooded as if it had just come in ([`Command::Flood`] and
+//! [`Switch::flood`]: `injected` at the same input, no second charge), or says why it ended
+//! ([`Command::Refuse`]). What still waits to be read when control goes ends under `stopped`.
+//! Router discovery (RFC 4861 clause 6) and redirects (clause 8) are never taken: control has no
+//! say in them. No budget of control takes a frame from its way; only the budget of broadcasts
+//! does, which each port has for itself.
 //!
 //! **Fail static.** Punts happen while control is attached ([`Command::Control`]) and at no other
 //! time. Without it ARP is flooded like any broadcast, and no notice waits for nobody.
@@ -22,22 +33,29 @@
 //! nothing; what is beyond that is counted as suppressed. Misses have a queue of their own.
 //!
 //! [`Command::Control`]: crate::Command::Control
+//! [`Command::Flood`]: crate::Switch::flood
+//! [`Command::Refuse`]: crate::Command::Refuse
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-use sluice_base::{Buf, DropReason, InputId, Mac, PortId, TunnelId, VnetId};
+use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_wire::{EtherType, ethernet, icmpv6, ipv6, vlan};
 
 use crate::account;
+use crate::inspect::Counter;
 use crate::mac_table;
-use crate::surface::{Head, Notice, PuntCause, PuntFrom};
+use crate::receive::Arrival;
+use crate::slots::Home;
+use crate::surface::{CommandError, Destination, Head, Notice, PuntCause, PuntFrom};
 use crate::switch::Switch;
 
 /// Router Solicitation, Router Advertisement, Neighbor Solicitation, Neighbor Advertisement and
 /// Redirect (RFC 4861 section 4).
 const ND_KINDS: core::ops::RangeInclusive<u8> = 133..=137;
+/// The priority of what control sends: it must not wait behind data.
+pub(crate) const CONTROL_PRIORITY: Priority = Priority::from_low_bits(7);
 /// What a port may have of the queue: one part of so many.
 const PORT_SHARE: u32 = 4;
 /// No source has been asked about.
@@ -132,6 +150,17 @@ impl Control {
         self.queue.is_empty()
     }
 
+    /// The frames that were taken and wait to be read: where they came in, and their sizes.
+    fn taken(&self) -> impl Iterator<Item = (InputId, u32)> {
+        self.queue.iter().filter_map(|notice| match notice {
+            Notice::Punt { cause, from: PuntFrom::Input(input), head, .. } if cause.is_taken() => {
+                let bytes = u32::try_from(head.as_slice().len()).expect("at most 128");
+                Some((*input, bytes))
+            }
+            _ => None,
+        })
+    }
+
     /// A port goes away, and what waits to be said of its frames: its number may be another's when
     /// it is read.
     pub(crate) fn forget(&mut self, port: u16, is_its: impl Fn(InputId) -> bool) {
@@ -168,8 +197,9 @@ pub(crate) fn is_discovery(kind: icmpv6::Kind) -> bool {
     ND_KINDS.contains(&kind.0)
 }
 
-/// Whether a tenant's frame is one of neighbours, and of which kind. A message behind an IPv6
-/// extension header is not looked for.
+/// Whether a tenant's frame is one of neighbours, and of which kind: `Snooped` for those in which
+/// control has no say, to whomever they go. A message behind an IPv6 extension header is not
+/// looked for.
 fn neighbors(head: &[u8]) -> Option<PuntCause> {
     let (ethertype, payload) = behind_tag(&ethernet::Frame::new_checked(head).ok()?)?;
     match ethertype {
@@ -177,8 +207,10 @@ fn neighbors(head: &[u8]) -> Option<PuntCause> {
         EtherType::IPV6 => {
             let packet = ipv6::Packet::new_checked(payload).ok()?;
             let kind = icmpv6::Kind::of(packet.payload())?;
-            let is_nd = packet.next_header() == icmpv6::PROTOCOL && is_discovery(kind);
-            is_nd.then_some(PuntCause::Nd)
+            if packet.next_header() != icmpv6::PROTOCOL || !is_discovery(kind) {
+                return None;
+            }
+            Some(if kind.is_neighbor() { PuntCause::Nd } else { PuntCause::Snooped })
         }
         _ => None,
     }
@@ -199,26 +231,95 @@ pub(crate) fn behind_tag<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, 
 }
 
 impl<B: Buf> Switch<B> {
-    /// Shows a frame of neighbours that came in at an access port. Returns whether the frame ended:
-    /// what is for a group is the control plane's to answer or to spread.
-    pub(crate) fn punt_neighbors(&mut self, slot: u32, dst: Mac) -> bool {
+    /// Shows a frame of neighbours that came in at an access port. Returns whether it was seen to:
+    /// taken, flooded, or beyond the budget of broadcasts. Else it goes its way.
+    pub(crate) fn punt_neighbors(&mut self, now: Nanos, slot: u32, dst: Mac) -> bool {
         let s = self.slots.get(slot);
         let (input, bytes, priority, vnet) = (s.input, s.bytes, s.priority, VnetId(s.vnet));
         let head = s.buf.as_ref().map_or(&[][..], Buf::head);
-        let Some(cause) = neighbors(head) else { return false };
+        let Some(mut cause) = neighbors(head) else { return false };
+        let is_flood = dst.is_group() && cause != PuntCause::Snooped;
+        // Control gives back what it does not answer: it needs all of it.
+        let is_taken = is_flood && head.len() == bytes as usize;
+        if !is_taken {
+            cause = PuntCause::Snooped;
+        }
         let port = self.inputs[usize::from(input)].port;
+        let is_storm = is_flood && self.is_storm(now, slot);
+        if is_storm {
+            self.drop_frame(slot, DropReason::StormLimit);
+            return true;
+        }
+        let head = self.slots.get(slot).buf.as_ref().map_or(&[][..], Buf::head);
         let what = (cause, vnet, PuntFrom::Input(InputId(input)));
         let is_told = self.control.punt(port, None, what, head);
-        if !dst.is_group() {
-            return false;
-        }
-        if is_told {
+        if is_taken && is_told {
             self.rare_rows[account::row(input, priority)].consumed.add(bytes);
             self.end(slot);
-        } else {
-            self.drop_frame(slot, DropReason::PuntLimit);
+        } else if is_flood {
+            self.hold_for_replication(slot);
         }
-        true
+        is_flood
+    }
+
+    /// Floods a frame that was taken, or that control asks in a sender's name, as if it had come
+    /// in `from` there: to the other members of the network, and through its tunnels if it is of a
+    /// port. `buf` is of the host pool. Its copies are bounded as those of any broadcast.
+    ///
+    /// # Errors
+    /// The frame, if there is no such place, or no room. It is counted under `punt_limit` if the
+    /// place is there.
+    pub fn flood(&mut self, vnet: VnetId, from: Destination, buf: B) -> Result<(), B> {
+        let Ok(port) = self.place_of(vnet, from) else { return Err(buf) };
+        let input = self.ports[usize::from(port)].first_input;
+        let bytes = buf.size();
+        if self.bodies >= self.replicated_frames || self.slots.free_count() == 0 {
+            self.count_refused(input, DropReason::PuntLimit, Counter::of(bytes));
+            return Err(buf);
+        }
+        self.rare_rows[account::row(input, CONTROL_PRIORITY.get())].injected.add(bytes);
+        self.slots.enter(1);
+        let (source, priority) = (self.source_of(input, from), CONTROL_PRIORITY);
+        let arrival = Arrival { source, vnet: vnet.0, strip: 0, priority, ecn: None };
+        let slot = self.new_slot(input, &arrival, Home::Output, buf);
+        self.flood_body(slot);
+        Ok(())
+    }
+
+    /// Frames that were taken at a port, and end: control does not answer or flood them.
+    pub(crate) fn refuse_taken(
+        &mut self,
+        port: PortId,
+        reason: DropReason,
+        sum: Counter,
+    ) -> Result<(), CommandError> {
+        let there = self.ports.get(port.index()).filter(|port| !port.detached);
+        let input = there.ok_or(CommandError::NoSuchPort(port))?.first_input;
+        self.count_refused(input, reason, sum);
+        Ok(())
+    }
+
+    /// They are in no slot: they were consumed, so that they come from control once more.
+    fn count_refused(&mut self, input: u16, reason: DropReason, sum: Counter) {
+        let row = account::row(input, CONTROL_PRIORITY.get());
+        self.rare_rows[row].injected.add_all(sum);
+        self.drops[row][reason.index()].add_all(sum);
+    }
+
+    /// The port by which frames of a place come in, if it is in the network.
+    fn place_of(&self, vnet: VnetId, from: Destination) -> Result<u16, CommandError> {
+        if vnet.index() >= self.vnets.len() {
+            return Err(CommandError::NoSuchVnet(vnet));
+        }
+        let lane = self.lane_of(vnet, from)?;
+        Ok(self.lanes[lane as usize].port)
+    }
+
+    const fn source_of(&self, input: u16, from: Destination) -> u16 {
+        match from {
+            Destination::Port(_) => input,
+            Destination::Tunnel(tunnel) => self.tunnels[tunnel.index()].source,
+        }
     }
 
     /// Shows a frame for the sake of its source, unless it is shown for a better reason.
@@ -248,8 +349,8 @@ impl<B: Buf> Switch<B> {
             let tunnel = &self.tunnels[usize::from(tunnel)];
             (tunnel.port, tunnel.lane)
         };
-        if let Some(cause) = neighbors(head) {
-            self.control.punt(port, None, (cause, vnet, from), head);
+        if neighbors(head).is_some() {
+            self.control.punt(port, None, (PuntCause::Snooped, vnet, from), head);
             return;
         }
         let Ok(frame) = ethernet::Frame::new_checked(head) else { return };
@@ -267,11 +368,24 @@ impl<B: Buf> Switch<B> {
             return;
         }
         self.control.attached = attached;
+        self.end_taken(None);
         self.control.clear();
         self.sources_changed();
         self.foreign_changed();
         if attached {
             self.tell_receivers_again();
+        }
+    }
+
+    /// What was taken, at one port or at any, and will not be read ends.
+    pub(crate) fn end_taken(&mut self, port: Option<PortId>) {
+        let (inputs, rows) = (&self.inputs, &mut self.rare_rows);
+        for (input, bytes) in self.control.taken() {
+            if port.is_none_or(|port| port.0 == inputs[input.index()].port) {
+                let row = account::row(input.0, CONTROL_PRIORITY.get());
+                rows[row].injected.add(bytes);
+                self.drops[row][DropReason::Stopped.index()].add(bytes);
+            }
         }
     }
 

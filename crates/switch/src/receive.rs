@@ -127,7 +127,7 @@ impl<B: Buf> Switch<B> {
             Verdict::Forward(c) => {
                 arrival.priority = c.priority;
                 let slot = self.arrive(input, &arrival, buf);
-                if !self.control.attached || !self.punt_neighbors(slot, c.dst) {
+                if !self.control.attached || !self.punt_neighbors(now, slot, c.dst) {
                     self.forward(now, slot, c.dst);
                 }
             }
@@ -203,7 +203,7 @@ impl<B: Buf> Switch<B> {
         }
         arrival.vnet = vnet;
         arrival.source = self.tunnels[usize::from(tunnel)].source;
-        self.count_decap(vnet, tunnel, buf.size());
+        self.count_decap(vnet, tunnel, frame.inner.dst, buf.size());
         let slot = self.arrive(input, &arrival, buf);
         if self.is_watched(tunnel) {
             self.watch_tunnel(slot, tunnel);

@@ -74,6 +74,22 @@ impl<B: Buf> Switch<B> {
         let (input, vnet, bytes, priority) = (s.input, usize::from(s.vnet), s.bytes, s.priority);
         self.uncharge_input(input, bytes, priority);
         self.note_excess(input);
+        self.spread(body, receivers, vnet);
+    }
+
+    /// A frame of the host pool that waited for nothing is the body of its copies from now on.
+    pub(crate) fn flood_body(&mut self, body: u32) {
+        let receivers = self.receivers(body);
+        if receivers == 0 {
+            self.count_drop(body, DropReason::NoReceiver);
+        }
+        let vnet = usize::from(self.slots.get(body).vnet);
+        self.spread(body, receivers, vnet);
+    }
+
+    fn spread(&mut self, body: u32, receivers: usize, vnet: usize) {
+        let s = self.slots.get(body);
+        let (input, bytes, priority) = (s.input, s.bytes, s.priority);
         let from = &self.inputs[usize::from(input)];
         let (from_port, from_underlay) = (from.port, from.from_underlay);
         for _ in 1..receivers {

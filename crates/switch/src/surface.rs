@@ -4,8 +4,10 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    ByteCount, InputId, LaneId, Mac, PortId, Priority, PriorityMask, TunnelId, VnetId,
+    ByteCount, DropReason, InputId, LaneId, Mac, PortId, Priority, PriorityMask, TunnelId, VnetId,
 };
+
+use crate::inspect::Counter;
 
 /// What the switch promises to take from an input now.
 ///
@@ -220,6 +222,16 @@ pub enum Command {
         /// The peer.
         tunnel: TunnelId,
     },
+    /// Frames that were taken at a port ([`PuntCause::is_taken`]) end there: control neither
+    /// answered them nor had them flooded.
+    Refuse {
+        /// The port.
+        port: PortId,
+        /// Why.
+        reason: DropReason,
+        /// How many, and their bytes.
+        sum: Counter,
+    },
 }
 
 /// A command that cannot be carried out.
@@ -256,15 +268,18 @@ pub enum PuntCause {
     NewSource,
     /// The chip knows its source at another place.
     Moved,
-    /// It is ARP (RFC 826).
+    /// It is ARP (RFC 826) to a group, and was taken out of the data path.
     Arp,
-    /// It is Neighbor Discovery (RFC 4861 section 4).
+    /// It is a Neighbor Solicitation or Advertisement (RFC 4861 sections 4.3 and 4.4) to a group,
+    /// and was taken out of the data path.
     Nd,
+    /// It is ARP or Neighbor Discovery, router discovery and redirects among it, that goes its way.
+    Snooped,
 }
 
 impl PuntCause {
     /// All of them, in the order of their indices.
-    pub const ALL: [Self; 4] = [Self::NewSource, Self::Moved, Self::Arp, Self::Nd];
+    pub const ALL: [Self; 5] = [Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
 
@@ -272,6 +287,13 @@ impl PuntCause {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether the frame was taken out of the data path: control answers it, has it flooded, or
+    /// says why it ends.
+    #[must_use]
+    pub const fn is_taken(self) -> bool {
+        matches!(self, Self::Arp | Self::Nd)
     }
 }
 
@@ -299,9 +321,9 @@ pub enum Notice {
         /// A copy of the first bytes of that frame.
         head: Head,
     },
-    /// A frame that the control plane should see. If it came in at a port, is ARP or Neighbor
-    /// Discovery, and is for a group, it ended there: whom else it should reach is for the control
-    /// plane to say. Any other went on.
+    /// A frame that the control plane should see. One that was taken ([`PuntCause::is_taken`])
+    /// ended there, and its head is all of it: whom it should reach is for the control plane to
+    /// say. Any other goes on.
     Punt {
         /// Why.
         cause: PuntCause,

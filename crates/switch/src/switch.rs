@@ -22,7 +22,7 @@ use crate::isolation::Isolation;
 use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
 use crate::place::{Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
-use crate::punt::Control;
+use crate::punt::{CONTROL_PRIORITY, Control};
 use crate::queues::Queues;
 use crate::receive::NO_PORT;
 use crate::shares::Shares;
@@ -121,9 +121,8 @@ impl<B: Buf> Switch<B> {
     /// The first thing in the configuration that cannot work.
     pub fn new(config: &SwitchConfig, seed: u64, now: Nanos) -> Result<Self, ConfigError> {
         validate::check(config)?;
-        let whole = config.with_spare();
-        let config = whole.as_ref();
-        let lossless = mask_of(|p| config.classes[p].lossless);
+        let config = config.with_spare();
+        let config = config.as_ref();
         // What every frame touches is made first, with nothing large between: it lies on few pages.
         let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
@@ -166,7 +165,7 @@ impl<B: Buf> Switch<B> {
             unresolved_buffered: 0,
             excess: 0,
             slots_reserved: slots - u32::try_from(buffer_count(config)).expect("a part of them"),
-            lossless,
+            lossless: mask_of(|p| config.classes[p].lossless),
             strict: mask_of(|p| config.classes[p].service == Service::Strict),
             weights: core::array::from_fn(|p| weight_of(config.classes[p].service)),
             dscp_to_priority: config.dscp_to_priority,
@@ -245,8 +244,7 @@ impl<B: Buf> Switch<B> {
         if i.held.frames + i.unreclaimed >= CONTROL_FRAMES || self.slots.free_count() == 0 {
             return Err(buf);
         }
-        // What control sends (ARP, keep-alives) must not wait behind data.
-        let priority = Priority::from_low_bits(7);
+        let priority = CONTROL_PRIORITY;
         match to {
             Target::Port(port) if port.index() < self.ports.len() => {
                 let lane = self.ports[port.index()].lane;
@@ -335,6 +333,7 @@ impl<B: Buf> Switch<B> {
                 self.check_vnet(vnet)?;
                 self.forget_decap(vnet, tunnel)?;
             }
+            Command::Refuse { port, reason, sum } => self.refuse_taken(port, reason, sum)?,
         }
         Ok(())
     }

@@ -10,10 +10,10 @@ use harness::frames::{Outer, Tenant, arp, in_vxlan, neighbor, tagged};
 use harness::ops::address;
 use harness::world::{CONTROL, TUNNELS, World};
 use harness::{Info, TestBuf};
-use sluice_base::{DropReason, InputId, Mac, PortId, Priority, TunnelId, VnetId};
+use sluice_base::{ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_switch::{
-    Binding, Command, CommandError, DecapFlow, PortConfig, PuntCause, PuntCounters, PuntFrom,
-    Sources, SwitchConfig, Target, Used,
+    Binding, Command, CommandError, Counter, DecapFlow, Destination, IsolationConfig, Limit,
+    PortConfig, PuntCause, PuntCounters, PuntFrom, Sources, SwitchConfig, Target, Used,
 };
 use sluice_wire::EtherType;
 
@@ -135,20 +135,205 @@ fn neighbors_end_at_the_port_while_control_is_attached_and_are_flooded_otherwise
     }
 }
 
+/// A message of ICMPv6 to all nodes, of that kind.
+fn message(kind: u8, size: usize) -> Vec<u8> {
+    let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
+    let mut bytes = neighbor(group, mac(0), "fd00::1".parse().unwrap(), "fd00::1".parse().unwrap());
+    bytes[14 + 40] = kind;
+    bytes.resize(bytes.len().max(size), 0);
+    bytes
+}
+
+/// What control has no say in, and what it would not see whole.
+#[test]
+fn router_discovery_redirects_and_what_is_cut_go_their_way_and_control_sees_them() {
+    let padded = |size| {
+        let mut bytes = arp(Mac::BROADCAST, mac(0), IP.into());
+        bytes.resize(size, 0);
+        bytes
+    };
+    let table = [
+        (message(133, 0), PuntCause::Snooped),
+        (message(134, 0), PuntCause::Snooped),
+        (message(137, 0), PuntCause::Snooped),
+        (message(135, 128), PuntCause::Nd),
+        (message(135, 129), PuntCause::Snooped),
+        (message(136, 129), PuntCause::Snooped),
+        (padded(128), PuntCause::Arp),
+        (padded(129), PuntCause::Snooped),
+    ];
+    for (bytes, cause) in table {
+        let mut world = world();
+        give(&mut world, 0, bytes.clone());
+        assert_eq!(causes(&mut world), [(cause, at(0))]);
+        let gone_on = if cause.is_taken() { [0; 4] } else { [0, 1, 1, 2] };
+        assert_eq!(sent(&mut world), gone_on, "{cause:?}, {} bytes", bytes.len());
+        assert_eq!(consumed(&world), u64::from(cause.is_taken()));
+    }
+}
+
+/// Has a frame flooded as control has it.
+fn flood(world: &mut World, from: Destination, bytes: Vec<u8>) -> bool {
+    let dst = Mac(bytes[..6].try_into().unwrap());
+    let priority = Priority::new(7).unwrap();
+    let info =
+        Info { id: world.next_id(), from: CONTROL, port: 99, vnet: 0, dst, priority, valid: true };
+    let buf = world.buf(world.switch.pool_input(), info, bytes).into_pool();
+    match world.switch.flood(VnetId(0), from, buf) {
+        Ok(()) => world.pooled += 1,
+        Err(buf) => {
+            buf.hand_back();
+            return false;
+        }
+    }
+    world.check();
+    true
+}
+
+#[test]
+fn what_was_taken_is_flooded_as_if_it_had_just_come_in() {
+    let mut world = world();
+    let question = arp(Mac::BROADCAST, mac(0), IP.into());
+    let (port, tunnel) = (Destination::Port(PortId(0)), Destination::Tunnel(TunnelId(0)));
+    give(&mut world, 0, question.clone());
+    assert_eq!((sent(&mut world), causes(&mut world).len()), ([0; 4], 1));
+    assert!(flood(&mut world, port, question.clone()));
+    assert_eq!(sent(&mut world), [0, 1, 1, 2]);
+    assert!(causes(&mut world).is_empty(), "it is not shown again");
+    let audit = world.switch.audit();
+    let of_port = |row: &sluice_switch::AuditRow| row.input == InputId(0);
+    let row = audit.rows.iter().find(|row| of_port(row) && row.priority.get() == 7).unwrap();
+    assert_eq!((row.frames.injected, row.frames.copied, row.frames.delivered), (1, 3, 4));
+    // What came from the underlay never goes back there.
+    assert!(flood(&mut world, tunnel, question.clone()));
+    assert_eq!(sent(&mut world), [1, 1, 1, 0]);
+    assert!(!flood(&mut world, Destination::Port(PortId(9)), question.clone()));
+    assert!(!flood(&mut world, Destination::Tunnel(TunnelId(9)), question));
+}
+
+#[test]
+fn a_flood_without_room_or_receivers_is_counted_at_its_port() {
+    let mut config = punt_config();
+    config.pool.replicated_frames = 2;
+    let mut world = World::new(&config, 1);
+    let question = arp(Mac::BROADCAST, mac(0), IP.into());
+    let port = Destination::Port(PortId(0));
+    let took = [(); 5].map(|()| flood(&mut world, port, question.clone()));
+    assert_eq!(took, [true, true, false, false, false]);
+    assert_eq!(dropped(&world, 0, DropReason::PuntLimit), 3);
+    assert_eq!(sent(&mut world), [0, 2, 2, 4]);
+    assert!(flood(&mut world, port, question.clone()), "there is room again");
+    sent(&mut world);
+    // Nobody else is there.
+    let mut world = World::new(&config_of_one(), 1);
+    assert!(flood(&mut world, port, question));
+    world.reclaim_all();
+    world.check();
+    assert_eq!(dropped(&world, 0, DropReason::NoReceiver), 1);
+}
+
+fn config_of_one() -> SwitchConfig {
+    config(vec![port(Sources::Any)])
+}
+
+#[test]
+fn what_control_refuses_is_counted_and_closes_the_audit() {
+    let mut world = world();
+    give(&mut world, 0, arp(Mac::BROADCAST, mac(0), IP.into()));
+    world.punts();
+    let sum = Counter { frames: 1, bytes: 60 };
+    let refuse = |port| Command::Refuse { port, reason: DropReason::RefusedSource, sum };
+    world.command(refuse(PortId(0)));
+    assert_eq!(dropped(&world, 0, DropReason::RefusedSource), 1);
+    world.check();
+    let no_port = Err(CommandError::NoSuchPort(PortId(9)));
+    assert_eq!(world.switch.command(world.now, refuse(PortId(9))), no_port);
+}
+
+#[test]
+fn what_was_taken_and_is_not_read_any_more_ends_as_stopped() {
+    for detaches in [false, true] {
+        let mut world = world();
+        for port in [0, 1, 1] {
+            give(&mut world, port, arp(Mac::BROADCAST, mac(0), FREE.into()));
+        }
+        // Nothing is read of this one, and it went its way.
+        give(&mut world, 1, message(134, 0));
+        sent(&mut world);
+        let ended = |world: &World, port| dropped(world, port, DropReason::Stopped);
+        if detaches {
+            world.unplug(PortId(1));
+            assert_eq!((ended(&world, 0), ended(&world, 1)), (0, 2));
+        } else {
+            world.attach(false);
+            assert_eq!((ended(&world, 0), ended(&world, 1)), (1, 2));
+        }
+        world.check();
+    }
+}
+
+#[test]
+fn neighbors_are_charged_to_their_ports_budget_of_broadcasts_once() {
+    let mut config = punt_config();
+    config.isolation = Some(IsolationConfig {
+        broadcasts_per_second: 100,
+        ..IsolationConfig::new(Limit { frames: 64, bytes: ByteCount(1 << 20) })
+    });
+    config.control.punts = 16;
+    let mut world = World::new(&config, 1);
+    world.attach(true);
+    world.now = Nanos::from_millis(1_000);
+    // Ten and one may come at once: four are taken, the others flooded; and multicast is charged
+    // as well when it is one that control takes.
+    for n in 0..14 {
+        let group = Mac([0x33, 0x33, 0xff, 0, 0, 1]);
+        let ip = "fd00::1".parse().unwrap();
+        let bytes = match n % 2 {
+            0 => arp(Mac::BROADCAST, mac(0), IP.into()),
+            _ => neighbor(group, mac(0), ip, ip),
+        };
+        give(&mut world, 0, bytes);
+    }
+    assert_eq!(dropped(&world, 0, DropReason::StormLimit), 3);
+    assert_eq!((consumed(&world), sent(&mut world)), (4, [0, 7, 7, 14]));
+    // What is flooded for control has paid, and another port has a budget of its own.
+    let question = arp(Mac::BROADCAST, mac(0), IP.into());
+    assert!(flood(&mut world, Destination::Port(PortId(0)), question.clone()));
+    give(&mut world, 1, question);
+    let of = |port| dropped(&world, port, DropReason::StormLimit);
+    assert_eq!((of(0), of(1)), (3, 0));
+}
+
+#[test]
+fn a_flood_makes_no_decap_flow() {
+    for attached in [true, false] {
+        let mut world = world();
+        world.attach(attached);
+        give_tunnel(&mut world, 0, &arp(Mac::BROADCAST, mac(10), IP.into()));
+        world.notices();
+        assert_eq!((world.flows.len(), world.switch.decap_flows().count()), (0, 0));
+        assert_eq!(world.switch.tunnel_counters(TunnelId(0)).received.frames, 1, "it counts");
+        assert_eq!(sent(&mut world), [1, 1, 1, 0]);
+        give_tunnel(&mut world, 0, &Tenant::new(mac(0), mac(10), 0, 60).bytes());
+        assert_eq!(world.switch.decap_flows().count(), 1);
+        assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+    }
+}
+
 #[test]
 fn neighbors_for_one_address_and_other_broadcasts_go_on() {
     let mut world = world();
     let answer = arp(mac(1), mac(0), IP.into());
     give(&mut world, 0, answer);
     assert_eq!(sent(&mut world), [0, 1, 0, 0]);
-    assert_eq!(causes(&mut world), [(PuntCause::Arp, at(0))]);
+    assert_eq!(causes(&mut world), [(PuntCause::Snooped, at(0))]);
     give_plain(&mut world, 0, mac(0), Mac::BROADCAST);
     assert_eq!(sent(&mut world), [0, 1, 1, 2]);
     assert_eq!((causes(&mut world).len(), consumed(&world)), (0, 0));
 }
 
 #[test]
-fn a_port_without_places_drops_and_leaves_the_others_theirs() {
+fn a_port_without_places_floods_and_leaves_the_others_theirs() {
     let mut config = punt_config();
     config.control.punts = 8;
     let mut world = World::new(&config, 1);
@@ -157,9 +342,9 @@ fn a_port_without_places_drops_and_leaves_the_others_theirs() {
     for _ in 0..5 {
         give(&mut world, 0, arp(Mac::BROADCAST, mac(0), FREE.into()));
     }
-    assert_eq!(dropped(&world, 0, DropReason::PuntLimit), 3, "two places are its quarter");
+    assert_eq!(sent(&mut world), [0, 3, 3, 6], "two places are its quarter");
     give(&mut world, 1, arp(Mac::BROADCAST, mac(1), FREE.into()));
-    assert_eq!(dropped(&world, 1, DropReason::PuntLimit), 0);
+    assert_eq!(sent(&mut world), [0; 4], "another port has its own");
     let counters = |port, cause| world.switch.punt_counters(PortId(port), cause);
     let of_port = PuntCounters { admitted: 2, suppressed: 3 };
     assert_eq!(counters(0, PuntCause::Arp), of_port);
@@ -169,7 +354,7 @@ fn a_port_without_places_drops_and_leaves_the_others_theirs() {
     assert_eq!(sent(&mut world), [0; 4]);
     assert_eq!((world.punts().len(), &world.misses[..]), (3, &[(VnetId(0), mac(77))][..]));
     give(&mut world, 0, arp(Mac::BROADCAST, mac(0), FREE.into()));
-    assert_eq!((dropped(&world, 0, DropReason::PuntLimit), consumed(&world)), (3, 4));
+    assert_eq!((sent(&mut world), consumed(&world)), ([0; 4], 4));
     world.command(Command::Reject { vnet: VnetId(0), mac: mac(77) });
     world.check();
 }
@@ -195,7 +380,7 @@ fn a_learning_port_tells_who_is_new_and_who_moved_and_delays_nobody() {
     assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
     // What is ARP says so, and its source is seen all the same.
     give(&mut world, 1, arp(mac(0), mac(6), FREE.into()));
-    assert_eq!(causes(&mut world), [(PuntCause::Arp, at(1))]);
+    assert_eq!(causes(&mut world), [(PuntCause::Snooped, at(1))]);
     sent(&mut world);
     world.attach(false);
     assert_eq!(told(&mut world, mac(7)), [], "nobody reads it");
@@ -292,7 +477,7 @@ fn a_foreign_tunnel_is_learned_from_and_a_member_is_not() {
             assert_eq!(sent(&mut world), [1, 0, 0, 0]);
             give_tunnel(&mut world, tunnel, &question);
             assert_eq!(sent(&mut world), [1, 1, 1, 0], "a copy only");
-            assert_eq!(causes(&mut world), told(PuntCause::Arp));
+            assert_eq!(causes(&mut world), told(PuntCause::Snooped));
         }
     }
     world.at_tunnel(mac(20), 1);

@@ -37,6 +37,7 @@
 //! session.
 
 mod hold;
+mod owner;
 mod record;
 mod rpc;
 
@@ -49,6 +50,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::{Truncated, put, split};
 
 pub use hold::{HOLD_PARTS_MAX, Held, HoldError, HoldOrder, HoldPart, HoldWriter};
+pub use owner::{AskedFor, OWNER_SIZE_MAX};
 pub use record::{
     IPS_MAX, IpList, Origin, RECORD_SIZE_MAX, Record, RecordError, Records, SEQUENCE_FIRST,
     SEQUENCES_VERSION, WITHDRAWAL_SIZE,

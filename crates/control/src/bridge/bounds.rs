@@ -1,11 +1,11 @@
-//! What a member is believed of, by this host's own list: claims in its networks, so many, and moves
-//! that are no leap.
+//! What a member is believed of, by this host's own list: claims in its networks, so many, and
+//! moves that are no leap.
 //!
 //! | claim | what becomes of it |
 //! |---|---|
 //! | in a network that the member is not in | set aside |
 //! | beyond its quota | refused; its session asks for a snapshot later, as if the table were full |
-//! | more moves than any other host's claim and [`LEAP_MAX`] | kept with none: it loses to the others |
+//! | more moves than any other's claim and [`LEAP_MAX`] | kept with none: it loses to the others |
 //! | more than [`MOVES_MAX`] moves, and nobody else claims it | kept with so many |
 //!
 //! So a host can outbid whoever claims its endpoint: what counts is at most [`LEAP_MAX`] ahead of a

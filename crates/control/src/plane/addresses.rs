@@ -21,14 +21,18 @@
 //! confirmed is not answered for: the question goes to the endpoint (RFC 9161 clause 3.2 and those
 //! that follow), and so does every probe (RFC 5227 section 2.1.1, RFC 4862 clause 5.4).
 //!
+//! Only the host of an endpoint hears whether it answers. Who takes a question to an endpoint of
+//! another host says so to that one ([`Topic::OWNER`]), which has its doubts then.
+//!
 //! **Limits.** So many doubts at a time; beyond it an address stays until the next question. So
 //! many confirmations are remembered; one that is forgotten costs a question to its endpoint.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use sluice_base::{Mac, Nanos, Vni};
+use sluice_base::{HostId, Mac, Nanos, Vni};
+use sluice_wire::fabric::{AskedFor, OWNER_SIZE_MAX, Topic};
 
 use super::Plane;
 use super::agenda::Agenda;
@@ -37,6 +41,7 @@ use super::surface::{Command, Event, Way};
 use crate::frame::Frame;
 use crate::learn;
 use crate::recent::{Mark, Recent};
+use crate::rpc::Failure;
 use crate::table::{Change, OwnerState, Vport};
 use crate::vport::{Claim, IP_SEQUENCE_FIRST, Ips, Key, Origin};
 
@@ -49,6 +54,8 @@ const ASK_AGAIN: Nanos = Nanos::from_millis(400);
 const DOUBTS_MAX: usize = 4_096;
 /// So many confirmations are remembered.
 const CONFIRMED_MAX: u32 = 1 << 16;
+/// So many endpoints of other hosts that were asked for lately are remembered.
+const TOLD_MAX: u32 = 1 << 12;
 
 /// Own addresses that somebody else may have, and addresses that were confirmed.
 #[derive(Debug)]
@@ -58,12 +65,23 @@ pub(super) struct Doubts {
     /// Until when an answer counts.
     until: BTreeMap<(Key, IpAddr), Nanos>,
     confirmed: Recent,
+    /// Endpoints of other hosts that were asked for lately.
+    told: Recent,
+    /// Questions of this host about them that are not answered.
+    open: BTreeSet<(HostId, u64)>,
 }
 
 impl Doubts {
     pub(super) fn new(confirmed_life: Nanos, seed: u64) -> Self {
         let confirmed = Recent::new(CONFIRMED_MAX, confirmed_life, seed);
-        Self { due: Agenda::new(), until: BTreeMap::new(), confirmed }
+        let told = Recent::new(TOLD_MAX, ASK_AGAIN, seed);
+        let (due, until, open) = (Agenda::new(), BTreeMap::new(), BTreeSet::new());
+        Self { due, until, confirmed, told, open }
+    }
+
+    /// Whether a question that has ended is of this kind.
+    pub(super) fn was_told(&mut self, host: HostId, id: u64) -> bool {
+        self.open.remove(&(host, id))
     }
 
     pub(super) fn deadline(&self) -> Option<Nanos> {
@@ -213,6 +231,37 @@ impl Plane {
         self.doubts.until.insert((key, ip), now.after(ANSWER_MAX));
     }
 
+    /// A question or probe of an own endpoint goes to one of another host: only that host hears
+    /// whether it is answered.
+    pub(super) fn tell_owner(&mut self, now: Nanos, host: HostId, key: Key, ip: IpAddr) {
+        let mark = mark(key, ip);
+        if self.doubts.told.contains(now, &mark) {
+            return;
+        }
+        let mut body = [0; OWNER_SIZE_MAX];
+        let size = AskedFor { vni: key.vni, mac: key.mac, ip }.emit(&mut body);
+        // A host that cannot be told goes on as it is: its endpoint gets the question anyway.
+        let Some(session) = self.session(host) else { return };
+        let (rpc, inside) = session.rpc(now);
+        let asked = rpc.ask(inside, Topic::OWNER, ANSWER_MAX, &body[..size]);
+        self.looked_at(now, host);
+        let Ok(id) = asked else { return };
+        self.doubts.open.insert((host, id));
+        self.doubts.told.insert(now, mark);
+    }
+
+    /// A member has taken a question to an own endpoint.
+    pub(super) fn hear_asked_for(&mut self, now: Nanos, host: HostId, ticket: u64, body: &[u8]) {
+        let asked = AskedFor::parse(body).map_err(|_| Failure::Refused);
+        if let Ok(AskedFor { vni, mac, ip }) = asked {
+            self.doubt(now, Key { vni, mac }, ip, true);
+        }
+        if let Some(session) = self.session(host) {
+            let (rpc, inside) = session.rpc(now);
+            rpc.reply(inside, ticket, asked.map(|_| &[][..]));
+        }
+    }
+
     /// A question or probe for an address went to one endpoint only.
     pub(super) fn asked_alone(&mut self, now: Nanos, vni: Vni, frame: &Frame<'_>) {
         if frame.dst.is_group() || frame.src == ask::MAC {
@@ -241,6 +290,7 @@ impl Plane {
     pub(super) fn ask_endpoint(&mut self, key: Key, ip: IpAddr) {
         let Some(claim) = self.own_claim(key) else { return };
         if self.outbox.has_room() {
+            self.outbox.counts.probed += 1;
             let frame = ask::to_endpoint(key.mac, ip);
             self.outbox.command(Command::Send { vni: key.vni, to: Way::Port(claim.port), frame });
         }

@@ -12,7 +12,6 @@ use super::Plane;
 use super::surface::{Command, End, Event, Full, Way};
 use super::tunnels::{Flow, Turn};
 use crate::mobility::{Refusal, Why};
-use crate::punt::Target;
 use crate::table::{Change, Holder};
 use crate::vport::{Claim, Key, Origin};
 
@@ -53,11 +52,8 @@ impl Plane {
         self.mobility.record(now, change, why);
         self.holds_follow(now, change);
         let key = change.key;
-        for ip in change.come.iter() {
-            self.policer.known(key.vni, Target::Ip(ip));
-        }
         if let Some(holder) = change.after {
-            self.policer.known(key.vni, Target::Mac(key.mac));
+            self.policer.known(key.vni, key.mac);
             let way = self.way_to(holder);
             let wanted = self.wanted.remove(key);
             let repoint = self.chip.way(key).is_some_and(|there| there != way);

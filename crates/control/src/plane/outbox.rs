@@ -2,12 +2,14 @@
 //!
 //! Commands keep their order. Frames to send and new installs may be given up when the caller does
 //! not take commands, for both are tried again by who needs them; a command that corrects what is
-//! in the chip never is, and of those there are at most a few for each endpoint in the chip.
+//! in the chip never is, and of those there are at most a few for each endpoint in the chip. A
+//! frame of a tenant that is given up is counted where it came in, and the count is told when all
+//! else is.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use sluice_base::HostId;
+use sluice_base::{DropReason, HostId, PortId};
 
 use super::surface::{Command, Counts, Event, Full};
 use crate::rpc;
@@ -27,6 +29,8 @@ pub(super) struct Outbox {
     datagrams: VecDeque<(HostId, Vec<u8>)>,
     /// As many as questions end and come, which each session bounds.
     talk: VecDeque<(HostId, rpc::Event)>,
+    /// Frames and bytes that ended here and are not told yet: a few numbers for each port.
+    refused: BTreeMap<(PortId, DropReason), (u64, u64)>,
     pub(super) counts: Counts,
 }
 
@@ -65,8 +69,19 @@ impl Outbox {
         self.datagrams.push_back(datagram);
     }
 
+    /// A frame of `port` that the switch took ends.
+    pub(super) fn refuse(&mut self, port: PortId, reason: DropReason, bytes: usize) {
+        self.counts.refused += 1;
+        let (frames, sum) = self.refused.entry((port, reason)).or_default();
+        *frames += 1;
+        *sum += bytes as u64;
+    }
+
     pub(super) fn next_command(&mut self) -> Option<Command> {
-        self.commands.pop_front()
+        self.commands.pop_front().or_else(|| {
+            let ((port, reason), (frames, bytes)) = self.refused.pop_first()?;
+            Some(Command::Refuse { port, reason, frames, bytes })
+        })
     }
 
     pub(super) fn next_event(&mut self) -> Option<Event> {
@@ -87,6 +102,6 @@ impl Outbox {
 
     /// How many commands, events and datagrams wait.
     pub(super) fn waiting(&self) -> (usize, usize, usize) {
-        (self.commands.len(), self.events.len(), self.datagrams.len())
+        (self.commands.len() + self.refused.len(), self.events.len(), self.datagrams.len())
     }
 }

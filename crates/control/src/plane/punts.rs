@@ -2,13 +2,22 @@
 //!
 //! ```text
 //!   punt ── fit? ── Policer ── source: learn, claim ──┬─ miss ──> found:   Install, flow, tunnel
-//!                                                     │           unknown: wanted, asked for
-//!                                                     ├─ ARP, ND ─> answer or flood
-//!                                                     └─ new, moved ─> Install the source
+//!            │        │              │                │           unknown: wanted, asked for
+//!            │        │              │                ├─ ARP, ND ─> answer or flood
+//!            │        │              │                └─ new, moved ─> Install the source
+//!   taken:   │        └─> flood      └─ refused_source
+//!            └─ stopped
 //! ```
 //!
+//! **What the switch took is answered, flooded or counted.** ARP and Neighbor Discovery to a group
+//! are taken out of the data path until this host has said which ([`Cause::is_taken`]). A budget of
+//! the policer costs a frame no more than what control would have made of it: the switch floods it,
+//! as it would without control. What is only shown ([`Cause::Snooped`]) goes its way by itself, and
+//! teaches its source.
+//!
 //! **A source that is refused gets no service**: who says what must not be believed finds out
-//! nothing and is found by nobody. One that is frozen does: it is not claimed, but it is real.
+//! nothing and is found by nobody; its frames end under `refused_source`. One that is frozen does:
+//! it is not claimed, but it is real.
 //!
 //! **What is unknown** is remembered as wanted for as long as the policer refuses to look for it
 //! again. Whoever claims it meanwhile makes it installed at once; if nobody does, the frames that
@@ -19,23 +28,23 @@
 //! from the underlay never goes back there. All other hosts together are one more port to the
 //! policer and to the budgets of floods.
 
-use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, Vni};
+use sluice_wire::icmpv6;
 
 use super::Plane;
 use super::ask;
 use super::surface::{Command, Event, Full, Kind, PuntFrom, Way};
 use crate::bridge::View;
-use crate::directory::{Found, Places, State};
+use crate::directory::{Directory, Found, Places, State};
 use crate::frame::{Body, Frame};
-use crate::learn::{Intent, Note, Observed};
-use crate::punt::{Cause, Target};
-use crate::resolve::{Action, Ignored};
+use crate::learn::{Intent, Note, Observed, Reason};
+use crate::punt::Cause;
+use crate::resolve::{Action, Ignored, Why};
 use crate::vport::{Claim, Key, Origin};
 
-/// A punt carries at most so many bytes: a frame of as many may have been longer.
+/// A punt carries at most so many bytes of its frame.
 pub const HEAD_SIZE_MAX: usize = 128;
 
 /// The frame behind a punt, and where it came in.
@@ -63,37 +72,69 @@ impl Plane {
             PuntFrom::Port(port) => self.nets.is_member(port, vni),
             PuntFrom::Host(host) => self.peers.get(host).is_some() && self.nets.is_local(vni),
         };
+        let taken = cause.is_taken() && host.is_none();
         let Some(frame) = Frame::parse(head).ok().filter(|_| known) else {
             self.outbox.counts.punts_unfit += 1;
+            if taken {
+                self.outbox.refuse(port, DropReason::Stopped, head.len());
+            }
             return;
         };
+        let punt = Punt { now, vni, port, host, head };
         if self.policer.admit(now, port, vni, cause, &frame).is_err() {
             self.outbox.counts.punts_refused += 1;
+            if taken {
+                self.flood_taken(&punt);
+            }
             return;
         }
         self.outbox.counts.punts += 1;
-        if frame.src == ask::MAC || self.is_for_asker(vni, frame.dst) {
-            // Nobody has the address; an answer to it is heard all the same.
-            if frame.src != ask::MAC {
-                self.heard(now, vni, &frame);
+        if frame.src == ask::MAC {
+            // Nobody has the address.
+            if taken {
+                self.outbox.refuse(port, DropReason::RefusedSource, head.len());
             }
             return;
         }
         self.heard(now, vni, &frame);
-        let punt = Punt { now, vni, port, host, head };
-        let served = match host {
+        if self.is_for_asker(vni, frame.dst) {
+            return;
+        }
+        let learned = match host {
             None => self.learn(&punt, &frame),
             Some(host) => {
                 let kind = self.peers.get(host).map(|peer| peer.kind);
                 if kind == Some(Kind::Foreign) {
                     self.learn_foreign(now, host, vni, &frame);
                 }
-                true
+                Ok(())
             }
         };
-        if served {
-            self.serve(&punt, cause, &frame);
+        match learned {
+            Ok(()) => self.serve(&punt, cause, &frame),
+            Err(why) if taken && self.may_say(&punt, &frame, why) => self.flood_taken(&punt),
+            Err(_) if taken => self.outbox.refuse(port, DropReason::RefusedSource, head.len()),
+            Err(_) => {}
         }
+    }
+
+    /// Whether a frame that teaches nothing is none of this host's business rather than a lie: its
+    /// receivers know what to make of it. A bond with `balance-alb` and a router without a virtual
+    /// MAC of its own say another MAC than the frame does; they may say it of any address that
+    /// nobody is bound with.
+    fn may_say(&self, punt: &Punt<'_>, frame: &Frame<'_>, why: Reason) -> bool {
+        let said = match (why, frame.body) {
+            (Reason::Malformed | Reason::BadAddress | Reason::TableFull, _) => return true,
+            (Reason::SenderMismatch, Body::Arp(arp)) => IpAddr::from(arp.sender_ip),
+            (Reason::SenderMismatch, Body::Neighbor { src, message, .. }) => match message {
+                icmpv6::Repr::Advertisement { target, .. } => target.into(),
+                icmpv6::Repr::Solicitation { .. } => src.into(),
+            },
+            _ => return false,
+        };
+        let view = View { table: &self.table, me: self.own, confirmed: |_, _| true };
+        let holder = view.find_ip(punt.vni, said);
+        holder.is_none_or(|found| found.claim.origin != Origin::Bound)
     }
 
     /// Learns the source of a frame of an own port, of which nothing else is wanted.
@@ -102,11 +143,11 @@ impl Plane {
             return;
         }
         let Ok(frame) = Frame::parse(head) else { return };
-        self.learn(&Punt { now, vni, port, host: None, head }, &frame);
+        _ = self.learn(&Punt { now, vni, port, host: None, head }, &frame);
     }
 
-    /// Learns the source of a frame of an own port. False if it is to be refused.
-    fn learn(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) -> bool {
+    /// Learns the source of a frame of an own port.
+    fn learn(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) -> Result<(), Reason> {
         let &Punt { now, vni, port, .. } = punt;
         let key = Key { vni, mac: frame.src };
         let view = View { table: &self.table, me: self.own, confirmed: |_, _| true };
@@ -115,7 +156,7 @@ impl Plane {
             Ok(observed) => observed,
             Err(why) => {
                 self.outbox.event(Event::Refused(port, key, why));
-                return false;
+                return Err(why);
             }
         };
         match note {
@@ -128,7 +169,7 @@ impl Plane {
         if let Intent::Learned { key, port, ips, origin, announced } = intent {
             self.claim_learned(now, &Claim { key, port, ips, origin, moves: 0 }, announced);
         }
-        true
+        Ok(())
     }
 
     fn claim_learned(&mut self, now: Nanos, learned: &Claim, announced: Option<IpAddr>) {
@@ -146,12 +187,11 @@ impl Plane {
         match cause {
             Cause::Miss | Cause::Unresolved => self.find(punt, frame),
             Cause::NewSource | Cause::Moved => self.settle_source(punt, frame.src),
-            Cause::Arp | Cause::Nd => {
+            Cause::Arp | Cause::Nd | Cause::Snooped => {
                 self.asked_alone(punt.now, punt.vni, frame);
-                if punt.head.len() >= HEAD_SIZE_MAX {
-                    self.outbox.counts.floods_cut += 1;
-                } else {
-                    self.resolve(punt, punt.head, frame);
+                // What came from another host went its way there and here.
+                if cause.is_taken() && punt.host.is_none() {
+                    self.resolve(punt, frame);
                 }
             }
         }
@@ -181,8 +221,8 @@ impl Plane {
         };
         let way = self.way_to(holder);
         if punt.host.is_some() && matches!(way, Way::Host(_)) {
+            // The switch ends it under `split_horizon`. Frames of own ports may wait behind it.
             self.outbox.counts.misdirected += 1;
-            return;
         }
         self.table.used(punt.now, key, 1);
         self.install(punt.now, key, way);
@@ -191,7 +231,7 @@ impl Plane {
     /// Nobody claims a destination: it is wanted, and asked for.
     fn want(&mut self, punt: &Punt<'_>, key: Key, frame: &Frame<'_>) {
         let now = punt.now;
-        self.policer.unknown(now, key.vni, Target::Mac(key.mac));
+        self.policer.unknown(now, key.vni, key.mac);
         if self.wanted.len() < self.wanted_max || self.wanted.contains(key) {
             self.wanted.set(key, now.after(self.unknown_life));
         } else {
@@ -199,70 +239,104 @@ impl Plane {
             self.outbox.event(Event::Full(Full::Wanted));
         }
         let Some(question) = ask::question(punt.head, frame) else { return };
-        let Ok(asked) = Frame::parse(&question) else { return };
-        if !matches!(asked.body, Body::Arp(_) | Body::Neighbor { .. }) {
+        let Ok(asks) = Frame::parse(&question) else { return };
+        if !matches!(asks.body, Body::Arp(_) | Body::Neighbor { .. }) {
             return;
         }
-        self.outbox.counts.asked += 1;
-        // Somebody else may have its address by now: then the sender is told so.
-        self.resolve(punt, &question, &asked);
-    }
-
-    /// Answers a question of neighbours, takes it to the endpoint that is asked for, or floods it.
-    fn resolve(&mut self, punt: &Punt<'_>, bytes: &[u8], frame: &Frame<'_>) {
-        let &Punt { now, vni, port, host, .. } = punt;
         let confirmed = |key, ip| self.doubts.is_confirmed(now, key, ip);
         let view = View { table: &self.table, me: self.own, confirmed };
-        let back = host.map_or(Way::Port(port), Way::Host);
-        match self.resolver.resolve(now, port, vni, frame, &view, &self.nets) {
+        let Ok(asked) = self.resolver.ask(now, punt.port, punt.vni, &asks, &view) else { return };
+        let from = punt.host.map_or(Way::Port(punt.port), Way::Host);
+        match asked {
+            // Somebody else has its address by now: the sender is told so, by this host or by the
+            // endpoint itself.
             Action::Answer(made) => {
                 if self.outbox.has_room() {
+                    self.outbox.counts.told += 1;
                     let frame = made.as_slice().to_vec();
-                    self.outbox.command(Command::Send { vni, to: back, frame });
+                    self.outbox.command(Command::Send { vni: punt.vni, to: from, frame });
                 }
             }
-            Action::Flood { to, .. } => {
-                let hosts = to.hosts().filter(|_| host.is_none()).map(Way::Host);
-                let receivers: Vec<_> = to.ports().map(Way::Port).chain(hosts).collect();
-                for to in receivers {
-                    if self.outbox.has_room() {
-                        let frame = bytes.to_vec();
-                        self.outbox.command(Command::Send { vni, to, frame });
-                    }
+            Action::Forward(found) => {
+                let is_told = self.take_to_endpoint(punt, &question, &asks, &found);
+                self.outbox.counts.told += u64::from(is_told);
+            }
+            Action::Flood(_) => {
+                self.outbox.counts.asked += 1;
+                if self.outbox.has_room() {
+                    self.outbox.command(Command::Flood { vni: punt.vni, from, frame: question });
                 }
             }
-            Action::Forward(found) => self.take_to_endpoint(punt, bytes, frame, &found),
-            Action::Ignore(Ignored::SamePort) => {
+        }
+    }
+
+    /// Answers a frame of neighbours that the switch took, takes it to the endpoint that is asked
+    /// for, or has it flooded.
+    fn resolve(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) {
+        let &Punt { now, vni, port, head, .. } = punt;
+        let confirmed = |key, ip| self.doubts.is_confirmed(now, key, ip);
+        let view = View { table: &self.table, me: self.own, confirmed };
+        match self.resolver.resolve(port, vni, frame, &view) {
+            Action::Flood(why) => {
+                self.flood_taken(punt);
                 // It hears the question, if it is there.
-                if let Some(ip) = frame.asks_for()
+                if why == Why::Other(Ignored::SamePort)
+                    && let Some(ip) = frame.asks_for()
                     && let Some(vport) = self.table.find_ip(vni, ip)
                 {
                     self.doubt(now, vport.claim.key, ip, true);
                 }
             }
-            Action::Ignore(_) => {}
+            Action::Answer(made) if self.outbox.has_room() => {
+                let frame = made.as_slice().to_vec();
+                self.outbox.command(Command::Send { vni, to: Way::Port(port), frame });
+            }
+            Action::Answer(_) => self.outbox.refuse(port, DropReason::PuntLimit, head.len()),
+            Action::Forward(found) => {
+                if !self.take_to_endpoint(punt, head, frame, &found) {
+                    self.outbox.refuse(port, DropReason::PuntLimit, head.len());
+                }
+            }
         }
     }
 
     /// Takes a question or probe to the endpoint that has the address, which answers it itself.
+    /// False if there is no room for it, or no way.
     fn take_to_endpoint(
         &mut self,
         punt: &Punt<'_>,
         bytes: &[u8],
         frame: &Frame<'_>,
         found: &Found,
-    ) {
+    ) -> bool {
         let to = match found.state {
             State::Own => Way::Port(found.claim.port),
             _ if punt.host.is_none() => Way::Host(found.owner),
             // What came from the underlay never goes back there.
-            _ => return,
+            _ => return false,
         };
-        if self.outbox.has_room() {
-            self.outbox.command(Command::Send { vni: punt.vni, to, frame: bytes.to_vec() });
-        }
         if let Some(ip) = frame.asks_for() {
-            self.doubt(punt.now, found.claim.key, ip, true);
+            match to {
+                Way::Port(_) => self.doubt(punt.now, found.claim.key, ip, true),
+                Way::Host(host) => self.tell_owner(punt.now, host, found.claim.key, ip),
+            }
+        }
+        if !self.outbox.has_room() {
+            return false;
+        }
+        self.outbox.command(Command::Send { vni: punt.vni, to, frame: bytes.to_vec() });
+        true
+    }
+
+    /// Gives a frame that the switch took back to it.
+    fn flood_taken(&mut self, punt: &Punt<'_>) {
+        let &Punt { vni, port, head, .. } = punt;
+        if self.outbox.has_room() {
+            self.outbox.counts.flooded += 1;
+            let (from, frame) = (Way::Port(port), head.to_vec());
+            self.outbox.command(Command::Flood { vni, from, frame });
+        } else {
+            self.outbox.refuse(port, DropReason::PuntLimit, head.len());
         }
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PriorityMask, Vni};
 
 use crate::bridge::Bound;
 use crate::hold::Receiver;
@@ -39,7 +39,7 @@ pub struct Config {
     pub punt: punt::Config,
     /// How much is learned; its count of ports is set by [`Self::ports_max`].
     pub learn: learn::Config,
-    /// How much is flooded; its count of ports is set by [`Self::ports_max`].
+    /// How much is asked in a sender's name; its count of ports is set by [`Self::ports_max`].
     pub resolve: resolve::Config,
     /// When an endpoint moves too often.
     pub mobility: mobility::Limits,
@@ -152,6 +152,28 @@ pub enum Command {
         to: Way,
         /// From its destination address on, without frame check sequence.
         frame: Vec<u8>,
+    },
+    /// Flood a frame as if it had just come in there, uncharged: one that the switch took, or a
+    /// question in the name of a sender there.
+    Flood {
+        /// The network.
+        vni: Vni,
+        /// Where it came in.
+        from: Way,
+        /// From its destination address on, without frame check sequence.
+        frame: Vec<u8>,
+    },
+    /// Count frames that the switch took as ended: they are neither answered nor flooded. It comes
+    /// after all other commands, with everything that has come together.
+    Refuse {
+        /// Where they came in.
+        port: PortId,
+        /// Why they end.
+        reason: DropReason,
+        /// How many.
+        frames: u64,
+        /// Their bytes.
+        bytes: u64,
     },
     /// Make the tunnel to a host. It comes before whatever needs it.
     OpenTunnel {
@@ -449,12 +471,19 @@ pub struct Counts {
     pub punts_refused: u64,
     /// Punts that were no frame, or not from a port or host of that network.
     pub punts_unfit: u64,
-    /// Frames that should have been flooded and were cut when they were punted.
-    pub floods_cut: u64,
+    /// Frames that the switch took and that were given back to be flooded.
+    pub flooded: u64,
+    /// Frames that the switch took and that ended, for [`Command::Refuse`]'s reasons.
+    pub refused: u64,
     /// Frames of other hosts for an endpoint that is elsewhere.
     pub misdirected: u64,
-    /// Questions that were asked in the name of a sender.
+    /// Questions that were asked of all in the name of a sender.
     pub asked: u64,
+    /// Frames to senders whose frames go where nobody is, of who has the address now, and their
+    /// questions that were taken to that endpoint.
+    pub told: u64,
+    /// Questions to own endpoints whether they have an address still.
+    pub probed: u64,
     /// Installs and frames that were given up because commands were not taken.
     pub commands_lost: u64,
     /// Events that were given up because they were not taken.

@@ -70,9 +70,14 @@ impl Plane {
                 rpc::Event::Asked { ticket, topic: Topic::HOLD, body, .. } => {
                     self.hear_hold(now, host, ticket, &body);
                 }
+                rpc::Event::Asked { ticket, topic: Topic::OWNER, body, .. } => {
+                    self.hear_asked_for(now, host, ticket, &body);
+                }
                 rpc::Event::Done { id, ref answer } => {
                     let answered = answer.as_ref().map(|_| ()).map_err(|why| *why);
-                    if !self.hold_answered(now, host, id, answered) {
+                    let is_own = self.hold_answered(now, host, id, answered)
+                        || self.doubts.was_told(host, id);
+                    if !is_own {
                         self.outbox.talk(host, event);
                     }
                 }

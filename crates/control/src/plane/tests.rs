@@ -21,7 +21,7 @@ fn key(n: u64) -> Key {
 fn small() -> Config {
     let mut config = Config::new(HostId(5), 1, [1; 16], 4);
     (config.claims_max, config.flow_limit) = (16, 4);
-    (config.punt.questions, config.punt.unknowns, config.resolve.floods) = (64, 16, 16);
+    (config.punt.questions, config.punt.unknowns, config.resolve.targets) = (64, 16, 16);
     config.learn.entries = 8;
     config
 }

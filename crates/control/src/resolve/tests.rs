@@ -2,10 +2,9 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::*;
-use crate::directory::PortRule;
 use crate::frame::tests::{
-    Claims, House, TAG, advertisement, arp_frame, arp_request, data, found, mac, nd_frame,
-    nd_probe, solicitation, v4, v6, vni,
+    Claims, TAG, advertisement, arp_frame, arp_request, data, found, mac, nd_frame, nd_probe,
+    solicitation, v4, v6, vni,
 };
 use crate::vport::Origin;
 
@@ -16,15 +15,10 @@ const PORT: PortId = PortId(1);
 fn config() -> Config {
     Config {
         ports: 4,
-        port: Rate { per_second: 100, burst: 10 },
-        all: Rate { per_second: 100, burst: 20 },
+        asks: Rate { per_second: 100, burst: 10 },
         gap: Nanos(100 * MS),
-        floods: 64,
+        targets: 64,
     }
-}
-
-fn house() -> House {
-    House::new([PortRule::Bound; 4])
 }
 
 /// Where the address that is asked for is.
@@ -56,30 +50,23 @@ fn claims(known: Known) -> Claims {
 }
 
 /// The action in one word, without the bytes.
-fn word(action: &Action<'_>) -> String {
+fn word(action: &Action) -> String {
     match action {
         Action::Answer(_) => "answer".into(),
-        Action::Flood { why, to } => {
-            let ports: Vec<_> = to.ports().collect();
-            assert_eq!(ports, [PortId(0), PortId(2), PortId(3)], "all but the asker's");
-            assert!(to.hosts().eq([HostId(2), HostId(3)]));
-            std::format!("flood {why:?}")
-        }
+        Action::Flood(why) => std::format!("flood {why:?}"),
         Action::Forward(found) => std::format!("forward {}", found.claim.port),
-        Action::Ignore(why) => std::format!("ignore {why:?}"),
     }
 }
 
 fn resolve(known: Known, bytes: &[u8]) -> String {
-    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    let mut resolver = Resolver::new(&config(), 1);
     let frame = Frame::parse(bytes).unwrap();
-    let action = resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims(known), &house);
+    let action = resolver.resolve(PORT, vni(7), &frame, &claims(known));
     let word = word(&action);
     let counted = match action {
         Action::Answer(_) => resolver.answered(PORT),
-        Action::Flood { .. } => resolver.flooded(PORT),
+        Action::Flood(_) => resolver.flooded(PORT),
         Action::Forward(_) => resolver.forwarded(PORT),
-        Action::Ignore(why) => resolver.ignored(PORT, why),
     };
     assert_eq!(counted, 1, "{word} is counted");
     word
@@ -105,13 +92,19 @@ fn with_tag(bytes: &[u8]) -> Vec<u8> {
 fn every_question_in_every_state() {
     let own = |known| if known == Known::Asker { 1 } else { 2 };
     // The rows of the table in the file's theory, in the order of KNOWN.
-    let question =
-        ["answer", "flood Stale", "answer", "ignore SamePort", "flood Unknown", "ignore Itself"];
+    let question = [
+        "answer",
+        "flood Stale",
+        "answer",
+        "flood Other(SamePort)",
+        "flood Unknown",
+        "flood Other(Itself)",
+    ];
     let probe = [
         "forward 1",
         "flood Stale",
         "forward 2",
-        "ignore SamePort",
+        "flood Other(SamePort)",
         "flood Unknown",
         "flood Probe",
     ];
@@ -136,9 +129,9 @@ fn every_question_in_every_state() {
             ("announcement, ARP", arp_frame(mac(1), &[], told), "flood Announcement"),
             ("the same as a reply", arp_frame(mac(1), &[], told_by_reply), "flood Announcement"),
             ("announcement, ND", advertisement(1, false), "flood Announcement"),
-            ("reply to a probe, ARP", arp_frame(mac(1), &[], reply), "ignore NotAsked"),
-            ("reply, ND", solicited(), "ignore NotAsked"),
-            ("data", data(1), "ignore NotAsked"),
+            ("reply to a probe, ARP", arp_frame(mac(1), &[], reply), "flood Other(NotAsked)"),
+            ("reply, ND", solicited(), "flood Other(NotAsked)"),
+            ("data", data(1), "flood Other(NotAsked)"),
         ];
         for (what, bytes, expected) in rows {
             assert_eq!(resolve(known, &bytes), expected, "{what}, {known:?}");
@@ -149,7 +142,7 @@ fn every_question_in_every_state() {
 
 #[test]
 fn what_its_endpoint_did_not_confirm_is_not_answered() {
-    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    let mut resolver = Resolver::new(&config(), 1);
     // The address that is nobody's lately, and both of an endpoint that is bound.
     let bytes = arp_request(1, u8::MAX);
     let frame = Frame::parse(&bytes).unwrap();
@@ -160,34 +153,34 @@ fn what_its_endpoint_did_not_confirm_is_not_answered() {
         (State::Stale, Origin::Bound, "flood Stale"),
     ] {
         let claims = Claims(vec![found(u8::MAX, state, 3, origin)]);
-        let action = resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims, &house);
+        let action = resolver.resolve(PORT, vni(7), &frame, &claims);
         assert_eq!(word(&action), expected, "{state:?}, {origin:?}");
     }
 }
 
 #[test]
-fn what_goes_to_one_or_asks_for_none_is_left_alone() {
+fn what_goes_to_one_or_asks_for_none_is_not_answered() {
     for mut bytes in [arp_request(1, 2), solicitation(1, 2)] {
         bytes[..6].copy_from_slice(&mac(2).0);
-        assert_eq!(resolve(Known::Live, &bytes), "ignore Unicast");
+        assert_eq!(resolve(Known::Live, &bytes), "flood Other(Unicast)");
     }
     for target in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]] {
         let ask = arp::Repr { sender_ip: v4(1), ..arp::Repr::probe(mac(1), target.into()) };
-        assert_eq!(resolve(Known::Live, &arp_frame(mac(1), &[], ask)), "ignore NoTarget");
+        assert_eq!(resolve(Known::Live, &arp_frame(mac(1), &[], ask)), "flood Other(NoTarget)");
     }
     for target in [Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST] {
         let message = icmpv6::Repr::Solicitation { target, source_mac: None };
         let bytes = nd_frame(mac(1), &[], v6(1), icmpv6::solicited_node(target), message);
-        assert_eq!(resolve(Known::Live, &bytes), "ignore NoTarget");
+        assert_eq!(resolve(Known::Live, &bytes), "flood Other(NoTarget)");
     }
 }
 
 /// The answer to a question of endpoint 1 for endpoint 2, which is live and bound.
 fn answer_to(bytes: &[u8]) -> Vec<u8> {
-    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    let mut resolver = Resolver::new(&config(), 1);
     let claims = Claims(vec![found(2, State::Authoritative, 1, Origin::Bound)]);
     let frame = Frame::parse(bytes).unwrap();
-    match resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims, &house) {
+    match resolver.resolve(PORT, vni(7), &frame, &claims) {
         Action::Answer(answer) => answer.as_slice().to_vec(),
         action => panic!("{}", word(&action)),
     }
@@ -278,59 +271,76 @@ fn an_answer_is_read_by_whom_it_is_for() {
     }
 }
 
+/// Each of them waits for an answer of its own, and may have lost the one before.
 #[test]
-fn the_same_flood_goes_once_in_a_gap() {
-    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
-    let claims = Claims::default();
-    let probe = |n| arp_frame(mac(n), &[], arp::Repr::probe(mac(n), v4(9)));
-    let told = |n| arp_frame(mac(n), &[], arp::Repr::announcement(mac(n), v4(9)));
-    let rows = [
-        (0, arp_request(1, 9), "flood Unknown"),
-        (99, arp_request(1, 9), "ignore Repeated"),
-        (99, arp_request(2, 9), "ignore Repeated"),
-        (99, arp_request(1, 8), "flood Unknown"),
-        (99, solicitation(1, 9), "flood Unknown"),
-        (100, arp_request(2, 9), "flood Unknown"),
-        // Two who try the same address have to hear of each other.
-        (100, probe(1), "flood Unknown"),
-        (100, probe(1), "ignore Repeated"),
-        (100, probe(2), "flood Unknown"),
-        (100, told(1), "flood Announcement"),
-        (100, told(1), "ignore Repeated"),
-        (100, told(2), "flood Announcement"),
-    ];
-    for (row, (ms, bytes, expected)) in rows.into_iter().enumerate() {
-        let frame = Frame::parse(&bytes).unwrap();
-        let action = resolver.resolve(Nanos(ms * MS), PORT, vni(7), &frame, &claims, &house);
-        assert_eq!(word(&action), expected, "row {row}");
+fn every_asker_is_served_however_many_ask_and_however_often() {
+    let mut resolver = Resolver::new(&config(), 1);
+    for known in [Known::Live, Known::Nowhere] {
+        let claims = claims(known);
+        for asker in 3..103 {
+            for bytes in [arp_request(asker, 2), solicitation(asker, 2)] {
+                let frame = Frame::parse(&bytes).unwrap();
+                let expected = if known == Known::Live { "answer" } else { "flood Unknown" };
+                for _ in 0..3 {
+                    let action = resolver.resolve(PORT, vni(7), &frame, &claims);
+                    assert_eq!(word(&action), expected);
+                }
+            }
+        }
     }
-    assert_eq!(resolver.ignored(PORT, Ignored::Repeated), 4);
+    assert_eq!((resolver.answered(PORT), resolver.flooded(PORT)), (600, 600));
 }
 
 #[test]
-fn floods_have_a_budget_and_answers_have_none() {
-    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+fn a_target_is_asked_for_once_in_a_gap_by_whoever_wants_it() {
+    let mut resolver = Resolver::new(&config(), 1);
+    let repeated = Err(Ignored::Repeated);
+    let flood = Ok(String::from("flood Unknown"));
+    let rows = [
+        (0, PORT, arp_request(1, 9), flood.clone()),
+        (99, PORT, arp_request(1, 9), repeated.clone()),
+        (99, PortId(2), arp_request(2, 9), repeated.clone()),
+        (99, PORT, arp_request(1, 8), flood.clone()),
+        (99, PORT, solicitation(1, 9), flood.clone()),
+        (100, PORT, arp_request(2, 9), flood.clone()),
+        // Of what is known each sender is told, and nothing is announced in another's name.
+        (100, PORT, arp_request(1, 2), Ok("answer".into())),
+        (100, PORT, arp_request(3, 2), Ok("answer".into())),
+        (100, PORT, advertisement(1, false), Err(Ignored::NotAsked)),
+        (100, PORT, nd_probe(1, 7), Err(Ignored::NotAsked)),
+    ];
     let claims = claims(Known::Live);
-    let mut flooded = |ms: u64, port: u16, base: u32| {
-        let ask = arp_request(3, 9);
-        let frame = Frame::parse(&ask).unwrap();
+    for (row, (ms, port, bytes, expected)) in rows.into_iter().enumerate() {
+        let frame = Frame::parse(&bytes).unwrap();
+        let asked = resolver.ask(Nanos(ms * MS), port, vni(7), &frame, &claims);
+        assert_eq!(asked.map(|action| word(&action)), expected, "row {row}");
+    }
+    assert_eq!((resolver.asked(PORT), resolver.not_asked(PORT, Ignored::Repeated)), (6, 1));
+}
+
+#[test]
+fn a_port_has_a_budget_of_questions_and_costs_no_other_its_own() {
+    let mut resolver = Resolver::new(&config(), 1);
+    let ask = arp_request(3, 9);
+    let frame = Frame::parse(&ask).unwrap();
+    let mut asked = |ms: u64, port: u16, base: u32| {
+        let now = Nanos(ms * MS);
         (base..base + 50)
-            .map(|number| {
-                let now = Nanos(ms * MS);
-                resolver.resolve(now, PortId(port), vni(number), &frame, &claims, &house)
+            .filter(|&number| {
+                let claims = Claims::default();
+                resolver.ask(now, PortId(port), vni(number), &frame, &claims).is_ok()
             })
-            .filter(|action| matches!(action, Action::Flood { .. }))
             .count()
     };
-    assert_eq!(flooded(0, 0, 1000), 10, "of the port");
-    assert_eq!(flooded(0, 2, 2000), 10);
-    assert_eq!(flooded(0, 3, 3000), 0, "of all ports");
-    assert_eq!(flooded(10, 3, 3000), 1, "what was refused may be tried again");
-    assert_eq!(resolver.ignored(PortId(3), Ignored::FloodLimit), 99);
-    let ask = arp_request(1, 2);
-    let frame = Frame::parse(&ask).unwrap();
-    for _ in 0..1000 {
-        resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims, &house);
-    }
-    assert_eq!(resolver.answered(PORT), 1000);
+    assert_eq!([0, 2, 3].map(|port| asked(0, port, u32::from(port) * 1000)), [10; 3]);
+    assert_eq!(asked(10, 3, 3000), 1, "what was refused may be tried again");
+    assert_eq!(resolver.not_asked(PortId(3), Ignored::AskLimit), 79);
+}
+
+#[test]
+fn budgets_follow_the_rate() {
+    let rate = |per_second| Config::with_rate(4, per_second).asks;
+    assert_eq!(rate(100), Rate { per_second: 100, burst: 50 });
+    assert_eq!(rate(1), Rate { per_second: 1, burst: 1 });
+    assert_eq!(rate(0), Rate::NEVER);
 }

@@ -116,7 +116,7 @@ fn probe_is_answered_by_the_owner_or_by_nobody() {
     let mac = world.vms[2].key.mac;
     world.vms[1].ip = Ipv4Addr::new(10, 9, 9, 9);
     world.emit(2, frames::probe(mac, ip));
-    assert!(world.until(millis(1_100), |world| is_nowhere(world, ip)));
+    assert!(world.until(millis(1_300), |world| is_nowhere(world, ip)));
     assert_eq!(world.replies_to(mac), 0, "nobody spoke for it");
     // The first use after the probe is as good as an announcement.
     world.vms[2].ip = ip;

@@ -43,7 +43,9 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
         unknown_life: millis(1_000),
         ..config.punt
     };
-    config.resolve = resolve::Config { port: fast, all: fast, floods: 64, ..config.resolve };
+    // So low that bursts go beyond it: those frames are flooded.
+    config.punt.cause[Cause::Arp.index()] = Rate { per_second: 2_000, burst: 12 };
+    config.resolve = resolve::Config { asks: fast, targets: 64, ..config.resolve };
     config.mobility = mobility::Limits {
         moves: 20,
         window: millis(1_000),
@@ -65,6 +67,15 @@ struct Waiting {
     since: Nanos,
     asked: Nanos,
     frames: Vec<(PuntFrom, Vec<u8>)>,
+}
+
+/// What became of the frames that the switch took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Books {
+    pub(crate) taken: u64,
+    pub(crate) answered: u64,
+    pub(crate) flooded: u64,
+    pub(crate) refused: u64,
 }
 
 /// Something that leaves a host.
@@ -96,6 +107,9 @@ pub(crate) struct Host {
     pub(crate) decaps: BTreeSet<(Vni, HostId)>,
     /// Endpoints that are held, for which host, and when it was told so last.
     pub(crate) holds: BTreeMap<Key, (HostId, PriorityMask, Nanos)>,
+    peers: Vec<HostId>,
+    ports: BTreeMap<PortId, Vni>,
+    pub(crate) books: Books,
     waiting: BTreeMap<Key, Waiting>,
     used: BTreeSet<Key>,
     polled: Nanos,
@@ -120,6 +134,9 @@ impl Host {
             tunnels: BTreeSet::new(),
             decaps: BTreeSet::new(),
             holds: BTreeMap::new(),
+            peers: Vec::new(),
+            ports: BTreeMap::new(),
+            books: Books::default(),
             waiting: BTreeMap::new(),
             used: BTreeSet::new(),
             polled: clock,
@@ -134,7 +151,8 @@ impl Host {
         for vni in vnis {
             self.plane.add_vnet(*vni);
         }
-        for peer in peers.iter().filter(|peer| **peer != self.id) {
+        self.peers = peers.iter().copied().filter(|peer| *peer != self.id).collect();
+        for peer in &self.peers {
             self.plane.add_host(self.clock, *peer, vnis, Kind::Member);
         }
     }
@@ -142,6 +160,19 @@ impl Host {
     pub(crate) fn add_port(&mut self, port: PortId, vni: Vni) {
         let rule = PortRule::Learn { quota: 8, sticky: false };
         assert!(self.plane.add_port(self.clock, port, vni, rule));
+        self.ports.insert(port, vni);
+    }
+
+    pub(crate) fn remove_port(&mut self, port: PortId) {
+        self.plane.remove_port(self.clock, port);
+        self.ports.remove(&port);
+    }
+
+    pub(crate) fn add_peer(&mut self, peer: HostId, vnis: &[Vni]) {
+        self.plane.add_host(self.clock, peer, vnis, Kind::Member);
+        if !self.peers.contains(&peer) {
+            self.peers.push(peer);
+        }
     }
 
     /// A frame came in.
@@ -156,13 +187,20 @@ impl Host {
                 None => self.plane.punt(clock, from, vni, Cause::NewSource, bytes),
             },
             PuntFrom::Host(host) => {
-                if self.decaps.insert((vni, host)) {
+                if !dst.mac.is_group() && self.decaps.insert((vni, host)) {
                     self.plane.decap(clock, vni, host);
                 }
             }
         }
-        if frames::arp_of(bytes).is_some() {
+        let is_own = matches!(from, PuntFrom::Port(_));
+        let is_taken = is_own && dst.mac.is_group() && frames::arp_of(bytes).is_some();
+        if is_taken {
+            self.books.taken += 1;
             self.plane.punt(clock, from, vni, Cause::Arp, bytes);
+        } else if dst.mac.is_group() {
+            self.flood(from, vni, bytes);
+        } else if is_own && frames::arp_of(bytes).is_some() {
+            self.plane.punt(clock, from, vni, Cause::Snooped, bytes);
         }
         if !dst.mac.is_group() {
             // What control has installed for this very frame comes first.
@@ -170,6 +208,17 @@ impl Host {
             self.forward(from, dst, bytes.to_vec());
         }
         self.carry_out();
+    }
+
+    /// To the other ports of the network, and, if it is of one, to the other hosts.
+    fn flood(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
+        let others =
+            self.ports.iter().filter(|(port, of)| **of == vni && from != PuntFrom::Port(**port));
+        self.outs.extend(others.map(|(port, _)| Out::Port(*port, vni, bytes.to_vec())));
+        if matches!(from, PuntFrom::Port(_)) {
+            let hosts = self.peers.iter().map(|host| Out::Overlay(*host, vni, bytes.to_vec()));
+            self.outs.extend(hosts);
+        }
     }
 
     fn forward(&mut self, from: PuntFrom, dst: Key, bytes: Vec<u8>) {
@@ -232,10 +281,24 @@ impl Host {
                 }
                 Command::Reject { vni, mac } => drop(self.waiting.remove(&Key { vni, mac })),
                 Command::Send { vni, to: Way::Port(port), frame } => {
+                    self.books.answered += 1;
                     self.outs.push(Out::Port(port, vni, frame));
                 }
                 Command::Send { vni, to: Way::Host(host), frame } => {
+                    self.books.answered += 1;
                     self.outs.push(Out::Overlay(host, vni, frame));
+                }
+                Command::Flood { vni, from, frame } => {
+                    self.books.flooded += 1;
+                    let from = match from {
+                        Way::Port(port) => PuntFrom::Port(port),
+                        Way::Host(host) => PuntFrom::Host(host),
+                    };
+                    self.flood(from, vni, &frame);
+                }
+                Command::Refuse { frames, bytes, .. } => {
+                    assert!(frames > 0 && bytes >= frames * 14, "frames have bytes");
+                    self.books.refused += frames;
                 }
                 Command::OpenTunnel { host } => assert!(self.tunnels.insert(host), "twice"),
                 Command::CloseTunnel { host } => {
@@ -325,8 +388,22 @@ impl Host {
         bytes
     }
 
+    /// Nothing is swallowed: what the switch took was answered, flooded or counted as ended, once.
+    fn check_books(&self) {
+        let (books, counts) = (self.books, self.plane.counts());
+        let given_back = Books {
+            flooded: books.flooded - counts.asked,
+            answered: books.answered - counts.told - counts.probed,
+            ..books
+        };
+        assert_eq!(given_back.flooded, counts.flooded, "{:?}: {books:?}", self.id);
+        let ended = given_back.answered + given_back.flooded + given_back.refused;
+        assert_eq!(books.taken, ended, "{:?} swallowed frames: {books:?}, {counts:?}", self.id);
+    }
+
     /// What holds at any moment.
     pub(crate) fn check(&self) {
+        self.check_books();
         let installed: BTreeMap<_, _> =
             self.plane.installed().map(|(key, way, _)| (key, way)).collect();
         assert_eq!(installed, self.chip, "{:?} knows what is in the chip", self.id);

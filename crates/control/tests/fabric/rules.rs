@@ -1,6 +1,6 @@
 //! One rule each, without faults but the one that it is about.
 
-use sluice_base::{HostId, Mac, Nanos, PortId};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId};
 use sluice_control::directory::{PortRule, State};
 use sluice_control::mobility::Limits;
 use sluice_control::plane::{Command, Health, Kind, Plane, PuntFrom, Way};
@@ -79,7 +79,8 @@ fn what_is_nowhere_is_rejected_after_its_time() {
     let ips = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
     let bytes = frames::packet((src, ips.0), (dst, ips.1), 1);
     plane.punt(Nanos::ZERO, PuntFrom::Port(PortId(0)), vni(10), Cause::Miss, &bytes);
-    assert_eq!(plane.command(), None, "there is nobody to ask");
+    assert!(matches!(plane.command(), Some(Command::Flood { .. })), "it is asked for");
+    assert_eq!(plane.command(), None);
     plane.tick(millis(999));
     assert_eq!(plane.command(), None);
     plane.tick(millis(1_000));
@@ -88,19 +89,125 @@ fn what_is_nowhere_is_rejected_after_its_time() {
     assert_eq!(plane.wanted_count(), 0);
 }
 
+/// The commands for a frame that the switch took at the port of an endpoint.
+fn taken(world: &mut World, at: usize, bytes: &[u8]) -> Vec<Command> {
+    let vm = world.vms[at];
+    let host = world.host(vm.host);
+    host.books.taken += 1;
+    host.plane.punt(host.clock, PuntFrom::Port(vm.port), vm.key.vni, Cause::Arp, bytes);
+    std::iter::from_fn(|| host.plane.command()).collect()
+}
+
+fn is_flood(commands: &[Command], port: PortId, bytes: &[u8]) -> bool {
+    let flood = |command: &Command| match command {
+        Command::Flood { from, frame, .. } => *from == Way::Port(port) && frame == bytes,
+        _ => false,
+    };
+    commands.iter().filter(|command| flood(command)).count() == 1
+}
+
 #[test]
-fn a_frame_that_was_cut_is_not_flooded() {
+fn what_is_not_answered_is_given_back_as_it_was() {
+    let mut world = pair();
+    introduce(&mut world);
+    let (vm, other) = (world.vms[0], world.vms[1]);
+    let own = (vm.key.mac, vm.ip);
+    let mut padded = frames::question(own, "10.9.9.9".parse().unwrap());
+    padded.resize(128, 7);
+    let mut malformed = frames::question(own, "10.9.9.9".parse().unwrap());
+    malformed[14] = 9;
+    let to_all = |mut bytes: Vec<u8>| {
+        bytes[..6].copy_from_slice(&Mac::BROADCAST.0);
+        bytes
+    };
+    let asked = frames::question((other.key.mac, other.ip), vm.ip);
+    let reply = to_all(frames::answer(own, &asked).unwrap());
+    // A router's virtual MAC in ARP, its own on the frame; and a bond that answers by another port.
+    let virtual_mac = Mac::from_u64(0x0000_5e00_0107);
+    let mut of_router = frames::announcement((virtual_mac, "10.9.9.1".parse().unwrap()));
+    of_router[6..12].copy_from_slice(&vm.key.mac.0);
+    let unknown = frames::question(own, "10.9.9.8".parse().unwrap());
+    let itself = frames::question((vm.key.mac, "10.9.9.7".parse().unwrap()), vm.ip);
+    for bytes in [padded, malformed, reply, of_router, unknown.clone(), unknown, itself] {
+        let commands = taken(&mut world, 0, &bytes);
+        assert!(is_flood(&commands, vm.port, &bytes), "{bytes:x?}: {commands:?}");
+    }
+    let commands = taken(&mut world, 0, &frames::question(own, other.ip));
+    let answers = |command: &Command| matches!(command, Command::Send { to: Way::Port(_), .. });
+    assert!(commands.iter().any(answers), "{commands:?}");
+}
+
+/// The policer bounds the work of control; it keeps no frame from its way.
+#[test]
+fn what_the_policer_refuses_is_given_back() {
     let mut world = pair();
     let vm = world.vms[0];
-    let mut bytes = frames::question((vm.key.mac, vm.ip), "10.9.9.9".parse().unwrap());
-    bytes.resize(128, 0);
+    let bytes = frames::question((vm.key.mac, vm.ip), "10.9.9.9".parse().unwrap());
+    for _ in 0..300 {
+        assert!(is_flood(&taken(&mut world, 0, &bytes), vm.port, &bytes));
+    }
+    let refused = world.hosts[&A].plane.counts().punts_refused;
+    assert!(refused > 200, "{refused}");
+}
+
+#[test]
+fn what_is_not_believed_and_what_finds_no_room_is_counted_at_its_port() {
+    let mut world = World::of(12, 2);
+    world.add_vm(A, vni(10), true);
+    world.add_vm(A, vni(10), false);
+    let (bound, thief) = (world.vms[0], world.vms[1]);
+    let refused = |commands: &[Command]| match commands {
+        [Command::Refuse { port, reason, frames: 1, bytes: 60 }] => Some((*port, *reason)),
+        _ => None,
+    };
+    let mut mismatch = frames::announcement((Mac::from_u64(0x0200_0000_9999), bound.ip));
+    mismatch[6..12].copy_from_slice(&thief.key.mac.0);
+    for bytes in [
+        frames::announcement((bound.key.mac, thief.ip)),
+        frames::announcement((thief.key.mac, bound.ip)),
+        mismatch,
+    ] {
+        let commands = taken(&mut world, 1, &bytes);
+        let expected = Some((thief.port, DropReason::RefusedSource));
+        assert_eq!(refused(&commands), expected, "{commands:?}");
+    }
+    // Nobody takes commands.
+    let bytes = frames::announcement((thief.key.mac, thief.ip));
     let host = world.host(A);
-    host.plane.punt(host.clock, PuntFrom::Port(vm.port), vm.key.vni, Cause::Arp, &bytes);
-    assert_eq!((host.plane.counts().floods_cut, host.plane.command()), (1, None));
-    bytes = frames::question((vm.key.mac, vm.ip), "10.9.9.8".parse().unwrap());
-    host.plane.punt(host.clock, PuntFrom::Port(vm.port), vm.key.vni, Cause::Arp, &bytes);
-    let sent = host.plane.command();
-    assert!(matches!(sent, Some(Command::Send { to: Way::Host(B), .. })), "{sent:?}");
+    for _ in 0..20_000 {
+        let from = PuntFrom::Port(thief.port);
+        host.plane.punt(host.clock, from, thief.key.vni, Cause::Arp, &bytes);
+    }
+    let commands: Vec<_> = std::iter::from_fn(|| host.plane.command()).collect();
+    let floods = commands.iter().filter(|c| matches!(c, Command::Flood { .. })).count() as u64;
+    let last = Some(&Command::Refuse {
+        port: thief.port,
+        reason: DropReason::PuntLimit,
+        frames: 20_000 - floods,
+        bytes: (20_000 - floods) * 60,
+    });
+    assert_eq!((commands.last(), floods > 16_000), (last, true), "{floods}");
+}
+
+/// A gateway after a power cut: nobody claims it, and all ask at once.
+#[test]
+fn sixteen_that_ask_at_once_for_whom_nobody_knows_are_all_answered() {
+    let mut world = World::of(13, 3);
+    let gateway = world.add_vm(HostId(3), vni(10), false);
+    for at in 0..16_u16 {
+        world.add_vm(if at < 8 { A } else { B }, vni(10), false);
+    }
+    world.run_for(millis(1_500));
+    world.vms[gateway].is_silent = true;
+    for at in 0..world.vms.len() {
+        if at != gateway {
+            world.ask(at, gateway);
+        }
+    }
+    world.run_for(millis(50));
+    let ip = world.vms[gateway].ip;
+    let told = world.vms.iter().filter(|vm| world.answers.contains(&(vm.key.mac, ip))).count();
+    assert_eq!(told, 16);
 }
 
 #[test]
@@ -167,8 +274,8 @@ fn what_is_withdrawn_leaves_the_chip() {
     let mut world = pair();
     introduce(&mut world);
     assert!(arrives(&mut world, 0, 1, millis(50)));
-    let (vm, host) = (world.vms[1], world.host(B));
-    host.plane.remove_port(host.clock, vm.port);
+    let vm = world.vms[1];
+    world.host(B).remove_port(vm.port);
     assert!(world.until(millis(300), |world| !world.hosts[&A].chip.contains_key(&vm.key)));
     assert_eq!(owner(&world, A, vm.key), None);
     assert!(world.hosts[&A].mac_events(vm.key.mac).contains(&"vport-withdrawn"));
@@ -253,6 +360,7 @@ fn what_is_bound_is_published_and_stays() {
     let thief = world.vms[1];
     let bytes = frames::announcement((key.mac, thief.ip));
     let host = world.host(B);
+    host.books.taken += 1;
     host.plane.punt(host.clock, PuntFrom::Port(thief.port), vni(10), Cause::Arp, &bytes);
     world.run_for(millis(300));
     assert_eq!((owner(&world, A, key), owner(&world, B, key)), (Some(A), Some(A)));
@@ -303,7 +411,7 @@ fn endpoints_of_foreign_hosts_are_learned_here_only() {
     host.plane.add_host(host.clock, foreign, &[vni(10)], Kind::Foreign);
     let (mac, ip) = (Mac::from_u64(0x0200_00ff_0001), "10.7.7.7".parse().unwrap());
     let bytes = frames::announcement((mac, ip));
-    host.plane.punt(host.clock, PuntFrom::Host(foreign), vni(10), Cause::Arp, &bytes);
+    host.plane.punt(host.clock, PuntFrom::Host(foreign), vni(10), Cause::Snooped, &bytes);
     world.run_for(millis(500));
     let key = Key { vni: vni(10), mac };
     let info = world.hosts[&A].plane.vport(key).expect("it was learned");

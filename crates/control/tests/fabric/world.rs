@@ -70,6 +70,10 @@ pub(crate) struct World {
     tokens: u32,
     sent: BTreeMap<u32, usize>,
     pub(crate) delivered: BTreeSet<u32>,
+    /// Who was told of which address.
+    pub(crate) answers: BTreeSet<(Mac, Ipv4Addr)>,
+    /// How often the first has heard an announcement of the second.
+    heard: BTreeMap<(Mac, Mac), u32>,
     next_vm: u32,
     next_ip: u32,
     replies: BTreeMap<Mac, u32>,
@@ -102,6 +106,8 @@ impl World {
             tokens: 0,
             sent: BTreeMap::new(),
             delivered: BTreeSet::new(),
+            answers: BTreeSet::new(),
+            heard: BTreeMap::new(),
             next_vm: 0,
             next_ip: 0,
             replies: BTreeMap::new(),
@@ -176,9 +182,7 @@ impl World {
         self.hosts.insert(id, host);
         for (other, there) in &mut self.hosts {
             if *other != id {
-                let clock = there.clock;
-                let vnis = &self.vnis;
-                there.plane.add_host(clock, id, vnis, sluice_control::plane::Kind::Member);
+                there.add_peer(id, &self.vnis);
             }
             for pair in [(*other, id), (id, *other)] {
                 self.pipes.entry(pair).or_default();
@@ -234,7 +238,7 @@ impl World {
         if host.is_down {
             return;
         }
-        host.plane.remove_port(host.clock, vm.port);
+        host.remove_port(vm.port);
         host.add_port(vm.port, vm.key.vni);
         if vm.bound {
             let ips = [vm.ip.into()].into_iter().collect();
@@ -252,7 +256,7 @@ impl World {
                 old.plane.unbind(old.clock, vm.key);
             }
             if says_so {
-                old.plane.remove_port(old.clock, vm.port);
+                old.remove_port(vm.port);
             }
         }
         (self.vms[at].host, self.vms[at].port) = (to, port);
@@ -287,7 +291,7 @@ impl World {
         let vm = self.vms.swap_remove(at);
         let old = self.hosts.get_mut(&vm.host).unwrap();
         if !old.is_down {
-            old.plane.remove_port(old.clock, vm.port);
+            old.remove_port(vm.port);
         }
         // Numbers have changed: what is under way would come from another endpoint.
         self.packets.retain(|_, packet| !matches!(packet, Packet::FromVm(..)));
@@ -457,7 +461,7 @@ impl World {
             let orphans: Vec<_> = (0..PORTS).map(PortId).filter(|port| !taken(*port)).collect();
             let host = self.host(id);
             for port in orphans {
-                host.plane.remove_port(host.clock, port);
+                host.remove_port(port);
             }
             for port in (0..PORTS).map(PortId) {
                 host.plane.receiver(host.clock, port, Receiver::default(), []);
@@ -538,6 +542,14 @@ impl World {
         }
         if let Some(answer) = frames::answer(vm.own(), bytes) {
             self.emit(at, answer);
+        }
+        if let Some(message) = frames::arp_of(bytes) {
+            if bytes[..6] == vm.key.mac.0 && message.operation == arp::Operation::REPLY {
+                self.answers.insert((vm.key.mac, message.sender_ip));
+            }
+            if message.is_gratuitous() {
+                *self.heard.entry((vm.key.mac, message.sender_mac)).or_default() += 1;
+            }
         }
         if let Some(token) = frames::token(bytes)
             && bytes[..6] == vm.key.mac.0
@@ -683,6 +695,44 @@ impl World {
         all.filter(|(a, b)| a != b && self.vms[*a].key.vni == self.vms[*b].key.vni).collect()
     }
 
+    /// No question goes unanswered that a bridge would answer, however many ask at once, also for
+    /// an endpoint that nobody has heard of; and everybody hears every announcement, once.
+    pub(crate) fn converse(&mut self) {
+        const TIMES: u32 = 6;
+        let (host, which) = (self.some_host(), self.draw(2));
+        let vni = self.vnis[which];
+        let count = self.vms.len();
+        let stranger = self.add_vm(host, vni, false);
+        if self.vms.len() > count {
+            self.vms[stranger].is_silent = true;
+        }
+        self.answers.clear();
+        let talkers = self.talkers();
+        let asks = talkers.iter().filter(|(a, _)| !self.vms[*a].is_silent);
+        let asks: Vec<_> = asks.copied().collect();
+        for (from, to) in &asks {
+            self.ask(*from, *to);
+            self.ask(*from, *to);
+        }
+        // An answer may miss a full chip a few times.
+        self.run_for(millis(500));
+        for (from, to) in &asks {
+            let (asker, target) = (self.vms[*from], self.vms[*to]);
+            let told = self.answers.contains(&(asker.key.mac, target.ip));
+            assert!(told, "{:?} asked for {:?} in vain\n{}", asker.key, target.key, self.story());
+        }
+        self.heard.clear();
+        for at in (0..self.vms.len()).flat_map(|at| [at; TIMES as usize]) {
+            let own = self.vms[at].own();
+            self.emit(at, frames::announcement(own));
+        }
+        self.run_for(millis(150));
+        for (from, to) in talkers {
+            let pair = (self.vms[to].key.mac, self.vms[from].key.mac);
+            assert_eq!(self.heard.get(&pair), Some(&TIMES), "{pair:?}\n{}", self.story());
+        }
+    }
+
     /// All agree soon, every pair can talk, and it stays that way.
     pub(crate) fn settle(&mut self) {
         let begin = self.now;
@@ -716,6 +766,7 @@ impl World {
             let took = self.now.since(begin);
             assert!(took < millis(20_000), "{left:?}; {disagreement:?}\n{}", self.story());
         }
+        self.converse();
         let quiet = self.now;
         while self.now.since(quiet) < millis(1_500) {
             self.step();

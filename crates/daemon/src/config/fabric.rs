@@ -53,6 +53,8 @@ pub struct FabricPlan {
     pub confirmed: Nanos,
     /// How many endpoints of other hosts the chip holds.
     pub chip_flows: u32,
+    /// Questions a second for frames of one port whose destination nobody claims.
+    pub asks_per_port: u32,
     /// The data workers.
     pub workers: Workers,
 }
@@ -219,6 +221,7 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
         confirmed: Nanos::from_millis(1_000 * u64::from(fabric.confirmed_s)),
         // Flows are entries of the MAC table as well.
         chip_flows: config.host.chip_flows.min(config.host.chip_macs),
+        asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
     })
 }

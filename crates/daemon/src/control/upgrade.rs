@@ -30,8 +30,8 @@ const YIELDED_WITHIN: Duration = Duration::from_secs(2);
 /// Why nothing was handed over.
 #[derive(Debug)]
 pub(super) enum NotDone {
-    /// The two programs do not understand each other, or the new one cannot open anew what it cannot
-    /// go on with: data has to be drained and started anew.
+    /// The two programs do not understand each other, or the new one can neither go on with
+    /// something nor open it anew: data has to be drained and started anew.
     Foreign(String),
     /// The old data process goes on.
     GoesOn(String),

@@ -1,5 +1,5 @@
-//! The guard of this host's ways to the others ([`sluice_ports::guard`]): which devices have it, and
-//! what it ended.
+//! The guard of this host's ways to the others ([`sluice_ports::guard`]): which devices have it,
+//! and what it ended.
 //!
 //! It is there before the first port opens. A host whose kernel cannot have it says so, at the
 //! start and with every answer about ports and drops; it forwards all the same.

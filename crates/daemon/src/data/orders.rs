@@ -9,10 +9,12 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use sluice_base::{Nanos, PortId, PriorityMask};
+use sluice_base::{DropReason, Nanos, PortId, PriorityMask, VnetId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
-use sluice_switch::{Command, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used};
+use sluice_switch::{
+    Command, Counter, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used,
+};
 
 use super::too_big::TooBig;
 use crate::channel::{Cause, Order, Pipe, Senders, Told, Way};
@@ -23,6 +25,9 @@ use crate::poller::Poller;
 pub(super) const CONTROL: usize = 1 << 32;
 /// Reads in a turn.
 const READS_MAX: usize = 4;
+/// Frames that are flooded in a turn. The others wait, so that ports take the copies meanwhile:
+/// each may hold only so many.
+const FLOODS_MAX: u32 = 16;
 /// How often a part of the chip is looked at for what was used.
 const USED_EVERY: Nanos = Nanos::from_millis(100);
 /// How large that part is: the largest chip is looked at within ten seconds.
@@ -47,6 +52,8 @@ pub(super) struct Counts {
 pub(super) struct Orders {
     pipe: Option<Pipe>,
     ready: bool,
+    /// Orders were read that are not carried out yet.
+    behind: bool,
     used_at: Nanos,
     receivers: Receivers,
     too_big: TooBig,
@@ -75,6 +82,7 @@ impl Orders {
         }
         Told::All.write(pipe.out());
         (self.pipe, self.ready, self.used_at) = (Some(pipe), true, now);
+        self.behind = false;
         self.receivers = Receivers::default();
         command(now, host.switch_mut(), Command::Control { attached: true }, &mut self.counts);
         Ok(())
@@ -100,14 +108,23 @@ impl Orders {
         };
         let mut done = 0;
         let counts = &mut self.counts;
-        let mut read = Ok(());
+        let (mut read, mut floods) = (Ok(()), 0);
         for _ in 0..READS_MAX {
-            if !self.ready {
+            if !(self.ready || self.behind) || floods == FLOODS_MAX {
                 break;
             }
-            read = pipe.fill().map(|more| self.ready = more).and_then(|()| {
+            let fill = if self.behind { Ok(self.ready) } else { pipe.fill() };
+            self.behind = false;
+            read = fill.map(|more| self.ready = more).and_then(|()| {
                 let taken = pipe.take(|bytes| {
                     let Some((order, size)) = Order::read(bytes)? else { return Ok(None) };
+                    if matches!(order, Order::Flood { .. }) {
+                        if floods == FLOODS_MAX {
+                            self.behind = true;
+                            return Ok(None);
+                        }
+                        floods += 1;
+                    }
                     carry_out(now, &order, host.switch_mut(), pool, counts);
                     done += 1;
                     Ok(Some(size))
@@ -144,7 +161,9 @@ impl Orders {
 
     /// When there is something to do although nothing happens.
     pub(super) fn deadline(&self) -> Option<Nanos> {
-        self.pipe.as_ref().map(|_| if self.ready { Nanos::ZERO } else { self.used_at })
+        self.pipe
+            .as_ref()
+            .map(|_| if self.ready || self.behind { Nanos::ZERO } else { self.used_at })
     }
 
     fn detach(&mut self, now: Nanos, host: &mut Host<FrameBuf>) {
@@ -240,6 +259,13 @@ fn carry_out(
             send(now, frame, to, switch, pool, counts);
             return;
         }
+        Order::Flood { vnet, from, frame } => {
+            flood(now, (vnet, from), frame, switch, pool, counts);
+            return;
+        }
+        Order::Refuse { port, reason, frames, bytes } => {
+            Command::Refuse { port, reason, sum: Counter { frames, bytes } }
+        }
     };
     command(now, switch, wanted, counts);
 }
@@ -264,6 +290,29 @@ fn send(
     }
 }
 
+/// Floods a frame that came in somewhere. Without room it ends there, counted.
+fn flood(
+    now: Nanos,
+    (vnet, from): (VnetId, Way),
+    frame: &[u8],
+    switch: &mut Switch<FrameBuf>,
+    pool: &mut Pool,
+    counts: &mut Counts,
+) {
+    let Some(mut slot) = pool.take() else {
+        if let Way::Port(port) = from {
+            let sum = Counter { frames: 1, bytes: frame.len() as u64 };
+            let refuse = Command::Refuse { port, reason: DropReason::PuntLimit, sum };
+            command(now, switch, refuse, counts);
+        }
+        return;
+    };
+    slot.bytes_mut()[..frame.len()].copy_from_slice(frame);
+    if let Err(buf) = switch.flood(vnet, destination(from), slot.freeze(0, frame.len())) {
+        pool.give_back(buf);
+    }
+}
+
 /// A notice as control hears it.
 fn told<'a>(switch: &Switch<FrameBuf>, notice: &'a Notice) -> Option<Told<'a>> {
     let way = |from| match from {
@@ -282,6 +331,7 @@ fn told<'a>(switch: &Switch<FrameBuf>, notice: &'a Notice) -> Option<Told<'a>> {
                 PuntCause::Moved => Cause::Moved,
                 PuntCause::Arp => Cause::Arp,
                 PuntCause::Nd => Cause::Nd,
+                PuntCause::Snooped => Cause::Snooped,
             };
             Told::Punt { cause, vnet: *vnet, from: way(*from)?, head: head.as_slice() }
         }

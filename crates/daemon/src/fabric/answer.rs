@@ -304,6 +304,7 @@ impl<'a> Answers<'a> {
     /// The events that people read most, in names.
     fn named(&self, event: &Event) -> Option<String> {
         let endpoint = |key: &Key| format!("{} {}", self.vnet(key.vni), key.mac);
+        let port = |port: &PortId| format!("port {}", self.port(self.plan.own, *port));
         Some(match event {
             Event::VportAdded(key, host) | Event::VportChanged(key, host) => {
                 let ips = self.plane.vport(*key).map(|info| info.vport.claim.ips);
@@ -320,12 +321,8 @@ impl<'a> Answers<'a> {
             Event::AddressSilent { key, ip } => {
                 format!("{} does not answer for {ip}", endpoint(key))
             }
-            Event::Refused(port, key, why) => {
-                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
-            }
-            Event::Held(port, key, why) => {
-                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
-            }
+            Event::Refused(at, key, why) => format!("{} at {}: {why}", endpoint(key), port(at)),
+            Event::Held(at, key, why) => format!("{} at {}: {why}", endpoint(key), port(at)),
             Event::Outdone(host, known) => format!(
                 "{} knows this host as {known}, a later start than this one; it goes on above that",
                 self.host(*host)
@@ -339,16 +336,11 @@ impl<'a> Answers<'a> {
             | Event::ClaimsEvicted(host)
             | Event::TunnelOpened(host) => self.host(*host),
             Event::Isolated(port, receiver) => self.isolated(*port, receiver),
-            Event::LinkUp(port) => {
-                format!("port {}: somebody is behind it", self.port(self.plan.own, *port))
+            Event::LinkUp(at) => format!("{}: somebody is behind it", port(at)),
+            Event::LinkDown(at) => {
+                format!("{}: its link is down, or its namespace is gone", port(at))
             }
-            Event::LinkDown(port) => format!(
-                "port {}: its link is down, or its namespace is gone",
-                self.port(self.plan.own, *port)
-            ),
-            Event::Restored(port) => {
-                format!("port {} takes what comes again", self.port(self.plan.own, *port))
-            }
+            Event::Restored(at) => format!("{} takes what comes again", port(at)),
             Event::HoldBegun(key, host) | Event::HoldEnded(key, host) => {
                 format!("{} for {}", endpoint(key), self.host(*host))
             }

@@ -1,6 +1,7 @@
 //! The connections to the data process of this host, one to each of its workers: what any of them
 //! tells goes into the control plane, and what the plane wants of the switch goes to all of them,
-//! since together they are one switch. A frame goes to the worker of its port.
+//! since together they are one switch. A frame goes to the worker of the port that it leaves by, or
+//! came in at.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -149,9 +150,14 @@ impl Data {
     pub(super) fn order(&mut self, plan: &FabricPlan, command: &Command) {
         let Some(order) = order_of(plan, command) else { return };
         let is_urgent = matches!(order, Order::Hold { .. });
-        if let Order::Send { to, .. } = order {
-            // Once, and where it leaves.
-            let at = plan.worker_of(to);
+        let once = match order {
+            Order::Send { to: way, .. } | Order::Flood { from: way, .. } => Some(way),
+            Order::Refuse { port, .. } => Some(Way::Port(port)),
+            _ => None,
+        };
+        if let Some(way) = once {
+            // Where it leaves, or came in.
+            let at = plan.worker_of(way);
             if let Some(worker) = self.workers.get_mut(at) {
                 order.write(worker.pipe.out());
             }
@@ -188,6 +194,7 @@ const fn cause_of(cause: Cause) -> punt::Cause {
         Cause::Moved => punt::Cause::Moved,
         Cause::Arp => punt::Cause::Arp,
         Cause::Nd => punt::Cause::Nd,
+        Cause::Snooped => punt::Cause::Snooped,
     }
 }
 
@@ -239,6 +246,12 @@ fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
         Command::Reject { vni, mac } => Order::Reject { vnet: plan.vnet(*vni)?, mac: *mac },
         Command::Send { vni, to, frame } => {
             Order::Send { vnet: plan.vnet(*vni)?, to: way(*to)?, frame }
+        }
+        Command::Flood { vni, from, frame } => {
+            Order::Flood { vnet: plan.vnet(*vni)?, from: way(*from)?, frame }
+        }
+        Command::Refuse { port, reason, frames, bytes } => {
+            Order::Refuse { port: *port, reason: *reason, frames: *frames, bytes: *bytes }
         }
         Command::ForgetDecap { vni, host } => {
             Order::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }

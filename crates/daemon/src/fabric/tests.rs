@@ -97,6 +97,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         punts_per_port: 10_000,
         confirmed: Nanos::from_millis(30_000),
         chip_flows: 1024,
+        asks_per_port: 100,
         workers: Workers { count: 1, ports: vec![] },
     }
 }

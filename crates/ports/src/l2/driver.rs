@@ -10,6 +10,7 @@ use sluice_switch::{Classifier, Egress, Sink, Taken, Window};
 use sluice_wire::vlan;
 
 use super::aside::{Room, Store, Taker};
+use super::handing::{FRAMES, INDEX, QUIET, SLOT_SIZE, VTEP, fits, ring_name, share_number};
 use super::offload::{Offloads, finish_checksum};
 use super::outgoing::Outgoing;
 use super::quiet::Quiet;
@@ -359,39 +360,6 @@ impl L2Port {
     pub fn refused(&self) -> u64 {
         self.out.refused()
     }
-}
-
-/// Names of what is handed over.
-const QUIET: &str = "quiet";
-const INDEX: &str = "index";
-const FRAMES: &str = "frames";
-const SLOT_SIZE: &str = "slot_size";
-const VTEP: &str = "vtep";
-
-const fn ring_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Control => "control",
-        Kind::Data(_) => "ring",
-    }
-}
-
-/// A number that is the same while the kernel is to see the same.
-fn share_number(share: KernelShare) -> u64 {
-    match share {
-        KernelShare::All => 1 << 32,
-        KernelShare::Nothing => 2 << 32,
-        KernelShare::NoVxlan(vtep) => u32::from(vtep).into(),
-    }
-}
-
-/// Whether a ring that was handed over is the one that would be made.
-fn fits(handed: &Handed, config: &L2Config, index: u32, plan: &RingPlan) -> bool {
-    let is = |name: &str, value: u64| handed.numbers.get(name) == Some(&value);
-    is(INDEX, index.into())
-        && is(FRAMES, plan.frames.into())
-        && is(SLOT_SIZE, plan.slot_size.into())
-        && is(VTEP, share_number(config.kernel))
-        && ["control", "ring"].iter().all(|name| handed.files.contains_key(*name))
 }
 
 /// A size as the switch has it.

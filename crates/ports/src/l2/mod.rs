@@ -30,6 +30,7 @@
 mod aside;
 mod driver;
 mod filter;
+mod handing;
 mod offload;
 mod outgoing;
 pub mod quiet;

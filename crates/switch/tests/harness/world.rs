@@ -533,13 +533,9 @@ impl World {
         if !buf.info.valid || !matches!(config.role, PortRole::Access { .. }) {
             return;
         }
-        let is_arp = buf.bytes[12..14] == [0x08, 0x06];
-        let is_nd = buf.bytes[12..14] == [0x86, 0xdd]
-            && buf.bytes[20] == 58
-            && (133..=137).contains(&buf.bytes[54]);
         let spoofed =
             config.sources == Sources::Bound && !self.bound.contains(&(port, frame.src()));
-        if spoofed || (self.attached && (is_arp || is_nd) && frame.dst().is_group()) {
+        if spoofed {
             self.oracle.ended.insert(buf.info.id);
         }
     }

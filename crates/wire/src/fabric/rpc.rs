@@ -64,6 +64,9 @@ impl Topic {
     pub const PORT: Self = Self(5);
     /// What must agree between members: networks, MTUs, policy, VTEP, version, clock.
     pub const AGREE: Self = Self(6);
+    /// An endpoint of the host that is asked, whose address an endpoint of the other asks for
+    /// ([`AskedFor`](super::AskedFor)). The answer has no body.
+    pub const OWNER: Self = Self(7);
 }
 
 /// A question.

@@ -1,0 +1,426 @@
+//! Frames of neighbours from real clients: router discovery, announcements, questions. Each case is
+//! run on two hosts with Linux bridges and the kernel's VXLAN, and on two hosts of a fabric; what
+//! arrives on the one arrives on the other.
+//!
+//! ```text
+//!   c1 ─┐                        ┌─ c3
+//!       ├ h1 up0 ═══════ up0 h2 ─┘
+//!   c2 ─┘
+//! ```
+
+mod rig;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rig::raw::{Sender, ethernet};
+use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use sluice_base::Mac;
+use sluice_wire::arp;
+
+/// What joins the containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bridge,
+    Sluice,
+}
+
+const KINDS: [Kind; 2] = [Kind::Bridge, Kind::Sluice];
+const MACS: [Mac; 3] = [mac(1), mac(2), mac(3)];
+
+const fn mac(n: u8) -> Mac {
+    Mac([2, 0x42, 0, 0, 1, n])
+}
+
+/// Everything of one case. Fields end in this order: programs before their namespaces.
+struct Lab {
+    clients: Vec<Child>,
+    daemons: Vec<Daemon>,
+    net: Net,
+    containers: [Netns; 3],
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for client in &mut self.clients {
+            _ = client.kill();
+            _ = client.wait();
+        }
+    }
+}
+
+fn config(own: usize, ports: &[(&str, &Netns)], certificates: &str) -> String {
+    let (other, id) = (2 - own, own + 1);
+    let port = |(name, netns): &(&str, &Netns)| {
+        let netns = netns.name();
+        format!(
+            "[[port]]\nname = \"{name}\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"t0\"\n\
+             netns = \"/run/netns/{netns}\"\n"
+        )
+    };
+    let ports: String = ports.iter().map(port).collect();
+    format!(
+        r#"
+policy = "ZL"
+[underlay]
+kind = "l2"
+device = "up0"
+address = "192.0.2.{id}"
+[fabric]
+name = "test"
+id = {id}
+certificates = "{certificates}/h{id}"
+[[vnet]]
+name = "blue"
+vni = 42
+{ports}
+[[peer]]
+name = "h{other}"
+id = {other}
+vtep = "192.0.2.{other}"
+vnets = ["blue"]
+"#
+    )
+}
+
+fn write(netns: &Netns, file: &str, text: &str) {
+    netns.inside(|| fs::write(format!("/proc/sys/net/{file}"), text).unwrap());
+}
+
+impl Lab {
+    fn new(kind: Kind, word: &str) -> Self {
+        let mut net = Net::new(&format!("{word}{}", if kind == Kind::Bridge { "b" } else { "s" }));
+        let hosts = ["h1", "h2"].map(|name| net.netns(name));
+        let containers = ["c1", "c2", "c3"].map(|name| net.netns(name));
+        cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
+        let [c1, c2, c3] = &containers;
+        let at = [vec![("c1", c1), ("c2", c2)], vec![("c3", c3)]];
+        let mut daemons = Vec::new();
+        if kind == Kind::Sluice {
+            let certificates = net.certificates(&["h1", "h2"]);
+            for own in 0..2 {
+                let text = config(own, &at[own], &certificates.display().to_string());
+                daemons.push(net.daemon(&hosts[own], &format!("h{}", own + 1), &text));
+            }
+            for daemon in &daemons {
+                wait_for("the hosts are connected", || {
+                    let members = daemon.ask(&["fabric", "members"])["members"].take();
+                    members.as_array().unwrap().iter().all(|row| row["connected"] == true)
+                });
+            }
+        } else {
+            for (own, host) in hosts.iter().enumerate() {
+                bridge(own, host, &at[own]);
+            }
+        }
+        for (container, mac) in containers.iter().zip(MACS) {
+            container.ip(&format!("link set t0 address {mac}"));
+            // Those that speak IPv6 say so themselves.
+            write(container, "ipv6/conf/t0/addr_gen_mode", "1");
+            for scope in ["all", "default", "t0"] {
+                write(container, &format!("ipv6/conf/{scope}/disable_ipv6"), "0");
+            }
+        }
+        Self { clients: Vec::new(), daemons, net, containers }
+    }
+
+    fn start(&mut self, at: usize, words: &[&str]) {
+        let mut command = self.containers[at].command(words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.clients.push(command.spawn().unwrap());
+    }
+
+    /// Gives containers `10.42.0.N`, and ends the silence of their devices.
+    fn up(&self) {
+        for (n, container) in self.containers.iter().enumerate() {
+            container.ip(&format!("addr add 10.42.0.{}/24 dev t0", n + 1));
+            container.ip("link set t0 up");
+        }
+    }
+
+    /// Frames of neighbours that ended, by reason.
+    fn drops(&self) -> Vec<((String, String), u64)> {
+        self.daemons.iter().flat_map(Daemon::drops).filter(|row| row.1 > 0).collect()
+    }
+}
+
+fn bridge(own: usize, host: &Netns, containers: &[(&str, &Netns)]) {
+    let (id, other) = (own + 1, 2 - own);
+    host.ip("link add br0 type bridge");
+    host.ip(&format!(
+        "link add vx0 type vxlan id 42 local 192.0.2.{id} remote 192.0.2.{other} dstport 4789"
+    ));
+    for (name, container) in containers {
+        let netns = container.name();
+        host.ip(&format!("link add {name} mtu 1450 type veth peer name t0 mtu 1450 netns {netns}"));
+        host.ip(&format!("link set {name} master br0 up"));
+    }
+    host.ip("link set vx0 master br0 up");
+    host.ip("link set br0 up");
+}
+
+/// Runs a case on both kinds and says what was seen.
+fn on_both<T: PartialEq + std::fmt::Debug>(word: &str, run: impl Fn(&mut Lab) -> T) -> T {
+    let [of_bridge, of_sluice] = KINDS.map(|kind| {
+        let mut lab = Lab::new(kind, word);
+        let seen = run(&mut lab);
+        say(&format!("{word} {kind:?}: {seen:?}; drops {:?}", lab.drops()));
+        seen
+    });
+    assert_eq!(of_bridge, of_sluice, "a bridge and a fabric");
+    of_sluice
+}
+
+/// Waits until `count` is `most`, for some seconds at most; what it was last.
+fn reaches(most: usize, seconds: u64, mut count: impl FnMut() -> usize) -> usize {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        let seen = count();
+        if seen >= most || Instant::now() > until {
+            return seen;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// ARP frames of a source that a container sees, from when it listens on.
+struct Ear(Child, std::path::PathBuf);
+
+impl Ear {
+    fn new(lab: &Lab, at: usize, source: Mac) -> Self {
+        let path = lab.net.file(&format!("heard{at}"));
+        let (out, mut err) = (fs::File::create(&path).unwrap(), lab.net.file("listens"));
+        err.set_extension(at.to_string());
+        let mut command = lab.containers[at].command("tcpdump");
+        let filter = format!("ether src {source} and arp");
+        command.args(["-lnn", "-B", "8192", "--immediate-mode", "-i", "t0", &filter]);
+        command.stdin(Stdio::null()).stdout(out).stderr(fs::File::create(&err).unwrap());
+        let child = command.spawn().unwrap();
+        wait_for("tcpdump listens", || fs::read_to_string(&err).unwrap().contains("listening on"));
+        Self(child, path)
+    }
+
+    fn heard(&self) -> usize {
+        fs::read_to_string(&self.1).unwrap().lines().count()
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Sends frames from `c1`, one in a millisecond; how many `c2` and `c3` hear.
+fn heard_of(lab: &Lab, frames: &[Vec<u8>]) -> [usize; 2] {
+    let ears = [1, 2].map(|at| Ear::new(lab, at, MACS[0]));
+    let mut sender = Sender::new(&lab.containers[0], "t0");
+    for frame in frames {
+        assert!(sender.send(frame));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let heard = ears.each_ref().map(|ear| reaches(frames.len(), 5, || ear.heard()));
+    // And none twice.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(heard, ears.each_ref().map(Ear::heard));
+    heard
+}
+
+fn arp_frame(message: arp::Repr, size: usize) -> Vec<u8> {
+    let mut payload = vec![0; size - 14];
+    message.emit(&mut payload);
+    ethernet(Mac::BROADCAST, MACS[0], 0x0806, &payload)
+}
+
+/// RFC 4861 clause 6: a router that advertises, and hosts that solicit it and take addresses.
+#[test]
+#[ignore = "live: needs root"]
+fn hosts_find_their_router_and_take_addresses() {
+    let test = "hosts_find_their_router_and_take_addresses";
+    if skip(test, &["radvd", "rdisc6"]) {
+        return;
+    }
+    let seen = on_both("radvd", |lab| {
+        let file = lab.net.file("radvd.conf");
+        let text = "interface t0 { AdvSendAdvert on; MinRtrAdvInterval 200; MaxRtrAdvInterval 600; \
+                    prefix fd00:7::/64 { AdvOnLink on; AdvAutonomous on; }; };";
+        fs::write(&file, text).unwrap();
+        write(&lab.containers[0], "ipv6/conf/all/forwarding", "1");
+        for container in &lab.containers {
+            write(container, "ipv6/conf/t0/addr_gen_mode", "0");
+        }
+        lab.containers[0].ip("link set t0 up");
+        let file = file.display().to_string();
+        let pid = lab.net.file("radvd.pid").display().to_string();
+        lab.start(0, &["radvd", "-n", "-m", "stderr", "-C", &file, "-p", &pid]);
+        // Its first advertisements have gone: the others have to ask.
+        std::thread::sleep(Duration::from_secs(2));
+        let has_all = |container: &Netns| {
+            let route = container.ip("-6 route show default").contains("proto ra");
+            let address = container.ip("-6 addr show dev t0 scope global").contains("fd00:7:");
+            usize::from(route && address)
+        };
+        let others = lab.containers[1..].to_vec();
+        others.iter().for_each(|container| _ = container.ip("link set t0 up"));
+        let autonomous = reaches(2, 20, || others.iter().map(has_all).sum());
+        let told = |container: &Netns| {
+            let output = container.attempt("rdisc6 -1 -r 3 -w 2000 t0");
+            String::from_utf8_lossy(&output.stdout).contains("fd00:7::/64")
+        };
+        (autonomous, others.iter().filter(|container| told(container)).count())
+    });
+    assert_eq!(seen, (2, 2));
+}
+
+/// A fail-over with many addresses, a thousand announcements a second. And hosts that hear of it,
+/// and exchange nothing, have no tunnel and no decap flow for it.
+#[test]
+#[ignore = "live: needs root"]
+fn three_hundred_announcements_reach_everybody_once() {
+    if skip("three_hundred_announcements_reach_everybody_once", &["tcpdump"]) {
+        return;
+    }
+    let heard = on_both("garp", |lab| {
+        lab.containers.iter().for_each(|container| _ = container.ip("link set t0 up"));
+        let ip = |n: u32| Ipv4Addr::from_bits(0x0a2a_0400 + n);
+        let frames: Vec<_> =
+            (0..300).map(|n| arp_frame(arp::Repr::announcement(MACS[0], ip(n)), 60)).collect();
+        let heard = heard_of(lab, &frames);
+        for daemon in &lab.daemons {
+            let flows = daemon.ask(&["fabric", "flows"])["flows"].take();
+            for kind in ["tunnels", "encap", "decap"] {
+                assert_eq!(flows[kind].as_array().map(Vec::len), Some(0), "{kind}: {flows}");
+            }
+        }
+        heard
+    });
+    assert_eq!(heard, [300; 2]);
+}
+
+/// Broadcast replies, ARP that says another MAC than its frame (VRRP, `balance-alb`), padded and
+/// long ones. (ARP with wrong fixed fields ends as `bad_arp`, and is no part of it.)
+#[test]
+#[ignore = "live: needs root"]
+fn odd_frames_of_neighbors_reach_everybody_once() {
+    if skip("odd_frames_of_neighbors_reach_everybody_once", &["tcpdump"]) {
+        return;
+    }
+    let heard = on_both("odd", |lab| {
+        lab.containers.iter().for_each(|container| _ = container.ip("link set t0 up"));
+        let ip = Ipv4Addr::new(10, 42, 0, 9);
+        let told = arp::Repr::announcement(MACS[0], ip);
+        let reply = arp::Repr { operation: arp::Operation::REPLY, ..told };
+        let to_one = arp::Repr { target_ip: Ipv4Addr::new(10, 42, 0, 3), ..reply };
+        let of_router = arp::Repr::announcement(Mac([0, 0, 0x5e, 0, 1, 7]), ip);
+        let asks = arp::Repr { sender_ip: ip, ..arp::Repr::probe(MACS[0], [10, 42, 0, 77].into()) };
+        let kinds = [
+            arp_frame(reply, 60),
+            arp_frame(to_one, 60),
+            arp_frame(of_router, 60),
+            arp_frame(told, 128),
+            arp_frame(told, 129),
+            arp_frame(asks, 400),
+            arp_frame(asks, 60),
+        ];
+        heard_of(lab, &(0..10).flat_map(|_| kinds.clone()).collect::<Vec<_>>())
+    });
+    assert_eq!(heard, [70; 2]);
+}
+
+/// Clients remember another router: its announcements renew every entry.
+#[test]
+#[ignore = "live: needs root"]
+fn thirty_addresses_of_keepalived_are_renewed_at_every_client() {
+    if skip("thirty_addresses_of_keepalived_are_renewed_at_every_client", &["keepalived"]) {
+        return;
+    }
+    let renewed = on_both("vrrp", |lab| {
+        lab.up();
+        let virtual_ips = || (101..131).map(|n| format!("10.42.0.{n}"));
+        let file = lab.net.file("keepalived.conf");
+        let ips: String = virtual_ips().map(|ip| format!("    {ip}/24\n")).collect();
+        let text = format!(
+            "global_defs {{\n  vrrp_garp_master_repeat 1\n  vrrp_garp_master_delay 60\n}}\n\
+             vrrp_instance one {{\n  state MASTER\n  interface t0\n  virtual_router_id 7\n  \
+             priority 200\n  advert_int 1\n  virtual_ipaddress {{\n{ips}  }}\n}}\n"
+        );
+        fs::write(&file, text).unwrap();
+        for client in &lab.containers[1..] {
+            for ip in virtual_ips() {
+                client.ip(&format!("neigh add {ip} lladdr 02:de:ad:00:00:01 nud stale dev t0"));
+            }
+        }
+        let name = |word: &str| lab.net.file(word).display().to_string();
+        let (file, pid, vrrp) = (name("keepalived.conf"), name("k.pid"), name("v.pid"));
+        let words = ["keepalived", "-n", "-P", "-f", &file, "-p", &pid, "-r", &vrrp];
+        lab.start(0, &words);
+        let own = MACS[0].to_string();
+        let clients = lab.containers[1..].to_vec();
+        reaches(60, 15, || {
+            let tables = clients.iter().map(|client| client.ip("neigh show dev t0"));
+            tables.map(|table| table.lines().filter(|line| line.contains(&own)).count()).sum()
+        })
+    });
+    assert_eq!(renewed, 60);
+}
+
+/// An IPv6 gateway that nobody has heard of, after a power cut.
+#[test]
+#[ignore = "live: needs root"]
+fn sixteen_that_ask_at_once_for_a_silent_gateway_are_all_answered() {
+    if skip("sixteen_that_ask_at_once_for_a_silent_gateway_are_all_answered", &["ping"]) {
+        return;
+    }
+    let answered = on_both("askers", |lab| {
+        let [gateway, _, clients] = &lab.containers;
+        gateway.ip("link set t0 up");
+        clients.ip("link set t0 up");
+        let ip = Ipv6Addr::from_bits(0xfd00_0009 << 96 | 1);
+        gateway.ip(&format!("addr add {ip}/64 dev t0 nodad"));
+        for n in 0..16 {
+            clients.ip(&format!("link add m{n} link t0 type macvlan mode bridge"));
+            clients.ip(&format!("link set m{n} up"));
+            clients.ip(&format!("addr add fe80::{:x}/64 dev m{n} nodad", n + 0x100));
+        }
+        gateway.ip("addr add fe80::9/64 dev t0 nodad");
+        std::thread::sleep(Duration::from_millis(500));
+        let ask = |n: usize| {
+            let mut command = clients.command("ping");
+            command.args(["-6", "-c", "1", "-W", "2", &format!("fe80::9%m{n}")]);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+        };
+        let asked: Vec<Child> = (0..16).map(ask).collect();
+        asked
+            .into_iter()
+            .map(|mut child| usize::from(child.wait().unwrap().success()))
+            .sum::<usize>()
+    });
+    assert_eq!(answered, 16);
+}
+
+/// A scan asks for a whole network as fast as it may.
+#[test]
+#[ignore = "live: needs root"]
+fn a_scan_finds_a_machine_of_two_hundred_addresses() {
+    if skip("a_scan_finds_a_machine_of_two_hundred_addresses", &["nmap"]) {
+        return;
+    }
+    let found = on_both("nmap", |lab| {
+        let [machine, _, scanner] = &lab.containers;
+        for n in 1..=200 {
+            machine.ip(&format!("addr add 10.42.0.{n}/24 dev t0"));
+        }
+        machine.ip("link set t0 up");
+        scanner.ip("addr add 10.42.0.250/24 dev t0");
+        scanner.ip("link set t0 up");
+        let text = scanner.run("nmap -sn -n -oG - 10.42.0.0/24");
+        let up = text.lines().filter(|line| line.contains("Status: Up"));
+        let found: BTreeSet<_> = up.filter_map(|line| line.split_whitespace().nth(1)).collect();
+        found.len()
+    });
+    assert_eq!(found, 201, "and the scanner itself");
+}

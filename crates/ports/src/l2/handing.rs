@@ -1,0 +1,38 @@
+//! What an open device hands over to another process, by name, and whether that fits.
+
+use super::driver::{KernelShare, L2Config};
+use super::rings::{Kind, RingPlan};
+use crate::handed::Handed;
+
+/// Names of what is handed over.
+pub(super) const QUIET: &str = "quiet";
+pub(super) const INDEX: &str = "index";
+pub(super) const FRAMES: &str = "frames";
+pub(super) const SLOT_SIZE: &str = "slot_size";
+pub(super) const VTEP: &str = "vtep";
+
+pub(super) const fn ring_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Control => "control",
+        Kind::Data(_) => "ring",
+    }
+}
+
+/// A number that is the same while the kernel is to see the same.
+pub(super) fn share_number(share: KernelShare) -> u64 {
+    match share {
+        KernelShare::All => 1 << 32,
+        KernelShare::Nothing => 2 << 32,
+        KernelShare::NoVxlan(vtep) => u32::from(vtep).into(),
+    }
+}
+
+/// Whether a ring that was handed over is the one that would be made.
+pub(super) fn fits(handed: &Handed, config: &L2Config, index: u32, plan: &RingPlan) -> bool {
+    let is = |name: &str, value: u64| handed.numbers.get(name) == Some(&value);
+    is(INDEX, index.into())
+        && is(FRAMES, plan.frames.into())
+        && is(SLOT_SIZE, plan.slot_size.into())
+        && is(VTEP, share_number(config.kernel))
+        && ["control", "ring"].iter().all(|name| handed.files.contains_key(*name))
+}
