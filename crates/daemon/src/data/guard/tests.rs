@@ -48,8 +48,8 @@ fn endpoints_are_those_of_all_peers() {
     let expected = [
         at([0, 2], VXLAN_PORT, Transport::Udp),
         at([0, 3], VXLAN_PORT, Transport::Udp),
-        at([9, 2], port, Transport::Udp),
         at([9, 2], port, Transport::Tcp),
+        at([9, 2], port, Transport::Udp),
     ];
     assert_eq!(endpoints(&plan), expected);
     assert_eq!(devices(&plan), ["eth7"]);
