@@ -7,11 +7,12 @@
 #   web ┐                                   ┌ db
 #       h1 eth0 10.0.0.1 ═══ 10.0.0.2 eth0 h2
 #
-# Needs root. The certificates lie in tls/ of the folder that it is run in.
+# Needs root. The certificates lie in tls/ beside it, where the files of the two hosts look.
 set -euo pipefail
 
 PATH=$PATH:/usr/sbin:/sbin
 spaces=(h1 h2 web db)
+tls=$(dirname "$0")/tls
 
 up() {
     local n
@@ -37,8 +38,8 @@ up() {
         ip -n "h$n" addr add "10.0.0.$n/24" dev eth0
         ip -n "h$n" link set eth0 up
     done
-    if [ ! -d tls/h1 ] || [ ! -d tls/h2 ]; then
-        sluice fabric cert --out tls h1 h2
+    if [ ! -d "$tls/h1" ] || [ ! -d "$tls/h2" ]; then
+        sluice fabric cert --out "$tls" h1 h2
     fi
 }
 

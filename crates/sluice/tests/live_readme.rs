@@ -79,8 +79,11 @@ fn two_containers_and_their_hosts_reach_each_other_by_the_commands_of_the_readme
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let folder = std::env::temp_dir().join(format!("sluice-readme-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::os::unix::fs::symlink(root.join("examples"), folder.join("examples")).unwrap();
+    let examples = folder.join("examples");
+    std::fs::create_dir_all(&examples).unwrap();
+    for name in ["h1.toml", "h2.toml", "two-hosts.sh"] {
+        std::fs::copy(root.join("examples").join(name), examples.join(name)).unwrap();
+    }
     let mut case = Case { daemons: Vec::new(), folder, root };
     let readme = std::fs::read_to_string(case.root.join("README.md")).unwrap();
     let lines = commands(&readme);
