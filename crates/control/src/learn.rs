@@ -33,9 +33,10 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::IpAddr;
 
 use sluice_base::{Mac, Nanos, PortId, Vni};
+use sluice_wire::ipv6;
 
 use crate::directory::{Directory, Found, Places, PortRule, State};
 use crate::frame::Frame;
@@ -575,20 +576,16 @@ impl Learner {
 }
 
 /// A bound endpoint uses the addresses that it is bound with. Bound without any it is bound by its
-/// MAC alone. The link-local address that is made of its MAC is always its own, for without one
-/// there is no IPv6 (RFC 4291 clause 2.8).
+/// MAC alone. Link-local addresses that are made of no other MAC are its own as well: without one
+/// there is no IPv6 (RFC 4291 clause 2.8), and systems make theirs of a secret (RFC 7217).
 fn check_binding(bound: &Found, said: &Said) -> Result<(), Reason> {
     let ips = &bound.claim.ips;
-    let own = |ip: IpAddr| ip == IpAddr::V6(link_local(bound.claim.key.mac)) || ips.contains(ip);
+    let own = |ip: IpAddr| match ip {
+        IpAddr::V6(v6) if ipv6::may_have_link_local(bound.claim.key.mac, v6) => true,
+        _ => ips.contains(ip),
+    };
     let ok = ips.is_empty() || said.uses.is_none_or(own);
     if ok { Ok(()) } else { Err(Reason::SpoofedIp) }
-}
-
-/// The link-local address of a MAC (RFC 4291 clause 2.5.6 and appendix A).
-pub(crate) fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
-    let id = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
-    let prefix = 0xfe80_u128 << 112;
-    Ipv6Addr::from(prefix | u128::from(u64::from_be_bytes(id)))
 }
 
 #[cfg(test)]

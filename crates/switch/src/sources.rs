@@ -23,11 +23,11 @@
 //! addresses, one of them as IPv4 source, as ARP sender and as IPv6 source, and as the target of a
 //! Neighbor Advertisement (RFC 4861 section 4.4). It may say that it has none yet: 0.0.0.0 in an
 //! ARP probe (RFC 5227 section 2.1.1) and to 255.255.255.255 (RFC 2131 section 4.1), and `::` (RFC
-//! 4862 section 5.4.2). And it has the link-local address that follows from its MAC (RFC 4291
-//! section 2.5.6, appendix A). IP whose header cannot be read does not pass.
+//! 4862 section 5.4.2). And it has link-local addresses, of its MAC (RFC 4291 section 2.5.6) or of
+//! a secret (RFC 7217), but not of another's MAC. IP whose header cannot be read does not pass.
 //!
-//! What an unbound machine may not say: that it has an address that a port of this switch is bound
-//! to, in its network. ARP (sender) and Neighbor Discovery (source, and target of an advertisement)
+//! What no machine may say: that it has an address that another port of this switch is bound to, in
+//! its network. ARP (sender) and Neighbor Discovery (source, and target of an advertisement)
 //! are looked at where somebody is bound, whomever they are sent to: a reply to one machine moves
 //! that machine's traffic.
 
@@ -206,17 +206,12 @@ impl Bound {
     }
 
     fn has_v6(&self, ip: Ipv6Addr) -> bool {
-        ip == link_local(Mac::from_u64(self.mac)) || self.has(ip.into())
+        ipv6::may_have_link_local(Mac::from_u64(self.mac), ip) || self.has(ip.into())
     }
 
     fn own(&self, is: bool) -> Result<(), DropReason> {
         if is { Ok(()) } else { Err(DropReason::SpoofedIp) }
     }
-}
-
-/// The link-local address of a MAC: fe80::/64 and its modified EUI-64 (RFC 4291 appendix A).
-fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
-    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
 const NO_ADDRESSES: [Option<IpAddr>; 2] = [None; 2];
@@ -379,8 +374,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether a frame of an unbound port leaves alone the addresses that others here are bound to.
-    fn judge_unbound(&self, port: u16, vnet: u16, head: &[u8]) -> Result<(), DropReason> {
+    /// Whether a frame leaves alone the addresses that others here are bound to.
+    fn judge_claims(&self, port: u16, vnet: u16, head: &[u8]) -> Result<(), DropReason> {
         for ip in claimed(head).into_iter().flatten() {
             let is_bound = |(at, watch): (usize, &Watch)| {
                 let role = &self.ports[at].role;
@@ -398,10 +393,9 @@ impl<B: Buf> Switch<B> {
     /// What a frame ends under; or where its binding is, if its port is bound.
     fn judge(&self, port: u16, vnet: u16, head: &[u8]) -> Result<Option<usize>, DropReason> {
         let watch = &self.watch[usize::from(port)];
-        if watch.sources == Sources::Bound {
-            return watch.judge(head).map(Some);
-        }
-        self.judge_unbound(port, vnet, head).map(|()| None)
+        let at = if watch.sources == Sources::Bound { Some(watch.judge(head)?) } else { None };
+        self.judge_claims(port, vnet, head)?;
+        Ok(at)
     }
 
     /// One frame that is judged by itself.

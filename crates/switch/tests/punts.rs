@@ -698,3 +698,20 @@ fn an_unbound_port_cannot_claim_a_bound_address() {
         world.check();
     }
 }
+
+/// A machine that is bound by its MAC alone may have any address but another's.
+#[test]
+fn a_machine_bound_by_its_mac_cannot_claim_a_bound_address() {
+    let mut config = punt_config();
+    config.ports[0] = port(Sources::Bound);
+    config.control.bindings.push(Binding { port: PortId(0), mac: mac(0), ips: [None; 4] });
+    let mut world = World::new(&config, 1);
+    for n in 0..3 {
+        world.at_port(mac(n), usize::from(n));
+    }
+    give(&mut world, 0, arp(mac(1), mac(0), IP.into()));
+    assert_eq!((sent(&mut world), dropped(&world, 0, DropReason::SpoofedIp)), ([0; 4], 1));
+    give(&mut world, 0, arp(mac(1), mac(0), FREE.into()));
+    assert_eq!(sent(&mut world), [0, 1, 0, 0]);
+    world.check();
+}

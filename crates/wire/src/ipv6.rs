@@ -215,5 +215,21 @@ pub const fn group_mac(group: Ipv6Addr) -> Mac {
     Mac([0x33, 0x33, group[12], group[13], group[14], group[15]])
 }
 
+/// The link-local address that is made of a MAC (RFC 4291 clause 2.5.6 and appendix A).
+#[must_use]
+pub fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// Whether an interface with this MAC may have made itself this link-local address: of its MAC, or
+/// of anything but a MAC, as RFC 7217 and RFC 8064 have it. The one that is made of another MAC is
+/// another's.
+#[must_use]
+pub fn may_have_link_local(mac: Mac, ip: Ipv6Addr) -> bool {
+    let bytes = ip.octets();
+    let is_of_a_mac = bytes[11..13] == [0xff, 0xfe];
+    bytes[..8] == [0xfe, 0x80, 0, 0, 0, 0, 0, 0] && (!is_of_a_mac || ip == link_local(mac))
+}
+
 #[cfg(test)]
 mod tests;

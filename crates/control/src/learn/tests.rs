@@ -1,4 +1,4 @@
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -255,6 +255,8 @@ fn who_is_bound_speaks_with_its_own_addresses() {
         solicitation(1, 9),
         advertisement(1, false),
         nd_frame(mac(1), &[], local, group, question),
+        // Made of a secret (RFC 7217).
+        nd_frame(mac(1), &[], "fe80::b7c3:77a:44fc:9d1e".parse().unwrap(), group, question),
     ];
     for bytes in rows {
         assert_eq!(first_of(&[bound], 0, &bytes).map(|o| o.intent), seen(1));

@@ -13,7 +13,7 @@ use sluice_base::Mac;
 use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6, vlan};
 
 use crate::frame::Frame;
-use crate::learn::{is_unicast_v4, is_unicast_v6, link_local};
+use crate::learn::{is_unicast_v4, is_unicast_v6};
 
 /// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
 const FRAME_SIZE_MIN: usize = 60;
@@ -34,7 +34,7 @@ pub(super) fn to_endpoint(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
             arp::Repr::probe(MAC, ip).emit(&mut bytes);
             (EtherType::ARP, bytes)
         }
-        IpAddr::V6(ip) => (EtherType::IPV6, solicitation(link_local(MAC), ip, ip, MAC)),
+        IpAddr::V6(ip) => (EtherType::IPV6, solicitation(ipv6::link_local(MAC), ip, ip, MAC)),
     };
     let size = (ethernet::HEADER_SIZE + payload.len()).max(FRAME_SIZE_MIN);
     let mut out = vec![0; size];

@@ -82,6 +82,7 @@ fn a_bound_machine_says_only_what_is_true_of_it() {
     let foreign = Ipv4Addr::new(192, 0, 2, 2);
     let foreign6 = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
     let own_link = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 1);
+    let secret_link = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xb7c3, 0x77a, 0x44fc, 0x9d1e);
     let other_link = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 2);
     let (ok, mac, address) = (Ok(1), Err(DropReason::SpoofedMac), Err(DropReason::SpoofedIp));
     // With addresses, and without.
@@ -102,6 +103,8 @@ fn a_bound_machine_says_only_what_is_true_of_it() {
         (ip6(Ipv6Addr::UNSPECIFIED, &[135]), ok, ok),
         (ip6(own_link, &[135]), ok, ok),
         (ip6(other_link, &[135]), address, ok),
+        (ip6(secret_link, &[135]), ok, ok),
+        (advertisement(secret_link), ok, ok),
         (ip6(foreign6, &[128]), address, ok),
         (frame(MAC, EtherType::IPV6, &[0x60; 20]), address, ok),
         (advertisement(IP6), ok, ok),

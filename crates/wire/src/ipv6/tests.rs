@@ -90,3 +90,20 @@ proptest! {
         prop_assert_eq!(packet.payload().len(), expected);
     }
 }
+
+#[test]
+fn an_interface_has_link_local_addresses_of_its_own_mac_or_of_none() {
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    assert_eq!(link_local(mac), "fe80::ff:fe00:1".parse::<Ipv6Addr>().unwrap());
+    for (ip, may) in [
+        ("fe80::ff:fe00:1", true),
+        ("fe80::ff:fe00:2", false),
+        ("fe80::1", true),
+        ("fe80::b7c3:77a:44fc:9d1e", true),
+        ("fe80:1::1", false),
+        ("fec0::1", false),
+        ("2001:db8::1", false),
+    ] {
+        assert_eq!(may_have_link_local(mac, ip.parse().unwrap()), may, "{ip}");
+    }
+}
