@@ -154,7 +154,8 @@ impl Mover {
             self.steps(release, |_| Ok(()))?;
             return Err(refused.into());
         }
-        (self.table, *settled) = (table, table.to_vec());
+        self.table = table;
+        *settled = table.to_vec();
         let leave = by(|c| c.from, None).into_iter().map(|(from, set)| (from, Step::Leave(set)));
         self.steps(leave, |from| {
             let release = by(|c| c.to, Some(from)).into_iter();
