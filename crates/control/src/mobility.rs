@@ -2,7 +2,9 @@
 //! RFC 7432 clause 15, and the history of moves.
 //!
 //! ```text
-//!   own port learns ──> learn ──┬─ nobody has it ─────────> a claim without moves
+//!   own port learns ──> learn ──┬─ nobody ever had it ────> a claim without moves
+//!                               ├─ nobody has it any more > one move more than the last claim,
+//!                               │                           or as many, if it was this host's
 //!                               ├─ this host has it ──────> the same moves; maybe another port
 //!                               ├─ another has it ────────> one move more than any claim known
 //!                               │    ├─ … and it is to stay ──> refused: sticky, bound
@@ -17,18 +19,25 @@
 //! and the others', and so comes to the same. What others claim is never refused, or tables would
 //! differ.
 //!
+//! **What is withdrawn before it is claimed elsewhere** has moved as well: the sequence goes on, and
+//! the move is in the history. It is no reason for alarm, for it was never there twice.
+//!
 //! What is configured ([`Origin::Bound`]) is somebody's decision, and neither what is to stay nor
 //! a freeze stands against it. The claim of a host that is stale stands against nothing.
 //!
 //! **Limits.** One ring holds the last [`Limits::history`] moves of all endpoints; what falls out
 //! of it while it is in the window is no longer counted, so that more moves than the ring holds
 //! freeze later. The number of frozen endpoints is bounded; beyond it the one thaws that would be
-//! the first to thaw.
+//! the first to thaw. [`Limits::departed`] endpoints are remembered that nobody claims any more; one
+//! that is not begins anew.
+
+mod departed;
 
 use alloc::collections::{BTreeMap, VecDeque};
 
 use sluice_base::{HostId, Nanos};
 
+use self::departed::AllDeparted;
 use crate::table::{Change, Holder, OwnerState, Table};
 use crate::vport::{Claim, Key, Origin};
 
@@ -45,6 +54,8 @@ pub struct Limits {
     pub history: usize,
     /// Endpoints that are frozen at a time.
     pub frozen: usize,
+    /// Endpoints that nobody claims any more, of which it is known who had them.
+    pub departed: usize,
 }
 
 impl Default for Limits {
@@ -56,6 +67,7 @@ impl Default for Limits {
             freeze: Nanos::from_millis(1_800_000),
             history: 65_536,
             frozen: 4_096,
+            departed: 65_536,
         }
     }
 }
@@ -129,13 +141,15 @@ pub struct Mobility {
     recent: BTreeMap<Key, u32>,
     /// Until when.
     frozen: BTreeMap<Key, Nanos>,
+    departed: AllDeparted,
 }
 
 impl Mobility {
     /// Nothing has moved yet.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        assert!(limits.history > 0 && limits.frozen > 0, "something is remembered");
+        let least = limits.history.min(limits.frozen).min(limits.departed);
+        assert!(least > 0, "something is remembered");
         assert!(limits.freeze >= limits.window, "what thaws has no recent moves");
         Self {
             limits,
@@ -143,6 +157,7 @@ impl Mobility {
             old_count: 0,
             recent: BTreeMap::new(),
             frozen: BTreeMap::new(),
+            departed: AllDeparted::new(limits.departed),
         }
     }
 
@@ -160,7 +175,8 @@ impl Mobility {
     ) -> Result<Claim, Refusal> {
         let mut claims = table.claims(learned.key);
         let Some(winner) = claims.next() else {
-            return Ok(Claim { moves: 0, ..*learned });
+            let moves = self.departed.get(learned.key).map_or(0, |last| last.moves_at(me));
+            return Ok(Claim { moves, ..*learned });
         };
         let holder = Holder { owner: winner.owner, port: winner.claim.port };
         let mine = winner.owner == me;
@@ -207,19 +223,32 @@ impl Mobility {
     /// Remembers a change of the table, if it is a move. Every change is to be given, in the order
     /// of time.
     pub fn record(&mut self, now: Nanos, change: &Change, why: Why) {
-        let (Some(before), Some(after)) = (change.before, change.after) else { return };
-        if before.owner == after.owner {
-            return;
+        let key = change.key;
+        let (from, to, counts) = match (change.before, change.after) {
+            (Some(before), Some(after)) => (before.owner, after.owner, true),
+            (Some(before), None) => return self.departed.put(key, before.owner, change.moves),
+            (None, Some(after)) => match self.departed.take(key) {
+                Some(last) => (last.from, after.owner, false),
+                None => return,
+            },
+            (None, None) => return,
+        };
+        if from != to {
+            self.remember(Remembered { what: Move { when: now, key, from, to, why }, counts });
         }
-        self.forget_old(now);
+    }
+
+    fn remember(&mut self, moved: Remembered) {
+        self.forget_old(moved.what.when);
         if self.history.len() == self.limits.history {
             let first = self.history.pop_front().expect("something is remembered");
             self.uncount(first);
             self.old_count = self.old_count.saturating_sub(1);
         }
-        let what = Move { when: now, key: change.key, from: before.owner, to: after.owner, why };
-        self.history.push_back(Remembered { what, counts: true });
-        *self.recent.entry(change.key).or_default() += 1;
+        self.history.push_back(moved);
+        if moved.counts {
+            *self.recent.entry(moved.what.key).or_default() += 1;
+        }
     }
 
     /// The moves of an endpoint that are remembered, the oldest first. It looks through all.

@@ -96,6 +96,7 @@ struct Vnet {
 struct Front {
     holder: Holder,
     ips: Ips,
+    moves: u32,
 }
 
 impl Table {
@@ -471,9 +472,14 @@ impl Table {
 
 /// What only the winner of a chain has: addresses in the index.
 impl Table {
+    fn front(&self, head: u32) -> Front {
+        let Claim { ips, moves, .. } = self.claim_at(head);
+        Front { holder: self.holder_at(head), ips, moves }
+    }
+
     /// Takes the crown off the first of a chain and tells what it was.
     fn uncrown(&mut self, head: u32) -> Front {
-        let front = Front { holder: self.holder_at(head), ips: self.claim_at(head).ips };
+        let front = self.front(head);
         self.slots[head].winner = false;
         let mut at = self.slots[head].first_ip;
         while at != NONE {
@@ -500,7 +506,7 @@ impl Table {
                 }
                 at = self.ip_slots[at].next_of_claim;
             }
-            Front { holder, ips: self.claim_at(head).ips }
+            self.front(head)
         });
         match (&before, &after) {
             (None, Some(_)) => {
@@ -570,6 +576,7 @@ impl Change {
         Self {
             key,
             before: before.map(|front| front.holder),
+            moves: before.map_or(0, |front| front.moves),
             after: after.map(|front| front.holder),
             gone: only(&had, |(ip, _)| !has.contains(*ip)),
             come,

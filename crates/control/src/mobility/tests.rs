@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use sluice_base::{Mac, PortId, Vni};
 
 use super::*;
+use crate::bridge::LEAP_MAX;
 use crate::vport::Ips;
 
 const ME: HostId = HostId(5);
@@ -202,6 +203,80 @@ fn the_number_of_frozen_endpoints_is_bounded() {
     assert_eq!(frozen, [key(2), key(3)]);
 }
 
+/// A table in which everybody's claims come and go, and host `ME`'s rules.
+impl Rig {
+    fn withdraw(&mut self, now: Nanos, owner: HostId) {
+        let change = self.table.withdraw(now, owner, key(1));
+        self.mobility.record(now, &change, Why::Withdrawn);
+    }
+}
+
+#[test]
+fn sequence_and_history_go_on_after_withdrawal() {
+    let mut rig = Rig::with(&[(OTHER, claim(9, Origin::Learned, 3))]);
+    // Its link goes down before this host learns it: a move all the same.
+    rig.withdraw(seconds(1), OTHER);
+    let mine = rig.learn(seconds(2), &claim(1, Origin::Learned, 0)).unwrap();
+    assert_eq!(mine.moves, 4, "a host that has not heard of the withdrawal takes it for the later");
+    // It goes and comes back where it was.
+    rig.withdraw(seconds(3), ME);
+    assert_eq!(rig.learn(seconds(4), &claim(2, Origin::Learned, 0)).unwrap().moves, 4);
+    // And leaves: whoever counts has it with the next one.
+    rig.withdraw(seconds(5), ME);
+    rig.announce(seconds(6), THIRD, &claim(1, Origin::Learned, 5));
+    rig.withdraw(seconds(7), THIRD);
+    assert_eq!(rig.learn(seconds(8), &claim(1, Origin::Bound, 0)).unwrap().moves, 6);
+    let step = |when, from, to, why| Move { when: seconds(when), key: key(1), from, to, why };
+    let expected = [
+        step(2, OTHER, ME, Why::Learned),
+        step(6, ME, THIRD, Why::Announced),
+        step(8, THIRD, ME, Why::Learned),
+    ];
+    assert_eq!(rig.mobility.history(key(1)).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn withdrawn_moves_never_freeze() {
+    let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
+    for second in 0..20 {
+        rig.withdraw(seconds(second), ME);
+        rig.announce(seconds(second), OTHER, &claim(9, Origin::Learned, 1));
+        rig.withdraw(seconds(second), OTHER);
+        rig.learn(seconds(second), &claim(1, Origin::Learned, 0)).unwrap();
+    }
+    assert_eq!(rig.mobility.history(key(1)).count(), 40);
+    // It was never there twice, until now.
+    rig.flap(seconds(21)).unwrap();
+    rig.flap(seconds(21)).unwrap();
+    assert!(rig.flap(seconds(21)).is_err(), "the sixth");
+}
+
+#[test]
+fn departed_sequence_is_no_leap() {
+    for (moves, next) in [(LEAP_MAX - 1, LEAP_MAX), (LEAP_MAX, 0), (u32::MAX, 0)] {
+        let mut rig = Rig::with(&[(OTHER, claim(9, Origin::Learned, moves))]);
+        rig.withdraw(seconds(1), OTHER);
+        assert_eq!(rig.learn(seconds(2), &claim(1, Origin::Learned, 0)).unwrap().moves, next);
+    }
+}
+
+#[test]
+fn number_of_departed_endpoints_is_bounded() {
+    let limits = Limits { departed: 2, ..Limits::default() };
+    let mut rig = Rig { table: Table::new(10, 1), mobility: Mobility::new(limits) };
+    for (second, number) in [(1, 1), (2, 2), (3, 1), (4, 3)] {
+        let theirs = Claim { key: key(number), ..claim(9, Origin::Learned, 7) };
+        rig.announce(seconds(second), OTHER, &theirs);
+        let change = rig.table.withdraw(seconds(second), OTHER, theirs.key);
+        rig.mobility.record(seconds(second), &change, Why::Withdrawn);
+    }
+    let mut moves_of = |number| {
+        let learned = Claim { key: key(number), ..claim(1, Origin::Learned, 0) };
+        rig.mobility.learn(seconds(5), &rig.table, ME, &learned).unwrap().moves
+    };
+    assert_eq!([1, 2, 3].map(&mut moves_of), [8, 0, 8], "the one that departed first is forgotten");
+}
+
 proptest! {
     /// Against a list of all moves, with a small ring and all kinds of order.
     #[test]
@@ -223,7 +298,7 @@ proptest! {
                 let at = |owner| Some(Holder { owner, port: PortId(0) });
                 let (before, after) = (at(ME), at(if kind == 1 { ME } else { OTHER }));
                 let (gone, come, duplicates) = Default::default();
-                let change = Change { key, before, after, gone, come, duplicates };
+                let change = Change { key, before, moves: 0, after, gone, come, duplicates };
                 mobility.record(now, &change, Why::Announced);
                 if change.moved() {
                     list.push((now, key, true));

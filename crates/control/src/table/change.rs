@@ -49,6 +49,8 @@ pub struct Change {
     pub key: Key,
     /// Who had it.
     pub before: Option<Holder>,
+    /// How often it had moved, by the claim of who had it; zero if nobody had it.
+    pub moves: u32,
     /// Who has it.
     pub after: Option<Holder>,
     /// Addresses that it has no more, with the sequences that they had. That another vport has one

@@ -52,6 +52,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
         freeze: millis(1_000),
         history: 256,
         frozen: 16,
+        departed: 16,
     };
     config.flow_limit = 6;
     config.flow_life = millis(2_000);

@@ -236,6 +236,33 @@ fn what_moves_is_repointed_at_once() {
 }
 
 #[test]
+fn move_after_link_down_is_counted_and_outdoes_a_withdrawal_that_is_late() {
+    const C: HostId = HostId(3);
+    let mut world = World::of(12, 3);
+    let at = world.add_vm(B, vni(10), false);
+    world.run_for(millis(1_500));
+    introduce(&mut world);
+    let (key, port) = (world.vms[at].key, world.vms[at].port);
+    // C hears nothing of B, that the link went down neither.
+    world.host(C).mute = Some(B);
+    let host = world.host(B);
+    host.plane.port_link(host.clock, port, false);
+    assert!(world.until(millis(50), |world| owner(world, A, key).is_none()));
+    assert_eq!(owner(&world, C, key), Some(B));
+    world.move_vm(at, A, false);
+    let own = (key.mac, world.vms[at].ip);
+    world.emit(at, frames::announcement(own));
+    assert!(world.until(millis(50), |world| owner(world, C, key) == Some(A)), "it is the later");
+    world.host(C).mute = None;
+    world.run_for(millis(300));
+    for host in [A, B, C] {
+        let info = world.hosts[&host].plane.vport(key).unwrap();
+        let steps: Vec<_> = info.history.iter().map(|step| (step.from, step.to)).collect();
+        assert_eq!((info.vport.claim.moves, steps), (1, vec![(B, A)]), "at host {host}");
+    }
+}
+
+#[test]
 fn what_came_and_went_in_one_piece_is_where_the_table_has_it() {
     const C: HostId = HostId(3);
     let mut world = World::of(11, 3);
