@@ -286,6 +286,8 @@ pub enum Event {
     },
     /// An endpoint has more addresses than are kept.
     TooManyIps(Key, IpAddr),
+    /// An endpoint has moved too often lately: so many times.
+    MovesOften(Key, u32),
     /// A frame says of its source what must not be believed: spoofed, over its quota, and so on.
     Refused(PortId, Key, learn::Reason),
     /// An endpoint at an own port is not claimed: frozen, sticky or bound elsewhere.
@@ -358,6 +360,7 @@ impl Event {
             Self::AddressMoved { .. } => "address-moved",
             Self::AddressSilent { .. } => "address-silent",
             Self::TooManyIps(..) => "too-many-ips",
+            Self::MovesOften(..) => "moves-often",
             Self::Refused(..) => "refused",
             Self::Held(_, _, Refusal::Frozen { .. }) => "frozen",
             Self::Held(..) => "held",
@@ -414,6 +417,7 @@ impl fmt::Display for Event {
             }
             Self::AddressSilent { key, ip } => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::TooManyIps(key, ip) => write!(f, "{} {} {ip}", key.vni, key.mac),
+            Self::MovesOften(key, moves) => write!(f, "{} {} {moves} times", key.vni, key.mac),
             Self::Refused(port, key, why) => {
                 let (vni, mac) = at(key);
                 write!(f, "{vni} {mac} port {port}: {why}")
@@ -549,6 +553,8 @@ pub struct VportInfo {
     pub installed: Option<(Way, Nanos)>,
     /// Until when it is frozen, if it is.
     pub frozen_until: Option<Nanos>,
+    /// Whether it has moved too often lately.
+    pub moves_often: bool,
     /// Its moves that are remembered, the oldest first.
     pub history: Vec<mobility::Move>,
 }
