@@ -63,6 +63,8 @@ mod words;
 
 use alloc::vec::Vec;
 
+use core::net::IpAddr;
+
 use sluice_base::{HostId, Nanos, PortId, Vni, mix};
 
 pub use self::punts::HEAD_SIZE_MAX;
@@ -283,7 +285,15 @@ impl Plane {
         let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
         let claim = self.mobility.learn(now, &self.table, self.own, &wanted);
         let claim = claim.map_err(BindError::Refused)?;
-        if self.publish(now, &claim) { Ok(()) } else { Err(BindError::Full) }
+        if !self.publish(now, &claim) {
+            return Err(BindError::Full);
+        }
+        // Not of IPv6: nobody knows whether it is a router, and who hears that a router is none
+        // gives up its routes (RFC 4861 clause 7.2.5).
+        for ip in ips.iter().filter(IpAddr::is_ipv4) {
+            self.announce(key, ip);
+        }
+        Ok(())
     }
 
     /// An endpoint is not bound any more. It is claimed again when it is learned. Nothing happens

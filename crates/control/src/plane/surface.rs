@@ -488,6 +488,8 @@ pub struct Counts {
     pub told: u64,
     /// Questions to own endpoints whether they have an address still.
     pub probed: u64,
+    /// Announcements in the name of own endpoints.
+    pub announced: u64,
     /// Installs and frames that were given up because commands were not taken.
     pub commands_lost: u64,
     /// Events that were given up because they were not taken.

@@ -395,7 +395,7 @@ impl Host {
     fn check_books(&self) {
         let (books, counts) = (self.books, self.plane.counts());
         let given_back = Books {
-            flooded: books.flooded - counts.asked,
+            flooded: books.flooded - counts.asked - counts.announced,
             answered: books.answered - counts.told - counts.probed,
             ..books
         };
