@@ -10,7 +10,7 @@ mod fabric;
 use serde::{Deserialize, Serialize};
 
 pub use self::buffers::{Buffers, Size};
-pub use self::fabric::Fabric;
+pub use self::fabric::{Fabric, OnMoves};
 pub use crate::hold::HoldTime;
 pub use crate::placement::PlacementMode;
 

@@ -31,6 +31,13 @@ pub enum Question {
     Holds,
     /// What would become of a frame, and what the entries on its way have seen.
     Trace(crate::trace::Question),
+    /// An endpoint that moved too often may move again, at all hosts.
+    Thaw {
+        /// The name of the network; absent: wherever it is.
+        vnet: Option<String>,
+        /// Its MAC or one of its IP addresses.
+        endpoint: String,
+    },
     /// What happens, from now on, a line each.
     Watch,
 }
@@ -53,6 +60,8 @@ pub enum Answer {
     Holds(Holds),
     /// What becomes of a frame.
     Trace(Box<crate::trace::Trace>),
+    /// Hosts at which an endpoint may move again.
+    Thaw(Vec<ThawRow>),
     /// Something happened.
     Event(EventRow),
 }
@@ -92,10 +101,25 @@ pub struct Vport {
     pub chip: Option<String>,
     /// For how long it stays frozen because it moved too often, in nanoseconds.
     pub frozen_ns: Option<u64>,
+    /// It moved more often lately than `moves_max` allows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moves_often: bool,
     /// What other hosts claim of it.
     pub others: Vec<VportRow>,
     /// Its moves that are remembered, the oldest first.
     pub history: Vec<MoveRow>,
+}
+
+/// A host, and whether an endpoint was frozen there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThawRow {
+    /// The host.
+    pub host: String,
+    /// Whether it was frozen; absent if the host did not answer.
+    pub was_frozen: Option<bool>,
+    /// Why the host did not do it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A move.

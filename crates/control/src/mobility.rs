@@ -13,14 +13,16 @@
 //! ```
 //!
 //! **Damping** (clause 15.1): an endpoint that moved [`Limits::moves`] times within
-//! [`Limits::window`] and is to move again is most likely there twice. It is frozen: this host
-//! refuses to claim it, so that it stays where it is, until some time has passed or
-//! [`Mobility::clear`] is called. Every host that learns it counts every move it hears of, its own
-//! and the others', and so comes to the same. What others claim is never refused, or tables would
-//! differ.
+//! [`Limits::window`] is told of. It is most likely there twice if these moves came in haste, each
+//! less than [`Limits::together`] after the one before: then it is frozen when it is to move again.
+//! This host refuses to claim it, so that it stays where it is, until some time has passed or
+//! [`Mobility::clear`] is called. One that takes its time is at one place after the other (a
+//! virtual router that changes hands, a bond that fails over), and is frozen only with
+//! [`Often::Freeze`]. Every host counts every move it hears of, its own and the others', and so
+//! comes to the same. What others claim is never refused, or tables would differ.
 //!
-//! **What is withdrawn before it is claimed elsewhere** has moved as well: the sequence goes on, and
-//! the move is in the history. It is no reason for alarm, for it was never there twice.
+//! **What is withdrawn before it is claimed elsewhere** has moved as well: the sequence goes on,
+//! and the move is in the history. It is no reason for alarm, for it was never there twice.
 //!
 //! What is configured ([`Origin::Bound`]) is somebody's decision, and neither what is to stay nor
 //! a freeze stands against it. The claim of a host that is stale stands against nothing.
@@ -28,8 +30,8 @@
 //! **Limits.** One ring holds the last [`Limits::history`] moves of all endpoints; what falls out
 //! of it while it is in the window is no longer counted, so that more moves than the ring holds
 //! freeze later. The number of frozen endpoints is bounded; beyond it the one thaws that would be
-//! the first to thaw. [`Limits::departed`] endpoints are remembered that nobody claims any more; one
-//! that is not begins anew.
+//! the first to thaw. [`Limits::departed`] endpoints are remembered that nobody claims any more;
+//! one that is not begins anew.
 
 mod departed;
 
@@ -41,15 +43,30 @@ use self::departed::AllDeparted;
 use crate::table::{Change, Holder, OwnerState, Table};
 use crate::vport::{Claim, Key, Origin};
 
+/// What is done about an endpoint that moves too often, one place after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Often {
+    /// It is told of.
+    #[default]
+    Warn,
+    /// It is frozen as well.
+    Freeze,
+}
+
 /// When a move is one too many, and how much is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Moves within the window that are no reason for alarm (N of RFC 7432 clause 15.1).
+    /// Moves within the window that are no reason for alarm (N of RFC 7432 clause 15.1); 0: however
+    /// many there are.
     pub moves: u32,
     /// The window (M of RFC 7432 clause 15.1).
     pub window: Nanos,
     /// How long an endpoint is frozen; not less than the window, so that it starts anew.
     pub freeze: Nanos,
+    /// A move that follows another one sooner than this is of one that is there twice.
+    pub together: Nanos,
+    /// What is done about those that take their time.
+    pub often: Often,
     /// Moves that are remembered, of all endpoints.
     pub history: usize,
     /// Endpoints that are frozen at a time.
@@ -65,6 +82,8 @@ impl Default for Limits {
             moves: 5,
             window: Nanos::from_millis(180_000),
             freeze: Nanos::from_millis(1_800_000),
+            together: Nanos::from_millis(1_000),
+            often: Often::Warn,
             history: 65_536,
             frozen: 4_096,
             departed: 65_536,
@@ -127,6 +146,17 @@ struct Remembered {
     what: Move,
     /// Whether it is among the recent moves of its endpoint.
     counts: bool,
+    /// Whether it followed another one at once.
+    is_hasty: bool,
+}
+
+/// Moves of an endpoint within the window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    moves: u32,
+    /// Those that followed another one at once.
+    hasty: u32,
+    last: Nanos,
 }
 
 /// The rules, and what they remember.
@@ -137,8 +167,7 @@ pub struct Mobility {
     history: VecDeque<Remembered>,
     /// How many of the history, from its beginning, are older than the window.
     old_count: usize,
-    /// Moves within the window.
-    recent: BTreeMap<Key, u32>,
+    recent: BTreeMap<Key, Recent>,
     /// Until when.
     frozen: BTreeMap<Key, Nanos>,
     departed: AllDeparted,
@@ -159,6 +188,12 @@ impl Mobility {
             frozen: BTreeMap::new(),
             departed: AllDeparted::new(limits.departed),
         }
+    }
+
+    /// When a move is one too many.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// What host `me` is to claim when one of its ports learned an endpoint: `learned` with the
@@ -208,7 +243,10 @@ impl Mobility {
         }
         self.frozen.remove(&key);
         self.forget_old(now);
-        if self.recent.get(&key).is_none_or(|count| *count < self.limits.moves) {
+        let Limits { moves: most, often, .. } = self.limits;
+        let recent = self.recent.get(&key).copied().unwrap_or_default();
+        let count = if often == Often::Freeze { recent.moves } else { recent.hasty };
+        if most == 0 || count < most {
             return Ok(());
         }
         if self.frozen.len() == self.limits.frozen {
@@ -221,34 +259,50 @@ impl Mobility {
     }
 
     /// Remembers a change of the table, if it is a move. Every change is to be given, in the order
-    /// of time.
-    pub fn record(&mut self, now: Nanos, change: &Change, why: Why) {
+    /// of time. True if the endpoint has moved too often just now, so that somebody is to be told.
+    pub fn record(&mut self, now: Nanos, change: &Change, why: Why) -> bool {
         let key = change.key;
         let (from, to, counts) = match (change.before, change.after) {
             (Some(before), Some(after)) => (before.owner, after.owner, true),
-            (Some(before), None) => return self.departed.put(key, before.owner, change.moves),
+            (Some(before), None) => {
+                self.departed.put(key, before.owner, change.moves);
+                return false;
+            }
             (None, Some(after)) => match self.departed.take(key) {
                 Some(last) => (last.from, after.owner, false),
-                None => return,
+                None => return false,
             },
-            (None, None) => return,
+            (None, None) => return false,
         };
-        if from != to {
-            self.remember(Remembered { what: Move { when: now, key, from, to, why }, counts });
-        }
+        from != to && self.remember(Move { when: now, key, from, to, why }, counts)
     }
 
-    fn remember(&mut self, moved: Remembered) {
-        self.forget_old(moved.what.when);
+    fn remember(&mut self, what: Move, counts: bool) -> bool {
+        let Move { when: now, key, .. } = what;
+        self.forget_old(now);
         if self.history.len() == self.limits.history {
             let first = self.history.pop_front().expect("something is remembered");
             self.uncount(first);
             self.old_count = self.old_count.saturating_sub(1);
         }
-        self.history.push_back(moved);
-        if moved.counts {
-            *self.recent.entry(moved.what.key).or_default() += 1;
+        if !counts {
+            self.history.push_back(Remembered { what, counts, is_hasty: false });
+            return false;
         }
+        let recent = self.recent.entry(key).or_default();
+        let is_hasty = recent.moves > 0 && now.since(recent.last) < self.limits.together;
+        recent.moves += 1;
+        recent.hasty += u32::from(is_hasty);
+        recent.last = now;
+        self.history.push_back(Remembered { what, counts, is_hasty });
+        recent.moves == self.limits.moves
+    }
+
+    /// Whether an endpoint has moved too often within the window.
+    #[must_use]
+    pub fn moves_often(&self, key: Key) -> bool {
+        let most = self.limits.moves;
+        most > 0 && self.recent.get(&key).is_some_and(|recent| recent.moves >= most)
     }
 
     /// The moves of an endpoint that are remembered, the oldest first. It looks through all.
@@ -294,9 +348,10 @@ impl Mobility {
         if !remembered.counts {
             return;
         }
-        let count = self.recent.get_mut(&remembered.what.key).expect("it counts");
-        *count -= 1;
-        if *count == 0 {
+        let recent = self.recent.get_mut(&remembered.what.key).expect("it counts");
+        recent.moves -= 1;
+        recent.hasty -= u32::from(remembered.is_hasty);
+        if recent.moves == 0 {
             self.recent.remove(&remembered.what.key);
         }
     }

@@ -44,6 +44,7 @@
 mod addresses;
 mod agenda;
 mod ask;
+mod bind;
 mod chip;
 mod follow;
 mod foreign;
@@ -63,12 +64,15 @@ mod words;
 
 use alloc::vec::Vec;
 
+use core::net::IpAddr;
+
 use sluice_base::{HostId, Nanos, PortId, Vni, mix};
 
+pub use self::bind::BindError;
 pub use self::punts::HEAD_SIZE_MAX;
 pub use self::surface::{
-    BindError, Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, PuntFrom,
-    TunnelInfo, VportInfo, Way,
+    Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, PuntFrom, TunnelInfo,
+    VportInfo, Way,
 };
 
 use self::addresses::Doubts;
@@ -283,7 +287,15 @@ impl Plane {
         let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
         let claim = self.mobility.learn(now, &self.table, self.own, &wanted);
         let claim = claim.map_err(BindError::Refused)?;
-        if self.publish(now, &claim) { Ok(()) } else { Err(BindError::Full) }
+        if !self.publish(now, &claim) {
+            return Err(BindError::Full);
+        }
+        // Not of IPv6: nobody knows whether it is a router, and who hears that a router is none
+        // gives up its routes (RFC 4861 clause 7.2.5).
+        for ip in ips.iter().filter(IpAddr::is_ipv4) {
+            self.announce(key, ip);
+        }
+        Ok(())
     }
 
     /// An endpoint is not bound any more. It is claimed again when it is learned. Nothing happens

@@ -408,8 +408,7 @@ impl Table {
 
     /// Counts a claim into its owner's digests, or out of them.
     fn account(&mut self, at: u32, there: bool) {
-        let claim = self.claim_at(at);
-        let owner = self.slots[at].owner;
+        let (claim, owner) = (self.claim_at(at), self.slots[at].owner);
         let whole = &mut owners::of(&mut self.owners, owner).digest;
         let share = self.shares.entry((claim.key.vni, owner)).or_default();
         for digest in [whole, &mut *share] {

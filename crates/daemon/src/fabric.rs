@@ -33,6 +33,7 @@ mod ports;
 mod receivers;
 mod seal;
 mod taps;
+mod thaw;
 mod trace;
 mod wires;
 
@@ -187,6 +188,9 @@ impl Fabric {
         if let api::Question::Trace(question) = &question {
             return trace::run(self, question).map(|trace| api::Answer::Trace(Box::new(trace)));
         }
+        if let api::Question::Thaw { vnet, endpoint } = question {
+            return self.thaw(thaw::Named { vnet, endpoint }).map(api::Answer::Thaw);
+        }
         let mut answer = self.wait(|reply| Ask::Question(question, reply))??;
         if let api::Answer::Members(rows) = &mut answer {
             for row in rows {
@@ -232,6 +236,7 @@ fn bound(plan: &FabricPlan, config: &mut Config) {
     config.resolve = resolve::Config::with_rate(plan.ports_max, plan.asks_per_port);
     config.claims_per_host = plan.claims_per_host;
     config.confirmed_life = plan.confirmed;
+    config.mobility = plan.moves;
     // One port may have all that it is allowed.
     config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
     // The switch evicts what is beyond its chip and says nothing: control, which believes it

@@ -266,6 +266,8 @@ enum VportCommand {
     Show(Endpoint),
     /// The moves of an endpoint
     History(Endpoint),
+    /// Let an endpoint that moved too often move again, at all hosts
+    Thaw(Endpoint),
     /// What happens, until interrupted
     Watch {
         #[command(flatten)]
@@ -559,6 +561,9 @@ fn vport(command: VportCommand) -> anyhow::Result<ExitCode> {
         VportCommand::History(one) => {
             fabric_client::history(&one.asked.whom(), of(&one), one.asked.json)?;
             Ok(ExitCode::SUCCESS)
+        }
+        VportCommand::Thaw(Endpoint { vnet, endpoint, asked }) => {
+            ask(&asked, fabric::Question::Thaw { vnet, endpoint })
         }
         VportCommand::Watch { asked } => {
             fabric_client::watch(&asked.whom(), asked.json)?;

@@ -30,6 +30,20 @@ pub struct Fabric {
     /// as many.
     #[serde(default = "default_punts_per_port")]
     pub punts_per_port: u32,
+    /// How many moves of an endpoint between hosts within `moves_window_s` are no reason for alarm;
+    /// 0: however many there are.
+    #[serde(default = "default_moves_max")]
+    pub moves_max: u32,
+    /// The window in seconds.
+    #[serde(default = "default_moves_window_s")]
+    pub moves_window_s: u32,
+    /// What is done about an endpoint that moves more often, one place after the other. One that is
+    /// at two places at once is frozen.
+    #[serde(default)]
+    pub on_moves: OnMoves,
+    /// For how many seconds it is frozen; not less than the window.
+    #[serde(default = "default_freeze_s")]
+    pub freeze_s: u32,
     /// For how many seconds a learned endpoint is answered for after it said itself that it has an
     /// address; then a question goes to it.
     #[serde(default = "default_confirmed_s")]
@@ -42,6 +56,29 @@ pub struct Fabric {
 
 const fn default_fabric_port() -> u16 {
     7474
+}
+
+/// What is done about an endpoint that moves too often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnMoves {
+    /// The log and `sluice vport show` say so.
+    #[default]
+    Warn,
+    /// It is frozen where it is.
+    Freeze,
+}
+
+const fn default_moves_max() -> u32 {
+    5
+}
+
+const fn default_moves_window_s() -> u32 {
+    180
+}
+
+const fn default_freeze_s() -> u32 {
+    1_800
 }
 
 const fn default_learn_max() -> u32 {

@@ -31,7 +31,11 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self { table: Table::new(1000, 1), mobility: Mobility::new(Limits::default()) }
+        Self::of(Limits { often: Often::Freeze, ..Limits::default() })
+    }
+
+    fn of(limits: Limits) -> Self {
+        Self { table: Table::new(1000, 1), mobility: Mobility::new(limits) }
     }
 
     fn with(claims: &[(HostId, Claim)]) -> Self {
@@ -126,6 +130,43 @@ fn the_sixth_move_in_180_s_freezes_with_one_alarm() {
     rig.learn(until, &claim(1, Origin::Learned, 0)).unwrap();
 }
 
+/// One that is at one place after the other moves on; one that is at two at once is frozen.
+#[test]
+fn only_haste_freezes_unless_it_is_said_otherwise() {
+    let first = (ME, claim(1, Origin::Learned, 0));
+    let mut rig = Rig::of(Limits::default());
+    rig.announce(Nanos::ZERO, first.0, &first.1);
+    for second in 1..100 {
+        rig.flap(seconds(second)).unwrap();
+        // It moves back within the second, again and again.
+        assert_eq!(rig.mobility.moves_often(key(1)), second > 2);
+        if second == 5 {
+            break;
+        }
+    }
+    let frozen = Refusal::Frozen { until: seconds(6).after(Limits::default().freeze), alarm: true };
+    assert_eq!(rig.flap(seconds(6)), Err(frozen), "five times it was back at once");
+    // A second between any two moves.
+    let mut rig = Rig::of(Limits::default());
+    rig.announce(Nanos::ZERO, first.0, &first.1);
+    let mut told = 0;
+    for second in (1..200).step_by(2) {
+        let moves = rig.table.find(key(1)).unwrap().claim.moves;
+        let change =
+            rig.table.claim(seconds(second), OTHER, &claim(9, Origin::Learned, moves + 1)).unwrap();
+        told += u32::from(rig.mobility.record(seconds(second), &change, Why::Announced));
+        rig.learn(seconds(second + 1), &claim(1, Origin::Learned, 0)).unwrap();
+    }
+    assert_eq!(told, 1, "and somebody is told once");
+    // Nobody is told or frozen where nothing is too often.
+    let mut rig = Rig::of(Limits { moves: 0, often: Often::Freeze, ..Limits::default() });
+    rig.announce(Nanos::ZERO, first.0, &first.1);
+    for second in 1..100 {
+        rig.flap(seconds(second)).unwrap();
+    }
+    assert!(!rig.mobility.moves_often(key(1)));
+}
+
 #[test]
 fn five_moves_in_the_window_are_no_reason_however_often() {
     let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
@@ -187,10 +228,9 @@ fn history_tells_when_from_where_to_where_and_why() {
 
 #[test]
 fn the_number_of_frozen_endpoints_is_bounded() {
-    let limits = Limits { moves: 0, frozen: 2, ..Limits::default() };
+    let limits = Limits { moves: 1, frozen: 2, often: Often::Freeze, ..Limits::default() };
     let mut mobility = Mobility::new(limits);
     let mut table = Table::new(10, 1);
-    // With no move allowed the first one freezes; it needs one that was.
     for number in 1..=3 {
         let theirs = Claim { key: key(number), ..claim(9, Origin::Learned, 0) };
         table.claim(Nanos::ZERO, OTHER, &theirs).unwrap();
@@ -311,7 +351,9 @@ proptest! {
             };
             let expected = u32::try_from(kept.iter().filter(counts).count()).unwrap();
             mobility.forget_old(now);
-            prop_assert_eq!(mobility.recent.get(&key).copied().unwrap_or(0), expected);
+            let counted = mobility.recent.get(&key).copied().unwrap_or_default();
+            prop_assert_eq!(counted.moves, expected);
+            prop_assert!(counted.hasty <= counted.moves.saturating_sub(1));
         }
     }
 }

@@ -14,6 +14,9 @@
 //!         └─ silent for a second ──> it leaves the own claim
 //! ```
 //!
+//! Who used an address and is left alone with it is **announced** to all by its host, and so is an
+//! endpoint that is bound: neighbours that talked to another MAC learn of it at once.
+//!
 //! An address never leaves a binding. When it leaves another claim, the best one that is left gets
 //! the higher sequence, so that a claim that was made low does not stay so.
 //!
@@ -193,6 +196,29 @@ impl Plane {
         let Some(mut claim) = self.own_claim(best.claim.key) else { return };
         claim.ips.set(ip, sequence.saturating_add(1)).expect("it is there");
         self.publish(now, &claim);
+        self.announce(claim.key, ip);
+    }
+
+    /// Says to all that an own endpoint has an address, in its name: it has said so to nobody, and
+    /// who talked to another one that had the address goes on sending there.
+    pub(super) fn announce(&mut self, key: Key, ip: IpAddr) {
+        let Some(claim) = self.own_claim(key) else { return };
+        if self.outbox.has_room() {
+            self.outbox.counts.announced += 1;
+            let (from, frame) = (Way::Port(claim.port), ask::announcement(key.mac, ip));
+            self.outbox.command(Command::Flood { vni: key.vni, from, frame });
+        }
+    }
+
+    /// The addresses of a claim that only endpoints of hosts that are gone have had until now.
+    pub(super) fn inherited(&self, claim: &Claim) -> Vec<IpAddr> {
+        let is_inherited = |ip: &IpAddr| {
+            let mut others = self.table.all_with_ip(claim.key.vni, *ip).peekable();
+            others.peek().is_some()
+                && others
+                    .all(|vport| vport.claim.key != claim.key && vport.state == OwnerState::Stale)
+        };
+        claim.ips.iter().filter(is_inherited).collect()
     }
 
     /// The own endpoints that have an address and are not bound, and its sequence.

@@ -43,6 +43,34 @@ pub(super) fn to_endpoint(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
     out
 }
 
+/// What the endpoint `mac` would say to all of having `ip`: an ARP announcement (RFC 5227 section
+/// 2.3), or an unsolicited advertisement that overrides (RFC 4861 clause 7.2.6).
+pub(super) fn announcement(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
+    use core::net::IpAddr;
+    let (dst, ethertype, payload) = match ip {
+        IpAddr::V4(ip) => {
+            let mut bytes = vec![0; arp::SIZE];
+            arp::Repr::announcement(mac, ip).emit(&mut bytes);
+            (Mac::BROADCAST, EtherType::ARP, bytes)
+        }
+        IpAddr::V6(ip) => {
+            let message = icmpv6::Repr::Advertisement {
+                target: ip,
+                target_mac: Some(mac),
+                router: false,
+                solicited: false,
+                overrides: true,
+            };
+            let group = icmpv6::ALL_NODES;
+            (ipv6::group_mac(group), EtherType::IPV6, message_of(ip, group, message))
+        }
+    };
+    let mut out = vec![0; (ethernet::HEADER_SIZE + payload.len()).max(FRAME_SIZE_MIN)];
+    ethernet::Repr { dst, src: mac, ethertype }.emit(&mut out);
+    out[ethernet::HEADER_SIZE..][..payload.len()].copy_from_slice(&payload);
+    out
+}
+
 /// Between whom a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pair {
@@ -78,10 +106,13 @@ pub(super) fn question(head: &[u8], frame: &Frame<'_>) -> Option<Vec<u8>> {
 }
 
 fn solicitation(src: Ipv6Addr, target: Ipv6Addr, group: Ipv6Addr, mac: Mac) -> Vec<u8> {
-    let message = icmpv6::Repr::Solicitation { target, source_mac: Some(mac) };
+    message_of(src, group, icmpv6::Repr::Solicitation { target, source_mac: Some(mac) })
+}
+
+fn message_of(src: Ipv6Addr, dst: Ipv6Addr, message: icmpv6::Repr) -> Vec<u8> {
     let header = ipv6::Repr {
         src,
-        dst: group,
+        dst,
         next_header: icmpv6::PROTOCOL,
         dscp: 0,
         ecn: 0,
@@ -91,7 +122,7 @@ fn solicitation(src: Ipv6Addr, target: Ipv6Addr, group: Ipv6Addr, mac: Mac) -> V
     };
     let mut bytes = vec![0; ipv6::HEADER_SIZE + message.size()];
     header.emit(&mut bytes);
-    message.emit(src, group, &mut bytes[ipv6::HEADER_SIZE..]);
+    message.emit(src, dst, &mut bytes[ipv6::HEADER_SIZE..]);
     bytes
 }
 

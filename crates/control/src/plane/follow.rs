@@ -49,7 +49,9 @@ impl Plane {
         if change.is_nothing() {
             return;
         }
-        self.mobility.record(now, change, why);
+        if self.mobility.record(now, change, why) {
+            self.outbox.event(Event::MovesOften(change.key, self.mobility.limits().moves));
+        }
         self.holds_follow(now, change);
         let key = change.key;
         if let Some(holder) = change.after {

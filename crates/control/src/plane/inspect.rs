@@ -37,6 +37,7 @@ impl Plane {
             state,
             installed: self.chip.way(key).zip(self.chip.used_at(key)),
             frozen_until: self.mobility.frozen_until(now, key),
+            moves_often: self.mobility.moves_often(key),
             history: self.mobility.history(key).collect(),
         })
     }

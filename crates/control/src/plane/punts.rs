@@ -176,7 +176,11 @@ impl Plane {
         match self.mobility.learn(now, &self.table, self.own, learned) {
             Ok(claim) => {
                 let claim = self.with_sequences(&claim, announced);
+                let inherited = self.inherited(&claim);
                 self.publish(now, &claim);
+                for ip in inherited.into_iter().filter(|ip| announced != Some(*ip)) {
+                    self.announce(claim.key, ip);
+                }
             }
             // The learner tells it again with the next frame, as it is not claimed.
             Err(why) => self.held(learned.port, learned.key, why),

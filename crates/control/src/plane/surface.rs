@@ -286,6 +286,8 @@ pub enum Event {
     },
     /// An endpoint has more addresses than are kept.
     TooManyIps(Key, IpAddr),
+    /// An endpoint has moved too often lately: so many times.
+    MovesOften(Key, u32),
     /// A frame says of its source what must not be believed: spoofed, over its quota, and so on.
     Refused(PortId, Key, learn::Reason),
     /// An endpoint at an own port is not claimed: frozen, sticky or bound elsewhere.
@@ -358,6 +360,7 @@ impl Event {
             Self::AddressMoved { .. } => "address-moved",
             Self::AddressSilent { .. } => "address-silent",
             Self::TooManyIps(..) => "too-many-ips",
+            Self::MovesOften(..) => "moves-often",
             Self::Refused(..) => "refused",
             Self::Held(_, _, Refusal::Frozen { .. }) => "frozen",
             Self::Held(..) => "held",
@@ -414,6 +417,7 @@ impl fmt::Display for Event {
             }
             Self::AddressSilent { key, ip } => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::TooManyIps(key, ip) => write!(f, "{} {} {ip}", key.vni, key.mac),
+            Self::MovesOften(key, moves) => write!(f, "{} {} {moves} times", key.vni, key.mac),
             Self::Refused(port, key, why) => {
                 let (vni, mac) = at(key);
                 write!(f, "{vni} {mac} port {port}: {why}")
@@ -484,6 +488,8 @@ pub struct Counts {
     pub told: u64,
     /// Questions to own endpoints whether they have an address still.
     pub probed: u64,
+    /// Announcements in the name of own endpoints.
+    pub announced: u64,
     /// Installs and frames that were given up because commands were not taken.
     pub commands_lost: u64,
     /// Events that were given up because they were not taken.
@@ -549,6 +555,8 @@ pub struct VportInfo {
     pub installed: Option<(Way, Nanos)>,
     /// Until when it is frozen, if it is.
     pub frozen_until: Option<Nanos>,
+    /// Whether it has moved too often lately.
+    pub moves_often: bool,
     /// Its moves that are remembered, the oldest first.
     pub history: Vec<mobility::Move>,
 }
@@ -565,29 +573,3 @@ pub struct TunnelInfo {
     /// Decap flows in it.
     pub decap_flows: u32,
 }
-
-/// Addresses that a local endpoint is bound with cannot be claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindError {
-    /// There is no such port in that network.
-    NoSuchPort(PortId),
-    /// A group address is no endpoint.
-    GroupAddress(Mac),
-    /// The table has no room.
-    Full,
-    /// It may not be claimed here.
-    Refused(Refusal),
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSuchPort(port) => write!(f, "port {port} is not in the network"),
-            Self::GroupAddress(mac) => write!(f, "{mac} is a group address"),
-            Self::Full => f.write_str("the vport table is full"),
-            Self::Refused(why) => write!(f, "it may not be claimed here: {why}"),
-        }
-    }
-}
-
-impl core::error::Error for BindError {}

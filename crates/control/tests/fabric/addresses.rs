@@ -74,6 +74,13 @@ fn claim_of_a_silent_owner_ends_when_another_uses_its_address() {
         assert!(world.until(millis(1_400), |world| all_agree(world, host)), "endpoint {host}");
         let left = world.hosts[&HostId(1)].mac_events(before.mac);
         assert!(left.contains(&"address-silent"), "it was asked: {left:?}");
+        // Who sent to the one before hears of it.
+        world.run_for(millis(10));
+        let new = world.vms[host].key.mac;
+        let others = world.vms.iter().map(|vm| vm.key.mac).filter(|mac| *mac != new);
+        for other in others {
+            assert!(world.heard.contains_key(&(other, new)), "{new} is announced to {other}");
+        }
         // Nor does it come back by itself.
         world.run_for(millis(1_000));
         assert!(all_agree(&world, host));

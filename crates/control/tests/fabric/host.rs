@@ -53,6 +53,8 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
         history: 256,
         frozen: 16,
         departed: 16,
+        often: mobility::Often::Freeze,
+        ..config.mobility
     };
     config.flow_limit = 6;
     config.flow_life = millis(2_000);
@@ -393,7 +395,7 @@ impl Host {
     fn check_books(&self) {
         let (books, counts) = (self.books, self.plane.counts());
         let given_back = Books {
-            flooded: books.flooded - counts.asked,
+            flooded: books.flooded - counts.asked - counts.announced,
             answered: books.answered - counts.told - counts.probed,
             ..books
         };

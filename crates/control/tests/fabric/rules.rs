@@ -156,6 +156,8 @@ fn what_is_not_believed_and_what_finds_no_room_is_counted_at_its_port() {
     world.add_vm(A, vni(10), true);
     world.add_vm(A, vni(10), false);
     let (bound, thief) = (world.vms[0], world.vms[1]);
+    let announced = world.host(A).plane.command();
+    assert!(matches!(announced, Some(Command::Flood { .. })), "who is bound is announced");
     let refused = |commands: &[Command]| match commands {
         [Command::Refuse { port, reason, frames: 1, bytes: 60 }] => Some((*port, *reason)),
         _ => None,

@@ -73,7 +73,7 @@ pub(crate) struct World {
     /// Who was told of which address.
     pub(crate) answers: BTreeSet<(Mac, Ipv4Addr)>,
     /// How often the first has heard an announcement of the second.
-    heard: BTreeMap<(Mac, Mac), u32>,
+    pub(crate) heard: BTreeMap<(Mac, Mac), u32>,
     next_vm: u32,
     next_ip: u32,
     replies: BTreeMap<Mac, u32>,

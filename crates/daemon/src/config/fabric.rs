@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig};
 use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
+use sluice_control::mobility;
 
 use super::workers::Workers;
 use crate::channel::Way;
@@ -49,6 +50,8 @@ pub struct FabricPlan {
     pub claims_per_host: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
+    /// When an endpoint moves too often.
+    pub moves: mobility::Limits,
     /// For how long an endpoint is answered for that does not speak itself.
     pub confirmed: Nanos,
     /// How many endpoints of other hosts the chip holds.
@@ -218,12 +221,28 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
         learn_max: fabric.learn_max,
         claims_per_host: fabric.claims_per_host,
         punts_per_port: fabric.punts_per_port,
+        moves: moves(fabric),
         confirmed: Nanos::from_millis(1_000 * u64::from(fabric.confirmed_s)),
         // Flows are entries of the MAC table as well.
         chip_flows: config.host.chip_flows.min(config.host.chip_macs),
         asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
     })
+}
+
+/// When an endpoint moves too often.
+fn moves(fabric: &api::Fabric) -> mobility::Limits {
+    let seconds = |seconds: u32| Nanos::from_millis(1_000 * u64::from(seconds));
+    mobility::Limits {
+        moves: fabric.moves_max,
+        window: seconds(fabric.moves_window_s),
+        freeze: seconds(fabric.freeze_s),
+        often: match fabric.on_moves {
+            api::OnMoves::Warn => mobility::Often::Warn,
+            api::OnMoves::Freeze => mobility::Often::Freeze,
+        },
+        ..mobility::Limits::default()
+    }
 }
 
 /// What ports and endpoints of the file say of one endpoint, put together.

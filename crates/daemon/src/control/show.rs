@@ -104,7 +104,8 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
 /// Whether a request asks for more than an answer.
 const fn changes(request: &Request) -> bool {
     let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
-    sets || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
+    let thaws = matches!(request, Request::Fabric(Question::Thaw { .. }));
+    sets || thaws || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
 }
 
 /// Whether root asks, or the user as whom this process runs.

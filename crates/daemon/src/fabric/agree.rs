@@ -47,6 +47,11 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
+    /// What this host says of itself and of the others.
+    pub(super) const fn plan(&self) -> &FabricPlan {
+        &self.plan
+    }
+
     /// For a host, and the hosts that are to be asked now.
     pub(super) fn new(plan: &FabricPlan) -> (Self, Receiver<HostId>) {
         let (connected, asks) = sync_channel(WAITING_MAX);

@@ -37,6 +37,7 @@ pub(super) const fn level(event: &Event) -> Level {
         Event::Conflict { .. }
         | Event::AddressSilent { .. }
         | Event::Held(..)
+        | Event::MovesOften(..)
         | Event::Outdone(..)
         | Event::LinkDown(..)
         | Event::OutOfBounds(..)
@@ -76,6 +77,7 @@ impl<'a> Answers<'a> {
             Question::Flows => Answer::Flows(self.flows()),
             Question::Holds => Answer::Holds(self.holds()),
             Question::Trace(_) => return Err("a trace is made elsewhere".to_owned()),
+            Question::Thaw { .. } => return Err("this changes something".to_owned()),
             Question::Watch => return Err("what is watched is told by and by".to_owned()),
         })
     }
@@ -145,7 +147,7 @@ impl<'a> Answers<'a> {
     }
 
     /// The endpoint that a MAC or an IP address names, in one network or in whichever has it.
-    fn find(&self, vnet: Option<&str>, endpoint: &str) -> Result<Key, String> {
+    pub(super) fn find(&self, vnet: Option<&str>, endpoint: &str) -> Result<Key, String> {
         let networks = self.asked(vnet)?;
         let mut found: Vec<Key> = if let Ok(mac) = endpoint.parse::<Mac>() {
             let keys = networks.into_iter().map(|vni| Key { vni, mac });
@@ -175,6 +177,7 @@ impl<'a> Answers<'a> {
                 Way::Host(host) => self.host(host),
             }),
             frozen_ns: info.frozen_until.map(|until| self.plane.until(until).0),
+            moves_often: info.moves_often,
             others: self
                 .plane
                 .claims(key)
@@ -336,6 +339,10 @@ impl<'a> Answers<'a> {
             | Event::ClaimsEvicted(host)
             | Event::TunnelOpened(host) => self.host(*host),
             Event::Isolated(port, receiver) => self.isolated(*port, receiver),
+            Event::MovesOften(key, moves) => {
+                let window = self.plan.moves.window.0 / 1_000_000_000;
+                format!("{}: {moves} times within {window} s", endpoint(key))
+            }
             Event::LinkUp(at) => format!("{}: somebody is behind it", port(at)),
             Event::LinkDown(at) => {
                 format!("{}: its link is down, or its namespace is gone", port(at))

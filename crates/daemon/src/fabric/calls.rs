@@ -39,7 +39,7 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     waiting: BTreeMap<(HostId, u64), Waiting>,
-    served: [Arc<AtomicUsize>; 5],
+    served: [Arc<AtomicUsize>; 6],
 }
 
 impl Fabric {
@@ -133,6 +133,7 @@ impl Calls {
             Topic::PLACEMENT => &self.served[2],
             Topic::PORT => &self.served[3],
             Topic::AGREE => &self.served[4],
+            Topic::THAW => &self.served[5],
             _ => return Err(Failure::UnknownTopic),
         };
         if served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
@@ -144,6 +145,7 @@ impl Calls {
             let answer = match topic {
                 Topic::PLACEMENT => fabric.held.serve(host, &body),
                 Topic::AGREE => fabric.agreement.serve(host, &body),
+                Topic::THAW => fabric.serve_thaw(&body),
                 _ => trace::serve(&fabric, host, topic, limit, &body),
             };
             done.fetch_sub(1, Ordering::Relaxed);

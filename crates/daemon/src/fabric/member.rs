@@ -23,6 +23,7 @@ use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Event as Noted, Kind, Plane};
 use sluice_control::rpc::Failure;
 use sluice_control::session::Due;
+use sluice_control::vport::Key;
 use thread_priority::ThreadPriority;
 use thread_priority::unix::{
     RealtimeThreadSchedulePolicy, ScheduleParams, ThreadSchedulePolicy,
@@ -38,7 +39,7 @@ use super::ports;
 use super::seal::SEAL_SIZE;
 use super::taps::Taps;
 use super::wires::{Happened, Wires};
-use super::{Fabric, trace};
+use super::{Fabric, thaw, trace};
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::log::{self, say};
@@ -77,6 +78,10 @@ pub(super) enum Ask {
     Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
     /// Whom a name means.
     Named(trace::Named, SyncSender<Result<trace::Found, String>>),
+    /// An endpoint may move again: which one that was, and whether it was frozen.
+    Thaw(thaw::Named, SyncSender<Result<(Key, bool), String>>),
+    /// The same, of an endpoint that a member names.
+    ThawKey(Key, SyncSender<bool>),
     /// A question to a member.
     Call(Call),
     /// An answer to a member's question, by its ticket.
@@ -364,6 +369,12 @@ impl Member {
                 Ask::Named(wanted, reply) => {
                     _ = reply.try_send(trace::find(&self.plan, &self.plane, &wanted));
                 }
+                Ask::Thaw(named, reply) => {
+                    let answers = Answers::new(&self.plan, &self.plane, now);
+                    let key = answers.find(named.vnet.as_deref(), &named.endpoint);
+                    _ = reply.try_send(key.map(|key| (key, self.plane.thaw(now, key))));
+                }
+                Ask::ThawKey(key, reply) => _ = reply.try_send(self.plane.thaw(now, key)),
                 Ask::Call(call) => self.call(now, call),
                 Ask::Reply(host, ticket, answer) => {
                     let answer = answer.as_deref().map_err(|failure| *failure);

@@ -95,6 +95,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         learn_max: 8,
         claims_per_host: 1000,
         punts_per_port: 10_000,
+        moves: sluice_control::mobility::Limits::default(),
         confirmed: Nanos::from_millis(30_000),
         chip_flows: 1024,
         asks_per_port: 100,

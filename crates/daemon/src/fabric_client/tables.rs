@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_api::fabric::{
-    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow, Status, VnetRow, Vport,
-    VportRow,
+    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow, Status, ThawRow, VnetRow,
+    Vport, VportRow,
 };
 use sluice_api::trace::{Step, Trace};
 
@@ -20,6 +20,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Answer::Flows(flows) => all_flows(flows),
         Answer::Holds(holds) => all_holds(holds),
         Answer::Trace(trace) => traced(trace),
+        Answer::Thaw(rows) => thawed(rows),
         Answer::Event(event) => line(event),
     }
 }
@@ -92,7 +93,10 @@ fn one(vport: &Vport) -> String {
     let chip = vport.chip.as_deref().map_or("not in the chip".to_owned(), |to| format!("to {to}"));
     _ = writeln!(text, "\nchip: {chip}");
     if let Some(ns) = vport.frozen_ns {
-        _ = writeln!(text, "frozen for {} more: it moved too often", span(ns));
+        let thaw = format!("`sluice vport thaw {}` ends it", vport.best.mac);
+        _ = writeln!(text, "frozen for {} more: it is at two places at once; {thaw}", span(ns));
+    } else if vport.moves_often {
+        text.push_str("it moved too often lately: are there two machines with one MAC?\n");
     }
     if !vport.others.is_empty() {
         text.push_str("\nalso claimed:\n");
@@ -103,6 +107,18 @@ fn one(vport: &Vport) -> String {
         text.push_str(&moves(&vport.history));
     }
     text
+}
+
+fn thawed(rows: &[ThawRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        let what = match (row.was_frozen, &row.error) {
+            (Some(true), _) => "thawed".to_owned(),
+            (Some(false), _) => "was not frozen".to_owned(),
+            (None, error) => error.clone().unwrap_or_default(),
+        };
+        vec![row.host.clone(), what]
+    });
+    table(&["host", "endpoint"], cells)
 }
 
 fn moves(rows: &[MoveRow]) -> String {

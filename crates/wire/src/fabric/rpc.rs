@@ -67,6 +67,8 @@ impl Topic {
     /// An endpoint of the host that is asked, whose address an endpoint of the other asks for
     /// ([`AskedFor`](super::AskedFor)). The answer has no body.
     pub const OWNER: Self = Self(7);
+    /// An endpoint that may move again, although it moved too often.
+    pub const THAW: Self = Self(8);
 }
 
 /// A question.

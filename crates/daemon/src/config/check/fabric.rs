@@ -33,6 +33,16 @@ impl Check<'_> {
                 "Leave the key out for the default of 7474.",
             );
         }
+        if fabric.freeze_s < fabric.moves_window_s {
+            self.problem(
+                &[Key("fabric"), Key("freeze_s")],
+                format!(
+                    "moves count for {} s, and what thaws sooner is frozen again by the same ones",
+                    fabric.moves_window_s
+                ),
+                "Make it as long as `moves_window_s` at least.",
+            );
+        }
         let mut ids = BTreeMap::new();
         self.id(&[Key("fabric"), Key("id")], fabric.id);
         for (index, peer) in self.config.peers.iter().enumerate() {
