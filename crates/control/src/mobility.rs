@@ -13,8 +13,8 @@
 //! ```
 //!
 //! **Damping** (clause 15.1): an endpoint that moved [`Limits::moves`] times within
-//! [`Limits::window`] is told of. It is most likely there twice if these moves came in haste, each
-//! less than [`Limits::together`] after the one before: then it is frozen when it is to move again.
+//! [`Limits::window`] is told of. It is most likely there twice if these moves came in a row, each
+//! less than [`Limits::together`] after the one before, and so does the next: then it is frozen.
 //! This host refuses to claim it, so that it stays where it is, until some time has passed or
 //! [`Mobility::clear`] is called. One that takes its time is at one place after the other (a
 //! virtual router that changes hands, a bond that fails over), and is frozen only with
@@ -146,16 +146,14 @@ struct Remembered {
     what: Move,
     /// Whether it is among the recent moves of its endpoint.
     counts: bool,
-    /// Whether it followed another one at once.
-    is_hasty: bool,
 }
 
 /// Moves of an endpoint within the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     moves: u32,
-    /// Those that followed another one at once.
-    hasty: u32,
+    /// The last ones that followed another one at once.
+    row: u32,
     last: Nanos,
 }
 
@@ -245,7 +243,12 @@ impl Mobility {
         self.forget_old(now);
         let Limits { moves: most, often, .. } = self.limits;
         let recent = self.recent.get(&key).copied().unwrap_or_default();
-        let count = if often == Often::Freeze { recent.moves } else { recent.hasty };
+        let is_at_once = recent.moves > 0 && now.since(recent.last) < self.limits.together;
+        let count = match often {
+            Often::Freeze => recent.moves,
+            Often::Warn if is_at_once => recent.row + 1,
+            Often::Warn => 0,
+        };
         if most == 0 || count < most {
             return Ok(());
         }
@@ -286,15 +289,15 @@ impl Mobility {
             self.old_count = self.old_count.saturating_sub(1);
         }
         if !counts {
-            self.history.push_back(Remembered { what, counts, is_hasty: false });
+            self.history.push_back(Remembered { what, counts });
             return false;
         }
         let recent = self.recent.entry(key).or_default();
-        let is_hasty = recent.moves > 0 && now.since(recent.last) < self.limits.together;
+        let is_at_once = recent.moves > 0 && now.since(recent.last) < self.limits.together;
+        recent.row = if is_at_once { recent.row + 1 } else { 0 };
         recent.moves += 1;
-        recent.hasty += u32::from(is_hasty);
         recent.last = now;
-        self.history.push_back(Remembered { what, counts, is_hasty });
+        self.history.push_back(Remembered { what, counts });
         recent.moves == self.limits.moves
     }
 
@@ -350,7 +353,6 @@ impl Mobility {
         }
         let recent = self.recent.get_mut(&remembered.what.key).expect("it counts");
         recent.moves -= 1;
-        recent.hasty -= u32::from(remembered.is_hasty);
         if recent.moves == 0 {
             self.recent.remove(&remembered.what.key);
         }
