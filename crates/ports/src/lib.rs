@@ -32,6 +32,7 @@ pub mod neigh;
 mod netlink;
 mod netns;
 mod offload;
+mod patience;
 mod pool;
 mod port;
 mod room;

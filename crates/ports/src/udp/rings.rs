@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use super::sharing;
+use crate::patience::Patience;
 use crate::pool::SlotMut;
 use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
 use crate::sys;
@@ -19,6 +20,9 @@ pub(super) const RECEIVE_COST: u64 = 2304;
 
 /// How long another process may take to close its copy of a socket that it lent.
 const LENT_CLOSED_WITHIN: Duration = Duration::from_millis(100);
+
+/// How often a datagram is tried that a rule refuses or for which there is no memory: for 50 ms.
+const SIGNS_FULL: u32 = 250;
 
 /// Room for one control message with an integer, aligned.
 const CONTROL_WORDS: usize = 4;
@@ -194,6 +198,7 @@ pub(super) struct Target {
 pub(super) struct Sender {
     socket: UdpSocket,
     pub(super) staging: Staging,
+    pub(super) patience: Patience,
     targets: [Target; STAGED_FRAMES_MAX],
 }
 
@@ -216,6 +221,7 @@ impl Sender {
         Ok(Self {
             socket,
             staging: Staging::new(datagram_size_max),
+            patience: Patience::new(SIGNS_FULL),
             targets: [nowhere; STAGED_FRAMES_MAX],
         })
     }
