@@ -27,6 +27,15 @@ tcpdump | tcpdump  | test            | captures frames of the live tests
 qemu-system-x86_64 | qemu-system-x86 | test | runs the virtual machines of the live tests
 /bin/busybox | busybox-static | test   | the tools inside those machines
 cpio    | cpio     | test            | packs their root file system
+keepalived | keepalived | test      | a client of the parity suite: addresses that fail over
+dnsmasq | dnsmasq-base | test        | a client of the parity suite: gives addresses, IPv4 and IPv6
+udhcpc  | udhcpc   | test            | a client of the parity suite: asks for addresses, and probes them
+dhclient| isc-dhcp-client | test     | a client of the parity suite: asks for addresses
+radvd   | radvd    | test            | a client of the parity suite: an IPv6 router
+rdisc6  | ndisc6   | test            | a client of the parity suite: asks IPv6 neighbours and routers
+arping  | arping   | test            | a client of the parity suite: asks and probes by ARP
+nmap    | nmap     | test            | a client of the parity suite: scans
+ping    | iputils-ping | test        | a client of the parity suite: large packets, and IPv6
 valgrind| valgrind | bench           | counts instructions per frame
 /usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
 /usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with

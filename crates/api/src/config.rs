@@ -114,6 +114,37 @@ impl Policy {
     }
 }
 
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Something does not work, and will not by itself.
+    Error,
+    /// Something is not as it should be.
+    Warn,
+    /// What comes, goes and begins.
+    #[default]
+    Info,
+    /// What endpoints and flows do.
+    Debug,
+}
+
+impl LogLevel {
+    /// All of them, the gravest first.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+
+    /// The word used in the log and in every setting.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
 /// The host itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -133,10 +164,16 @@ pub struct Host {
     /// `run_dir` if that is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<String>,
+    /// The group whose members may look (`sluice show`) without being root; absent: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// After how many milliseconds without an answer a data process is taken to hang and is
     /// replaced; 0: never.
     #[serde(default = "default_data_hung_ms")]
     pub data_hung_ms: u32,
+    /// What the log says: this level and those above it. `SLUICE_LOG` goes before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogLevel>,
     /// The CPU that the data worker is pinned to; absent: not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpu: Option<u32>,
@@ -250,11 +287,18 @@ pub struct Fabric {
     /// How many endpoints may be learned at one port.
     #[serde(default = "default_learn_max")]
     pub learn_max: u32,
+    /// How many endpoints one other member may claim.
+    #[serde(default = "default_claims_per_host")]
+    pub claims_per_host: u32,
     /// How many frames a second of one port the control plane looks at for one cause, such as ARP
     /// or a new source. A port may have twice as many for all causes, all ports together five times
     /// as many.
     #[serde(default = "default_punts_per_port")]
     pub punts_per_port: u32,
+    /// For how many seconds a learned endpoint is answered for after it said itself that it has an
+    /// address; then a question goes to it.
+    #[serde(default = "default_confirmed_s")]
+    pub confirmed_s: u32,
 }
 
 /// A cable: its rate, and what the computation of headroom needs.
@@ -500,8 +544,16 @@ const fn default_learn_max() -> u32 {
     1024
 }
 
+const fn default_claims_per_host() -> u32 {
+    1 << 17
+}
+
 const fn default_punts_per_port() -> u32 {
     10_000
+}
+
+const fn default_confirmed_s() -> u32 {
+    30
 }
 
 const fn default_spin_us() -> u32 {

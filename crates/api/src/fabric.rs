@@ -141,6 +141,9 @@ pub struct MemberRow {
     pub health: String,
     /// Whether its connection is up.
     pub connected: bool,
+    /// Which of its starts is known: later ones have higher numbers. Zero: it was never heard of.
+    #[serde(default)]
+    pub incarnation: u64,
     /// Endpoints that it claims.
     pub vports: u64,
     /// For how long these are stale, in nanoseconds; absent: they are live.
@@ -157,6 +160,9 @@ pub struct MemberRow {
     /// `served`, …, and what it did wrong, such as `second_answer`.
     #[serde(default)]
     pub talk: std::collections::BTreeMap<String, u64>,
+    /// What it says otherwise than this host, and must not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differs: Vec<crate::agree::Difference>,
 }
 
 /// What goes where, because it was needed.
@@ -211,6 +217,42 @@ pub struct IsolatedRow {
     pub senders: Vec<String>,
     /// Those among them whose version cannot hold frames.
     pub cannot_hold: Vec<String>,
+}
+
+/// State of a host and of its fabric (`sluice fabric status`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The host that answers.
+    pub host: String,
+    /// Why its data process says nothing; absent: it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_silent: Option<String>,
+    /// The hosts.
+    pub members: Vec<MemberRow>,
+    /// Receivers that do not take what comes, a row for each priority: those of this host, and
+    /// those of other hosts that are held here.
+    pub receivers: Vec<ReceiverRow>,
+}
+
+/// A priority of a receiver that does not take what comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiverRow {
+    /// The host that has it.
+    pub host: String,
+    /// Its port; absent: another host knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+    /// The endpoints at it.
+    pub endpoints: Vec<String>,
+    /// The priority.
+    pub priority: u8,
+    /// `held`: at its senders; `probation`: it takes what comes again; `stuck`: its hold contract
+    /// is over, and what comes ends as `receiver_stuck`.
+    pub state: String,
+    /// Time since that began, in nanoseconds.
+    pub since_ns: u64,
+    /// Ports of this host that wait for it, and hosts that were asked to hold it.
+    pub waiting: Vec<String>,
 }
 
 /// An endpoint of another host, whose frames are held here.

@@ -4,7 +4,9 @@
 //! Types only. Checking a configuration and turning it into a switch is the daemon's work.
 #![forbid(unsafe_code)]
 
+pub mod agree;
 pub mod config;
+pub mod envelope;
 pub mod fabric;
 mod hold;
 pub mod placement;

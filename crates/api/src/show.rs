@@ -43,6 +43,9 @@ pub struct Answer {
     /// Frames that were lost outside the switch, beside drops and the audit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside: Vec<LossRow>,
+    /// The guard of the devices that lead to other hosts, beside ports and drops.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guard: Vec<GuardRow>,
     /// What was asked for.
     #[serde(flatten)]
     pub body: Body,
@@ -189,6 +192,17 @@ pub struct LossRow {
     /// How long before the answer the counter was seen to rise last, in nanoseconds: up to a second
     /// less than it is.
     pub ago_ns: u64,
+}
+
+/// A device that leads to other hosts, and whether what Sluice did not send is kept from speaking
+/// to their VTEPs there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardRow {
+    /// The device.
+    pub device: String,
+    /// Why it has no guard; absent: it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 /// Counters of the whole machine: a loss of theirs may be anybody's.

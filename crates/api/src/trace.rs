@@ -28,9 +28,10 @@ const LIST_MAX: usize = 64;
 pub struct Question {
     /// The name of the network.
     pub vnet: String,
-    /// The MAC of the sender.
+    /// The sender: its MAC, one of its IP addresses, or the port that it is behind: of this host,
+    /// or of the one that has a port of that name; or `HOST/PORT`.
     pub from: String,
-    /// The MAC of the receiver, or one of its IP addresses.
+    /// The receiver, named the same ways.
     pub to: String,
     /// The port of this host at which the frame comes in; absent: where its sender is known to be.
     pub port: Option<String>,
@@ -88,8 +89,8 @@ pub struct Hop {
 /// One thing that a host looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is looked at: `source`, `port`, `resolve`, `chip`, `class`, `tunnel`, `decap`,
-    /// `output`, `host`.
+    /// What is looked at: `source`, `port`, `resolve`, `chip`, `class`, `tunnel`, `agree`,
+    /// `decap`, `output`, `host`.
     pub what: String,
     /// What is found.
     pub verdict: Verdict,
@@ -127,6 +128,18 @@ impl Grade {
             Self::Warn => "warn",
             Self::Unknown => "unknown",
             Self::Stop => "stop",
+        }
+    }
+
+    /// The exit code of `sluice trace`. 1 and 2 say that there is no verdict: nobody answered, or
+    /// the arguments are wrong.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Pass => 0,
+            Self::Warn => 3,
+            Self::Stop => 4,
+            Self::Unknown => 5,
         }
     }
 }
@@ -235,6 +248,8 @@ verdicts! {
     Lossless = "lossless", Pass, "";
     /// Its priority may be dropped when a queue is full.
     Lossy = "lossy", Pass, "";
+    /// The receiver's host says otherwise what both must say alike.
+    Differs = "differs", Warn, "Let both hosts say the same: `sluice fabric members`.";
     /// The tunnel is there.
     TunnelUp = "tunnel_up", Pass, "";
     /// The next hop of the tunnel is not known: the frame waits, and ends as `tunnel_down`.

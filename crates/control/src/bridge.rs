@@ -4,10 +4,14 @@
 //! has a trait of its own for what it needs ([`Replica`], [`Directory`]), and here is what joins
 //! them.
 
+mod bounds;
+
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use sluice_base::{HostId, Nanos, Vni};
+
+pub use self::bounds::{Aside, Bound, Bounds, LEAP_MAX, MOVES_MAX};
 
 use crate::digest::Digest;
 use crate::directory::{Directory, Found, State};
@@ -27,6 +31,8 @@ pub struct Intake<'a> {
     pub now: Nanos,
     /// What the rest has to follow, in order. Changes of which nothing is seen are left out.
     pub changes: &'a mut Vec<Change>,
+    /// What the member is believed of.
+    pub bounds: Bounds<'a>,
 }
 
 impl Intake<'_> {
@@ -35,26 +41,74 @@ impl Intake<'_> {
             self.changes.push(change);
         }
     }
+
+    /// Whether the owner may claim one endpoint more, or claims this one already.
+    fn has_room(&self, owner: HostId, key: Key) -> bool {
+        self.digest(owner).count < self.bounds.quota
+            || self.bounds.aside.has(key)
+            || self.table.claims(key).any(|vport| vport.owner == owner)
+    }
+
+    /// The moves that count of a claim; those that it says, unless it leaps.
+    fn moves(&self, owner: HostId, claim: &Claim) -> u32 {
+        if claim.moves <= LEAP_MAX {
+            return claim.moves;
+        }
+        let (mut own, mut others) = (0, None);
+        for vport in self.table.claims(claim.key) {
+            let moves = vport.claim.moves;
+            if vport.owner == owner {
+                own = moves;
+            } else {
+                others = others.max(Some(moves));
+            }
+        }
+        match others {
+            Some(most) if claim.moves <= most.saturating_add(LEAP_MAX).max(own) => claim.moves,
+            Some(_) => 0,
+            None => claim.moves.min(MOVES_MAX.max(own)),
+        }
+    }
 }
 
 impl Replica for Intake<'_> {
     fn begin_snapshot(&mut self, owner: HostId) {
+        self.bounds.aside.begin_snapshot();
         self.table.begin_snapshot(owner);
     }
 
     fn claim(&mut self, owner: HostId, claim: &Claim) -> Result<(), NoRoom> {
-        let change = self.table.claim(self.now, owner, claim).map_err(|_| NoRoom)?;
+        let key = claim.key;
+        if !self.has_room(owner, key) {
+            self.bounds.aside.note(Bound::Quota, key);
+            return Err(NoRoom);
+        }
+        if !self.bounds.vnets.contains(&key.vni) {
+            self.bounds.aside.note(Bound::Network, key);
+            self.bounds.aside.put(*claim, None);
+            return Ok(());
+        }
+        let kept = Claim { moves: self.moves(owner, claim), ..*claim };
+        let change = self.table.claim(self.now, owner, &kept).map_err(|_| NoRoom)?;
+        if kept.moves == claim.moves {
+            self.bounds.aside.forget(key);
+        } else {
+            self.bounds.aside.note(Bound::Moves, key);
+            self.bounds.aside.put(*claim, Some(kept));
+        }
         self.note(change);
         Ok(())
     }
 
     fn withdraw(&mut self, owner: HostId, key: Key) {
+        self.bounds.aside.forget(key);
         let change = self.table.withdraw(self.now, owner, key);
         self.note(change);
     }
 
     fn end_snapshot(&mut self, owner: HostId) {
-        let Self { table, now, changes } = self;
+        let Self { table, now, changes, bounds } = self;
+        bounds.aside.end_snapshot();
         let mut tell = |change: Change| {
             if !change.is_nothing() {
                 changes.push(change);
@@ -64,20 +118,22 @@ impl Replica for Intake<'_> {
     }
 
     fn digest(&self, owner: HostId) -> Digest {
-        self.table.digest(owner)
+        self.bounds.aside.digest(self.table.digest(owner))
     }
 }
 
 /// The table as host `me` sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct View<'a, F> {
     /// The table.
     pub table: &'a Table,
     /// This host: its own claims need nobody's confirmation.
     pub me: HostId,
+    /// Whether an endpoint said lately that it has an address.
+    pub confirmed: F,
 }
 
-impl View<'_> {
+impl<F> View<'_, F> {
     fn found(&self, vport: Vport) -> Found {
         let state = match vport.state {
             _ if vport.owner == self.me => State::Own,
@@ -88,13 +144,17 @@ impl View<'_> {
     }
 }
 
-impl Directory for View<'_> {
+impl<F: Fn(Key, IpAddr) -> bool> Directory for View<'_, F> {
     fn find(&self, key: Key) -> Option<Found> {
         self.table.find(key).map(|vport| self.found(vport))
     }
 
     fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Found> {
         self.table.find_ip(vni, ip).map(|vport| self.found(vport))
+    }
+
+    fn is_confirmed(&self, key: Key, ip: IpAddr) -> bool {
+        (self.confirmed)(key, ip)
     }
 }
 

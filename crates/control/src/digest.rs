@@ -10,7 +10,7 @@ use core::net::IpAddr;
 use sluice_base::mix;
 
 use crate::hash::halves;
-use crate::vport::Claim;
+use crate::vport::{Claim, IP_SEQUENCE_FIRST};
 
 /// Count and sum of a set of claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,13 +25,25 @@ impl Digest {
     /// Counts a claim in.
     pub fn add(&mut self, claim: &Claim) {
         self.count += 1;
-        self.sum = self.sum.wrapping_add(hash(claim));
+        self.sum = self.sum.wrapping_add(hash::<true>(claim));
     }
 
     /// Counts a claim out that was counted in.
     pub fn remove(&mut self, claim: &Claim) {
         self.count -= 1;
-        self.sum = self.sum.wrapping_sub(hash(claim));
+        self.sum = self.sum.wrapping_sub(hash::<true>(claim));
+    }
+
+    /// Counts a claim in as hosts know it whose version has no sequences of addresses.
+    pub fn add_plain(&mut self, claim: &Claim) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(hash::<false>(claim));
+    }
+
+    /// Counts a claim out that was counted in by [`Self::add_plain`].
+    pub fn remove_plain(&mut self, claim: &Claim) {
+        self.count -= 1;
+        self.sum = self.sum.wrapping_sub(hash::<false>(claim));
     }
 }
 
@@ -46,8 +58,11 @@ impl<'a> FromIterator<&'a Claim> for Digest {
 }
 
 /// The hash of a claim. Its addresses are a set, so theirs are added.
-fn hash(claim: &Claim) -> u64 {
-    let addresses = claim.ips.iter().fold(0, |sum: u64, ip| sum.wrapping_add(hash_of_ip(ip)));
+fn hash<const WITH_SEQUENCES: bool>(claim: &Claim) -> u64 {
+    let addresses = claim.ips.with_sequences().fold(0, |sum: u64, (ip, sequence)| {
+        let sequence = if WITH_SEQUENCES { sequence } else { IP_SEQUENCE_FIRST };
+        sum.wrapping_add(hash_of_ip(ip, sequence))
+    });
     let words = [
         claim.key.mac.to_u64() << 16 | u64::from(claim.port.0),
         u64::from(claim.key.vni.get()) << 32 | u64::from(claim.moves),
@@ -57,13 +72,15 @@ fn hash(claim: &Claim) -> u64 {
     words.into_iter().fold(0, |so_far, word| mix(so_far ^ word))
 }
 
-fn hash_of_ip(ip: IpAddr) -> u64 {
+/// A first sequence adds nothing: a claim without sequences has first ones.
+fn hash_of_ip(ip: IpAddr, sequence: u32) -> u64 {
     let (family, bits) = match ip {
         IpAddr::V4(ip) => (4, u128::from(ip.to_bits())),
         IpAddr::V6(ip) => (6, ip.to_bits()),
     };
     let [high, low] = halves(bits);
-    mix(mix(mix(family) ^ high) ^ low)
+    let hash = mix(mix(mix(family) ^ high) ^ low);
+    if sequence == IP_SEQUENCE_FIRST { hash } else { mix(hash ^ u64::from(sequence)) }
 }
 
 #[cfg(test)]

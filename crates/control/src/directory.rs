@@ -38,6 +38,10 @@ pub trait Directory {
     /// The best claim for an endpoint of network `vni` that has `ip`. Of claims that differ in
     /// worth a live one comes first.
     fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Found>;
+
+    /// Whether the endpoint `key` itself said lately that it has `ip`, so that it may be answered
+    /// for.
+    fn is_confirmed(&self, key: Key, ip: IpAddr) -> bool;
 }
 
 /// How a port comes by its endpoints.

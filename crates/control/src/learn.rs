@@ -10,15 +10,19 @@
 //!         ── not bound elsewhere? ─┬─ bound here: its own MAC and addresses?  ──> seen
 //!                                  └─ learning: room, quota ──> learned, or seen again
 //!
-//!   nothing ── not seen for its lifetime, its port went down ──> gone
+//!   nothing ─┬─ not seen for its lifetime ─┬─ has addresses: it is asked ── silent ──> gone
+//!            │                             └─ has none ─────────────────────────────> gone
+//!            └─ its port went down ─────────────────────────────────────────────────> gone
 //! ```
 //!
 //! - What is **bound** or **sticky** somewhere else does not move because of a frame.
 //! - A learned endpoint moves to where it speaks: which of two hosts has it in the end is decided
 //!   by their claims.
-//! - An IP address that another MAC has is a **conflict** (RFC 5227 section 2.4). It is reported,
-//!   and both may claim it, for this is also how an address moves; only an address that is bound
-//!   to another endpoint is refused.
+//! - An IP address that another MAC has **moves** when the new one announces it: by a gratuitous
+//!   ARP (RFC 5227 section 2.3), by an unsolicited advertisement (RFC 4861 clause 7.2.6), or by its
+//!   first use after a probe that nobody answered. Any other use of it is a **conflict** (RFC 5227
+//!   section 2.4): it is reported, and both may claim it. Only an address that is bound to another
+//!   endpoint is refused.
 //! - IPv6 addresses are learned from advertisements only, and those of routers are not: who answers
 //!   in the place of a router without saying that it is one makes its neighbours drop it as such
 //!   (RFC 4861 clause 7.2.5). A question for what is not known goes to the endpoint itself.
@@ -29,17 +33,25 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 
 use sluice_base::{Mac, Nanos, PortId, Vni};
-use sluice_wire::icmpv6;
 
 use crate::directory::{Directory, Found, Places, PortRule, State};
-use crate::frame::{Body, Frame};
+use crate::frame::Frame;
 use crate::vport::{Ips, Key, Origin};
-use entries::{By, Entries, List, NIL};
+use entries::{By, Entries, Entry, List, NIL};
+use probes::Probes;
+use said::{Said, said};
+
+pub(crate) use said::{announced, confirmed, is_unicast_v4, is_unicast_v6, taught};
 
 mod entries;
+mod probes;
+mod said;
+
+/// How long an endpoint that was silent for its lifetime has to answer.
+const ANSWER_MAX: Nanos = Nanos::from_millis(1_000);
 
 /// What a frame tells of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +66,8 @@ pub enum Intent {
         ips: Ips,
         /// [`Origin::Learned`] or [`Origin::Sticky`].
         origin: Origin,
+        /// The address that it announces with this frame.
+        announced: Option<IpAddr>,
     },
     /// Nothing new. It is alive.
     Seen {
@@ -162,6 +176,8 @@ pub struct Gone {
 pub enum Why {
     /// Nothing was heard of it for its lifetime.
     Aged,
+    /// The same, and it is not gone yet: it is to be asked for its addresses.
+    Silent,
     /// Its port went down.
     PortDown,
 }
@@ -204,11 +220,14 @@ struct Port {
 pub struct Learner {
     entries: Entries,
     ports: Box<[Port]>,
-    /// All that age, the one that was not seen for longest first.
+    /// All that age and were not asked, the one that was not seen for longest first.
     by_age: List,
+    /// Those that were asked, the first one first.
+    asked: List,
     /// Those whose port went down.
     leaving: List,
     lifetime: Nanos,
+    probes: Probes,
 }
 
 /// A source that may be learned.
@@ -218,18 +237,8 @@ struct Sight {
     key: Key,
     /// Whether this host claims it, and at this port.
     is_claimed: bool,
-}
-
-/// What a frame says of its source beyond the header.
-struct Said {
-    /// An address that it uses.
-    uses: Option<IpAddr>,
-    /// An address that it has, and whether others may be told: a router's may not.
-    has: Option<(IpAddr, bool)>,
-}
-
-impl Said {
-    const NOTHING: Self = Self { uses: None, has: None };
+    /// The address that it takes from another endpoint.
+    takes: Option<IpAddr>,
 }
 
 impl Learner {
@@ -242,8 +251,10 @@ impl Learner {
             entries: Entries::new(config.entries, seed),
             ports: vec![port; usize::from(config.ports)].into(),
             by_age: List::EMPTY,
+            asked: List::EMPTY,
             leaving: List::EMPTY,
             lifetime: config.lifetime,
+            probes: Probes::default(),
         }
     }
 
@@ -289,7 +300,13 @@ impl Learner {
         if !places.is_member(port, vni) {
             return Err(Reason::NotMember);
         }
-        let said = said(frame)?;
+        let mut said = said(frame)?;
+        if let Some(ip) = said.probes {
+            self.probes.insert(now, vni, ip, key.mac);
+        }
+        if let Some(ip) = said.uses {
+            said.announces |= self.probes.is_won(now, vni, ip, key.mac);
+        }
         let known = directory.find(key);
         let here = known.filter(|known| known.state == State::Own && known.claim.port == port);
         let stays = known.is_some_and(|known| known.claim.origin != Origin::Learned);
@@ -307,7 +324,8 @@ impl Learner {
             return Err(Reason::IpBoundElsewhere);
         }
         let live = holder.filter(|holder| holder.state != State::Stale);
-        let conflict = said.uses.zip(live);
+        let announced = said.uses.filter(|_| said.announces);
+        let conflict = said.uses.filter(|_| announced.is_none()).zip(live);
         let mut note = conflict.map(|(ip, live)| Note::Conflict { ip, holder: live.claim.key.mac });
         let intent = match (bound, places.rule(port)) {
             (Some(_), _) => Intent::Seen { key },
@@ -315,7 +333,9 @@ impl Learner {
             (None, PortRule::Learn { quota, sticky }) => {
                 // What was sticky once stays so, whatever the rule says now.
                 let sticky = sticky || (stays && bound.is_none());
-                let sight = Sight { now, port, key, is_claimed: here.is_some() };
+                // What another endpoint is answered with is to be taken from it.
+                let takes = announced.filter(|_| holder.is_some());
+                let sight = Sight { now, port, key, is_claimed: here.is_some(), takes };
                 self.learn(&sight, quota, sticky, said.has, &mut note)?
             }
         };
@@ -330,7 +350,7 @@ impl Learner {
         has: Option<(IpAddr, bool)>,
         note: &mut Option<Note>,
     ) -> Result<Intent, Reason> {
-        let &Sight { now, port, key, is_claimed } = sight;
+        let &Sight { now, port, key, is_claimed, takes } = sight;
         let (at, is_new) = match self.entries.find(key) {
             Some(at) if self.is_of(at, port) => (at, false),
             Some(at) if self.entries.get(at).sticky => return Err(Reason::BoundElsewhere),
@@ -349,10 +369,17 @@ impl Learner {
         self.touch(now, at);
         let ips = &mut self.entries.get_mut(at).ips;
         // What is not claimed, or not here, is news even if it was seen before.
-        let mut is_news = is_new || !is_claimed;
+        let mut is_news = is_new || !is_claimed || takes.is_some();
         match has {
             Some((ip, true)) if !ips.contains(ip) => match ips.insert(ip) {
                 Ok(()) => is_news = true,
+                // Or nobody would take it from who had it before.
+                Err(_) if takes == Some(ip) => {
+                    let first = ips.iter().next().expect("there is no room");
+                    ips.remove(first);
+                    ips.insert(ip).expect("there is room again");
+                    is_news = true;
+                }
                 Err(_) => *note = note.or(Some(Note::TooManyIps { ip })),
             },
             Some((ip, false)) => is_news |= ips.remove(ip),
@@ -363,7 +390,8 @@ impl Learner {
         }
         let entry = self.entries.get(at);
         let origin = if entry.sticky { Origin::Sticky } else { Origin::Learned };
-        Ok(Intent::Learned { key, port, ips: entry.ips, origin })
+        let announced = takes.filter(|ip| entry.ips.contains(*ip));
+        Ok(Intent::Learned { key, port, ips: entry.ips, origin, announced })
     }
 
     /// Whether an entry is at `port` now, and not on its way out.
@@ -403,7 +431,13 @@ impl Learner {
         } else {
             self.entries.unlink(&mut self.leaving, By::Port, at);
         }
-        self.entries.unlink(&mut self.by_age, By::Age, at);
+        self.unlink_age(at);
+    }
+
+    fn unlink_age(&mut self, at: u32) {
+        let was_asked = self.entries.get_mut(at).asked.take().is_some();
+        let list = if was_asked { &mut self.asked } else { &mut self.by_age };
+        self.entries.unlink(list, By::Age, at);
     }
 
     /// An entry was seen.
@@ -412,7 +446,7 @@ impl Learner {
         debug_assert!(entry.seen <= now, "time does not go back");
         entry.seen = now;
         if !entry.sticky {
-            self.entries.unlink(&mut self.by_age, By::Age, at);
+            self.unlink_age(at);
             self.entries.push(&mut self.by_age, By::Age, at);
         }
     }
@@ -433,6 +467,16 @@ impl Learner {
             self.touch(now, at);
         }
         found.is_some()
+    }
+
+    /// Somebody has an address that an endpoint asked for: its probe is lost.
+    pub fn heard(&mut self, vni: Vni, ip: IpAddr, holder: Mac) {
+        self.probes.heard(vni, ip, holder);
+    }
+
+    /// An endpoint has an address no more. False if it is not known to have it.
+    pub fn forget_ip(&mut self, key: Key, ip: IpAddr) -> bool {
+        self.entries.find(key).is_some_and(|at| self.entries.get_mut(at).ips.remove(ip))
     }
 
     /// The endpoint is elsewhere now, or shall be forgotten. False if it is not known here.
@@ -456,8 +500,14 @@ impl Learner {
     pub fn tick(&mut self, now: Nanos, limit: u32, mut tell: impl FnMut(Gone)) -> bool {
         for _ in 0..limit {
             let Some((at, why)) = self.next_gone(now) else { return false };
-            let port = self.entries.get(at).port;
-            let key = self.remove(at);
+            let Entry { key, port, .. } = *self.entries.get(at);
+            if why == Why::Silent {
+                self.unlink_age(at);
+                self.entries.get_mut(at).asked = Some(now);
+                self.entries.push(&mut self.asked, By::Age, at);
+            } else {
+                self.remove(at);
+            }
             tell(Gone { key, port, why });
         }
         self.next_gone(now).is_some()
@@ -467,7 +517,15 @@ impl Learner {
         if self.leaving.first != NIL {
             return Some((self.leaving.first, Why::PortDown));
         }
-        (self.deadline()? <= now).then_some((self.by_age.first, Why::Aged))
+        if self.answer_until().is_some_and(|until| until <= now) {
+            return Some((self.asked.first, Why::Aged));
+        }
+        let is_old = self.life_until().is_some_and(|until| until <= now);
+        let first = self.by_age.first;
+        is_old.then(|| {
+            let can_answer = !self.entries.get(first).ips.is_empty();
+            (first, if can_answer { Why::Silent } else { Why::Aged })
+        })
     }
 
     /// When [`Self::tick`] has something to do; `None`: not before something is learned.
@@ -476,8 +534,18 @@ impl Learner {
         if self.leaving.first != NIL {
             return Some(Nanos::ZERO);
         }
+        [self.answer_until(), self.life_until()].into_iter().flatten().min()
+    }
+
+    fn life_until(&self) -> Option<Nanos> {
         let first = self.by_age.first;
         (first != NIL).then(|| self.entries.get(first).seen.after(self.lifetime))
+    }
+
+    fn answer_until(&self) -> Option<Nanos> {
+        let first = self.asked.first;
+        let asked = (first != NIL).then(|| self.entries.get(first).asked)?;
+        asked.map(|asked| asked.after(ANSWER_MAX))
     }
 
     /// How many endpoints are remembered, those on their way out included.
@@ -517,72 +585,10 @@ fn check_binding(bound: &Found, said: &Said) -> Result<(), Reason> {
 }
 
 /// The link-local address of a MAC (RFC 4291 clause 2.5.6 and appendix A).
-fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
+pub(crate) fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
     let id = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
     let prefix = 0xfe80_u128 << 112;
     Ipv6Addr::from(prefix | u128::from(u64::from_be_bytes(id)))
-}
-
-/// The address that `frame` teaches of its source, if it teaches any.
-///
-/// # Errors
-/// The source is none, or says what must not be believed.
-pub(crate) fn taught(frame: &Frame<'_>) -> Result<Option<IpAddr>, Reason> {
-    if frame.src.is_group() {
-        return Err(Reason::GroupSource);
-    }
-    if frame.src == Mac::default() {
-        return Err(Reason::ZeroSource);
-    }
-    let has = said(frame)?.has;
-    Ok(has.filter(|(_, tell)| *tell).map(|(ip, _)| ip))
-}
-
-/// What `frame` says of its source, if it may be believed.
-fn said(frame: &Frame<'_>) -> Result<Said, Reason> {
-    match frame.body {
-        Body::Malformed => Err(Reason::Malformed),
-        Body::Other => Ok(Said::NOTHING),
-        Body::Arp(arp) if arp.sender_mac != frame.src => Err(Reason::SenderMismatch),
-        // A probe: the sender has no address yet (RFC 5227 section 2.1.1).
-        Body::Arp(arp) if arp.sender_ip.is_unspecified() => Ok(Said::NOTHING),
-        Body::Arp(arp) if !is_unicast_v4(arp.sender_ip) => Err(Reason::BadAddress),
-        Body::Arp(arp) => {
-            let ip = IpAddr::V4(arp.sender_ip);
-            Ok(Said { uses: Some(ip), has: Some((ip, true)) })
-        }
-        Body::Neighbor { src, message, .. } => said_by_neighbor(frame.src, src, message),
-    }
-}
-
-fn said_by_neighbor(mac: Mac, src: Ipv6Addr, message: icmpv6::Repr) -> Result<Said, Reason> {
-    let (link, target) = match message {
-        icmpv6::Repr::Solicitation { source_mac, .. } => (source_mac, None),
-        icmpv6::Repr::Advertisement { target, target_mac, router, .. } => {
-            (target_mac, Some((target, !router)))
-        }
-    };
-    if link.is_some_and(|link| link != mac) {
-        return Err(Reason::SenderMismatch);
-    }
-    match target {
-        Some((ip, _)) if !is_unicast_v6(ip) => Err(Reason::BadAddress),
-        Some((ip, tell)) => Ok(Said { uses: Some(ip.into()), has: Some((ip.into(), tell)) }),
-        None if src.is_unspecified() => Ok(Said::NOTHING),
-        None if !is_unicast_v6(src) => Err(Reason::BadAddress),
-        None => Ok(Said { uses: Some(src.into()), has: None }),
-    }
-}
-
-/// Whether an interface can have it (RFC 1122 section 3.2.1.3).
-pub(crate) const fn is_unicast_v4(ip: Ipv4Addr) -> bool {
-    let first = ip.octets()[0];
-    first != 0 && first != 127 && first < 224
-}
-
-/// Whether an interface of a link can have it (RFC 4291 clauses 2.5.2, 2.5.3 and 2.7).
-pub(crate) const fn is_unicast_v6(ip: Ipv6Addr) -> bool {
-    !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
 }
 
 #[cfg(test)]

@@ -17,17 +17,24 @@
 //! no such time, and one's own is void once this host has taken another round; a host that has
 //! heard neither would suspect for ever. So a suspicion that lasts several times as long as it
 //! should is ended here, with the declaration of death to which the suspected host can object.
+//!
+//! **Who is believed.** The caller says which host a datagram is of, which it knows by a key, and
+//! which life that host has shown on its connection. What a datagram says of others is believed of
+//! lives that their connections have shown (`trust`). A host that hears of its own death takes the
+//! next round and says so to everybody. How many datagrams of a host are looked at is bounded.
 
 mod codec;
+mod trust;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::num::{NonZeroU8, NonZeroUsize};
 use core::time::Duration;
 
-use foca::{Foca, Member, NoCustomBroadcast, Notification, State, Timer};
+use foca::{Foca, Identity as _, Member, NoCustomBroadcast, Notification, State, Timer};
 use sluice_base::{HostId, Nanos, Prng};
 
+use crate::bucket::{Bucket, Pace, Rate};
 use codec::Codec;
 pub use codec::Malformed;
 
@@ -102,6 +109,9 @@ enum Thought {
     Down,
 }
 
+/// Datagrams of one host that are looked at: several times as many as the protocol has.
+const DATAGRAMS: Rate = Rate { per_second: 200, burst: 200 };
+
 /// A suspicion lasts at most so many times as long as it should.
 const SUSPICIONS_MAX: u64 = 4;
 
@@ -110,11 +120,15 @@ const SUSPICIONS_MAX: u64 = 4;
 struct Wishes {
     sends: VecDeque<(HostId, Vec<u8>)>,
     timers: Vec<(Timer<Life>, Nanos)>,
+    /// This host has taken another round, as it had been declared dead.
+    rejoined: bool,
 }
 
 impl foca::Runtime<Life> for Wishes {
     // States are compared instead: there is no notification of a suspicion.
-    fn notify(&mut self, _: Notification<'_, Life>) {}
+    fn notify(&mut self, what: Notification<'_, Life>) {
+        self.rejoined |= matches!(what, Notification::Rejoin(_));
+    }
 
     fn send_to(&mut self, to: Life, data: &[u8]) {
         self.sends.push_back((to.host, data.to_vec()));
@@ -161,7 +175,12 @@ pub struct Liveness {
     patience: BTreeMap<HostId, Nanos>,
     patience_span: Nanos,
     changes: VecDeque<Change>,
-    /// Datagrams that were no message of the protocol, or not for this life.
+    /// The latest life of each host that was believed.
+    lives: BTreeMap<HostId, Life>,
+    pace: Pace,
+    budgets: BTreeMap<HostId, Bucket>,
+    /// Datagrams that were no message of the protocol, not for this life, not to be believed, or
+    /// too many.
     refused: u64,
 }
 
@@ -185,6 +204,9 @@ impl Liveness {
             patience: BTreeMap::new(),
             patience_span: Nanos(timing.suspicion.0.saturating_mul(SUSPICIONS_MAX)),
             changes: VecDeque::new(),
+            lives: BTreeMap::new(),
+            pace: Pace::new(DATAGRAMS),
+            budgets: BTreeMap::new(),
             refused: 0,
         }
     }
@@ -198,10 +220,55 @@ impl Liveness {
         self.settle(now, done.is_ok());
     }
 
-    /// A datagram of a peer has arrived.
-    pub fn receive(&mut self, now: Nanos, datagram: &[u8]) {
-        let done = self.foca.handle_data(datagram, &mut self.wishes);
+    /// A datagram of the host `from` has arrived. `shown` is the incarnation of a member, as its
+    /// connection has shown it; `None`: it is no member, or was never connected.
+    pub fn receive(
+        &mut self,
+        now: Nanos,
+        from: HostId,
+        datagram: &[u8],
+        shown: impl Fn(HostId) -> Option<u64>,
+    ) {
+        if !self.pace.try_take(now, self.budgets.entry(from).or_default()) {
+            self.refused += 1;
+            return;
+        }
+        let own = *self.foca.identity();
+        let known = |host| {
+            if host == own.host {
+                return Some(own);
+            }
+            let incarnation = shown(host)?;
+            let life = self.lives.get(&host).filter(|life| life.incarnation == incarnation);
+            Some(life.copied().unwrap_or(Life { host, incarnation, round: 0 }))
+        };
+        let Ok(believed) = trust::believe(datagram, from, known) else {
+            self.refused += 1;
+            return;
+        };
+        for life in believed.others.iter().chain([&believed.src]) {
+            let latest = self.lives.entry(life.host).or_insert(*life);
+            if life.win_addr_conflict(latest) {
+                *latest = *life;
+            }
+        }
+        let done = self.foca.handle_data(&believed.datagram, &mut self.wishes);
         self.settle(now, done.is_ok());
+    }
+
+    /// This host is in another incarnation from now on: it has heard that it was in a later one.
+    pub fn reincarnate(&mut self, now: Nanos, incarnation: u64) {
+        let host = self.foca.identity().host;
+        let done =
+            self.foca.change_identity(Life { host, incarnation, round: 0 }, &mut self.wishes);
+        self.wishes.rejoined |= done.is_ok();
+        self.settle(now, true);
+    }
+
+    /// Takes the news that this host has begun another life, or another round of it, if there is
+    /// any: everybody is to be greeted.
+    pub fn take_rejoined(&mut self) -> bool {
+        core::mem::take(&mut self.wishes.rejoined)
     }
 
     /// Does what is due.

@@ -32,6 +32,7 @@
 //! | `surface` | what goes in and comes out, as values |
 //! | `hosts`, `peers` | members, sessions, who is alive, deadlines |
 //! | `punts`, `ask` | what frames make it do; questions in a sender's name |
+//! | `addresses` | IP addresses that go from one endpoint to another; owners that are asked again |
 //! | `follow`, `chip`, `tunnels` | what follows the table: chip, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
 //! | `nets`, `agenda`, `outbox` | who is in which network; things with a time; what waits |
@@ -40,6 +41,7 @@
 //! | `restart` | a new plane beside a switch that went on, a new switch, goodbye |
 //! | `inspect` | what people may look at |
 
+mod addresses;
 mod agenda;
 mod ask;
 mod chip;
@@ -48,6 +50,7 @@ mod foreign;
 mod holds;
 mod hosts;
 mod inspect;
+mod lives;
 mod nets;
 mod outbox;
 mod peers;
@@ -56,6 +59,7 @@ mod restart;
 mod surface;
 mod talk;
 mod tunnels;
+mod words;
 
 use alloc::vec::Vec;
 
@@ -67,9 +71,11 @@ pub use self::surface::{
     TunnelInfo, VportInfo, Way,
 };
 
+use self::addresses::Doubts;
 use self::agenda::Agenda;
 use self::chip::Chip;
 use self::foreign::Foreign;
+use self::lives::Lives;
 use self::nets::Nets;
 use self::outbox::Outbox;
 use self::peers::Peers;
@@ -85,7 +91,7 @@ use crate::punt::{self, Policer};
 use crate::resolve::{self, Resolver};
 use crate::session;
 use crate::table::Table;
-use crate::vport::{Claim, Ips, Key, Origin};
+use crate::vport::{Claim, IP_SEQUENCE_DOWN, IP_SEQUENCE_FIRST, Ips, Key, Origin};
 
 /// So many endpoints age in one tick.
 const AGE_STEP: u32 = 1 << 10;
@@ -98,6 +104,7 @@ pub struct Plane {
     versions: (u8, u8),
     timing: session::Timing,
     stale_life: Nanos,
+    claims_per_host: u32,
     unknown_life: Nanos,
     seed: u64,
     /// The number that stands for all other hosts where a port is asked for.
@@ -119,6 +126,8 @@ pub struct Plane {
     teller: Teller,
     /// Those of others.
     keeper: Keeper,
+    /// Own addresses in doubt, and those that were confirmed.
+    doubts: Doubts,
     /// Endpoints that nobody claims and somebody sends to.
     wanted: Agenda<Key>,
     wanted_max: usize,
@@ -126,6 +135,7 @@ pub struct Plane {
     adopted: Agenda<Key>,
     /// Hosts whose claims are being forgotten, in steps.
     evicting: Vec<HostId>,
+    lives: Lives,
     outbox: Outbox,
 }
 
@@ -150,6 +160,7 @@ impl Plane {
             versions: config.versions,
             timing: config.session,
             stale_life: config.stale_life,
+            claims_per_host: config.claims_per_host,
             unknown_life: config.punt.unknown_life,
             seed,
             hosts_port: PortId(config.ports_max),
@@ -168,10 +179,12 @@ impl Plane {
             foreign: Foreign::new(entries, learn.lifetime),
             teller: Teller::default(),
             keeper: Keeper::default(),
+            doubts: Doubts::new(config.confirmed_life, seed_of(6)),
             wanted: Agenda::new(),
             wanted_max: usize::try_from(config.punt.unknowns).expect("32 bits"),
             adopted: Agenda::new(),
             evicting: Vec::new(),
+            lives: Lives::default(),
             outbox: Outbox::default(),
         }
     }
@@ -225,6 +238,34 @@ impl Plane {
         }
     }
 
+    /// The link of a port is up, or down: nobody is behind it. What was learned there is withdrawn
+    /// at once; what is bound keeps its addresses, and is not answered for. Nothing happens if the
+    /// port is not there.
+    pub fn port_link(&mut self, now: Nanos, port: PortId, is_up: bool) {
+        let now = self.clock.at(now);
+        if !self.nets.set_link(port, is_up) {
+            return;
+        }
+        self.outbox.event(if is_up { Event::LinkUp(port) } else { Event::LinkDown(port) });
+        if !is_up {
+            self.withdraw_own(now, |claim| claim.port == port && claim.origin != Origin::Bound);
+            self.learner.port_down(port);
+        }
+        let claims = self.table.claims_of(self.own);
+        let bound = claims.filter(|claim| claim.port == port && claim.origin == Origin::Bound);
+        for claim in bound.collect::<Vec<_>>() {
+            let ips = self.bound_ips(port, &claim.ips);
+            self.publish(now, &Claim { ips, ..claim });
+        }
+    }
+
+    /// Addresses as a binding claims them: not answered for while the link is down.
+    fn bound_ips(&self, port: PortId, ips: &Ips) -> Ips {
+        let is_up = self.nets.is_up(port);
+        let sequence = if is_up { IP_SEQUENCE_FIRST } else { IP_SEQUENCE_DOWN };
+        ips.all_at(sequence)
+    }
+
     /// The endpoint at a port is known by configuration: it is claimed until [`Self::unbind`], with
     /// these addresses and no others.
     ///
@@ -238,6 +279,7 @@ impl Plane {
         if key.mac.is_group() {
             return Err(BindError::GroupAddress(key.mac));
         }
+        let ips = self.bound_ips(port, &ips);
         let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
         let claim = self.mobility.learn(now, &self.table, self.own, &wanted);
         let claim = claim.map_err(BindError::Refused)?;
@@ -269,6 +311,7 @@ impl Plane {
         self.liveness.advance(now);
         self.greet(now);
         self.hear(now);
+        self.settle_doubts(now);
         self.age_own(now);
         self.age_foreign(now);
         self.age_chip(now);
@@ -285,7 +328,11 @@ impl Plane {
     fn age_own(&mut self, now: Nanos) {
         let mut gone = Vec::new();
         self.learner.tick(now, AGE_STEP, |which| gone.push(which));
-        for learn::Gone { key, port, .. } in gone {
+        for learn::Gone { key, port, why } in gone {
+            if why == learn::Why::Silent {
+                self.ask_all(key);
+                continue;
+            }
             let own = self.own_claim(key).filter(|claim| claim.port == port);
             if own.is_some_and(|claim| claim.origin == Origin::Learned) {
                 self.retract(now, key, Why::Withdrawn);
@@ -326,6 +373,7 @@ impl Plane {
             self.tunnels.deadline(),
             self.foreign.deadline(),
             self.wanted.deadline(),
+            self.doubts.deadline(),
             self.adopted.deadline(),
             self.teller.deadline(),
             self.keeper.deadline(),

@@ -75,6 +75,8 @@ pub struct Publisher {
     tombstones: BTreeMap<u64, u32>,
     tombstones_max: usize,
     digest: Digest,
+    /// The same without the sequences of addresses.
+    plain_digest: Digest,
     /// The peers that count, and what they have acknowledged.
     peers: BTreeMap<HostId, u64>,
 }
@@ -98,8 +100,14 @@ impl Publisher {
             tombstones: BTreeMap::new(),
             tombstones_max,
             digest: Digest::default(),
+            plain_digest: Digest::default(),
             peers: BTreeMap::new(),
         }
+    }
+
+    /// Another incarnation claims the same: to every peer it is all new.
+    pub(crate) fn reincarnate(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
     }
 
     /// Claims a vport, or changes what is said of it. Returns the sequence of the last change of
@@ -117,10 +125,14 @@ impl Publisher {
         let slot = &mut self.slots[at(index)];
         match slot.claim.replace(*claim) {
             Some(before) if before == *claim => return slot.sequence,
-            Some(before) => self.digest.remove(&before),
+            Some(before) => {
+                self.digest.remove(&before);
+                self.plain_digest.remove_plain(&before);
+            }
             None => drop(self.tombstones.remove(&slot.sequence)),
         }
         self.digest.add(claim);
+        self.plain_digest.add_plain(claim);
         self.changed(index)
     }
 
@@ -129,6 +141,7 @@ impl Publisher {
         let index = *self.by_key.get(&key)?;
         let before = self.slots[at(index)].claim.take()?;
         self.digest.remove(&before);
+        self.plain_digest.remove_plain(&before);
         let sequence = self.changed(index);
         self.tombstones.insert(sequence, index);
         self.forget_tombstones();
@@ -247,6 +260,12 @@ impl Publisher {
     #[must_use]
     pub const fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// What the claims are in sum for a peer whose version has no sequences of addresses.
+    #[must_use]
+    pub const fn plain_digest(&self) -> Digest {
+        self.plain_digest
     }
 
     /// How many entries the log has: at most two per claim and tombstone, and a few.

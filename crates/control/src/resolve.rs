@@ -8,11 +8,15 @@
 //! ```text
 //!                       the address is
 //!   the frame is        live           stale  unknown  the asker's own   behind the asker's port
-//!   a question          answer         flood  flood    ignore            ignore
-//!   a probe (DAD)       answer         flood  flood    flood             ignore
+//!   a question          answer (1)     flood  flood    ignore            ignore
+//!   a probe (DAD)       forward (2)    flood  flood    flood             ignore
 //!   an announcement     flood, whoever has it: all shall hear it
 //!   a reply, unicast    ignore: the data path brings it to whom it is for
 //! ```
+//!
+//! (1) Forwarded to the endpoint that has it, and to nobody else, if that has not said so itself
+//! for long (RFC 9161 clause 3.2 and those that follow). (2) Answered if the endpoint is bound: it
+//! has the address by configuration, and nobody else can use it.
 //!
 //! A probe (RFC 5227 section 2.1.1; RFC 4862 clause 5.4) asks whether somebody *else* has the
 //! address. A claim of the asker itself is no answer to that: it is asked on, in case that somebody
@@ -33,6 +37,7 @@ use crate::directory::{Directory, Found, Places, State};
 use crate::frame::{Body, Frame, TAGS_MAX};
 use crate::learn::{is_unicast_v4, is_unicast_v6};
 use crate::recent::{Mark, Recent};
+use crate::vport::Origin;
 
 /// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
 const FRAME_SIZE_MIN: usize = 60;
@@ -110,6 +115,8 @@ pub enum Action<'a> {
         /// To whom.
         to: Receivers<'a>,
     },
+    /// Take the frame, as it is, to the endpoint that has the address, and to nobody else.
+    Forward(Found),
     /// Do nothing.
     Ignore(Ignored),
 }
@@ -169,6 +176,7 @@ impl Config {
 struct Port {
     bucket: Bucket,
     answered: u64,
+    forwarded: u64,
     flooded: u64,
     ignored: [u64; Ignored::COUNT],
 }
@@ -237,6 +245,10 @@ impl Resolver {
                 counters.answered += 1;
                 Action::Answer(answer(frame, holder))
             }
+            Ok(Verdict::Forward(found)) => {
+                counters.forwarded += 1;
+                Action::Forward(found)
+            }
             Ok(Verdict::Flood(_, why)) => {
                 counters.flooded += 1;
                 let (ports, hosts) = (places.ports(vni), places.hosts(vni));
@@ -280,6 +292,12 @@ impl Resolver {
         self.ports[port.index()].answered
     }
 
+    /// How many questions of `port` went to the endpoint that was asked for.
+    #[must_use]
+    pub fn forwarded(&self, port: PortId) -> u64 {
+        self.ports[port.index()].forwarded
+    }
+
     /// How many frames of `port` went to everybody.
     #[must_use]
     pub fn flooded(&self, port: PortId) -> u64 {
@@ -298,6 +316,8 @@ impl Resolver {
 enum Verdict {
     /// The holder of the address would answer this.
     Answer(Mac),
+    /// The holder of the address is to say so itself.
+    Forward(Found),
     Flood(Wants, Why),
 }
 
@@ -319,7 +339,7 @@ fn decide(
     if let Wants::Announcement(_) = wants {
         return Ok(Verdict::Flood(wants, Why::Announcement));
     }
-    let Some(Found { claim, state, .. }) = directory.find_ip(vni, ip) else {
+    let Some(found @ Found { claim, state, .. }) = directory.find_ip(vni, ip) else {
         return Ok(Verdict::Flood(wants, Why::Unknown));
     };
     let is_probe = wants == Wants::Probe(ip);
@@ -328,6 +348,10 @@ fn decide(
         _ if claim.key.mac == frame.src => Err(Ignored::Itself),
         State::Stale => Ok(Verdict::Flood(wants, Why::Stale)),
         State::Own if claim.port == asker => Err(Ignored::SamePort),
+        // Its link is down: whoever is asked for by name may be found all the same.
+        _ if claim.is_down(ip) => Ok(Verdict::Flood(wants, Why::Stale)),
+        _ if claim.origin == Origin::Bound => Ok(Verdict::Answer(claim.key.mac)),
+        _ if is_probe || !directory.is_confirmed(claim.key, ip) => Ok(Verdict::Forward(found)),
         State::Own | State::Authoritative => Ok(Verdict::Answer(claim.key.mac)),
     }
 }

@@ -98,7 +98,7 @@ impl Timing {
         silence_max: Nanos::from_millis(250),
         digest_every: Nanos::from_millis(5_000),
         retry_min: Nanos::from_millis(50),
-        retry_max: Nanos::from_millis(2_000),
+        retry_max: Nanos::from_millis(500),
         resync_min: Nanos::from_millis(1_000),
         resync_max: Nanos::from_millis(60_000),
         flight_bytes_max: 256 * 1024,
@@ -186,6 +186,8 @@ pub struct Session {
     inbound: Inbound,
     outbound: Outbound,
     rpc: Rpc,
+    /// A later incarnation of this host that the peer knows.
+    outdone: Option<u64>,
     counts: Counts,
 }
 
@@ -208,6 +210,7 @@ impl Session {
             inbound: Inbound::new(config.peer, &config.timing),
             outbound: Outbound::new(config.peer),
             rpc: Rpc::new(),
+            outdone: None,
             counts: Counts::default(),
         }
     }
@@ -327,10 +330,12 @@ impl Session {
         if hello.host != self.config.peer {
             return Err(Error::WrongHost(hello.host));
         }
+        let Have { incarnation, .. } = hello.have;
+        self.outdone = Some(incarnation).filter(|known| *known > publisher.incarnation());
         let version = hello.common_version(self.config.versions);
         self.version = version.ok_or(Error::NoCommonVersion { theirs: hello.versions })?;
         self.inbound.hello(hello.incarnation)?;
-        self.outbound.start(now, hello.have, publisher);
+        self.outbound.start(now, hello.have, self.version, publisher);
         self.phase = Phase::Up;
         self.rpc.up(self.version >= RPC_VERSION);
         Ok(())
@@ -389,6 +394,11 @@ impl Session {
             return 0;
         }
         if let Phase::Closing(reason) = self.phase {
+            // Who is refused has to hear which of its lives is known here.
+            let asks = reason == Reason::StaleIncarnation && self.hello_owed;
+            if asks && budget >= 2 * SMALL_SIZE_MAX {
+                emit(&Message::Hello(self.hello(publisher)), out);
+            }
             emit(&Message::Bye { reason }, out);
             self.idle(now);
             return out.len() - size_before;
@@ -544,6 +554,12 @@ impl Session {
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
         self.inbound.incarnation()
+    }
+
+    /// The incarnation of this host that the peer knows, once, if it is a later one than this: the
+    /// peer takes nothing of an earlier one.
+    pub const fn take_outdone(&mut self) -> Option<u64> {
+        self.outdone.take()
     }
 
     /// How many bytes of claims were sent and not acknowledged.

@@ -56,13 +56,15 @@ use sluice_base::{HostId, Mac, Nanos, Vni};
 
 pub use self::change::{Change, Full, Holder, OwnerState, Progress, Vport};
 
+use self::change::only;
+
 use self::arena::{Arena, NONE};
 use self::index::Index;
 use self::owners::Owner;
 use self::slot::{IpSlot, List, Of, Slot};
 use crate::digest::Digest;
 use crate::hash::Hasher;
-use crate::vport::{Claim, IPS_MAX, Ips, Key};
+use crate::vport::{Claim, IPS_MAX, Ips, Key, Origin};
 
 /// The table.
 #[derive(Debug)]
@@ -174,27 +176,28 @@ impl Table {
     }
 
     /// The vport of a network to answer with when somebody asks for an address. Of several that
-    /// have it: a live host's before a stale one's, then by [`crate::vport::Origin`], then the
-    /// lower MAC; all hosts agree on it.
+    /// have it: a live host's before a stale one's, a bound one before others, then the higher
+    /// sequence of the address, then the lower MAC; all hosts agree on it.
     #[must_use]
     pub fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Vport> {
-        let best = self.with_ip(vni, ip).min_by_key(|at| {
-            let slot = &self.slots[*at];
-            (self.state_at(*at) == OwnerState::Stale, Reverse(slot.origin), slot.mac)
+        let best = self.ip_chain(vni, ip).min_by_key(|at| {
+            let IpSlot { slot, sequence, .. } = self.ip_slots[*at];
+            let is_stale = self.state_at(slot) == OwnerState::Stale;
+            let slot = &self.slots[slot];
+            (is_stale, slot.origin != Origin::Bound, Reverse(sequence), slot.mac)
         });
-        best.map(|at| self.vport_at(at))
+        best.map(|at| self.vport_at(self.ip_slots[at].slot))
     }
 
     /// All vports of a network that have an address, mostly one at most, in no order.
     pub fn all_with_ip(&self, vni: Vni, ip: IpAddr) -> impl Iterator<Item = Vport> + '_ {
-        self.with_ip(vni, ip).map(|at| self.vport_at(at))
+        self.ip_chain(vni, ip).map(|at| self.vport_at(self.ip_slots[at].slot))
     }
 
-    fn with_ip(&self, vni: Vni, ip: IpAddr) -> impl Iterator<Item = u32> + '_ {
+    fn ip_chain(&self, vni: Vni, ip: IpAddr) -> impl Iterator<Item = u32> + '_ {
         let hash = self.hasher.of_ip(vni, ip);
         let first = self.by_ip.find(hash, |at| self.is_ip(at, vni, ip));
         core::iter::successors(first, |at| some(self.ip_slots[*at].next_same))
-            .map(|at| self.ip_slots[at].slot)
     }
 
     /// Every host's claim for an endpoint, the winner's first.
@@ -310,7 +313,11 @@ impl Table {
     }
 
     fn claim_at(&self, at: u32) -> Claim {
-        let ips = self.ip_slots_of(at).map(|at| self.ip_slots[at].ip()).collect();
+        let mut ips = Ips::default();
+        for at in self.ip_slots_of(at) {
+            let slot = &self.ip_slots[at];
+            ips.set(slot.ip(), slot.sequence).expect("as many as a claim has");
+        }
         Claim { ips, ..self.slots[at].bare_claim() }
     }
 
@@ -385,7 +392,7 @@ impl Table {
     }
 
     fn put_ips(&mut self, at: u32, ips: &Ips) {
-        for ip in ips.iter() {
+        for ip in ips.with_sequences() {
             let next = self.slots[at].first_ip;
             self.slots[at].first_ip = self.ip_slots.take(IpSlot::new(ip, at, next));
         }
@@ -558,14 +565,15 @@ impl Change {
     fn between(key: Key, before: Option<Front>, after: Option<Front>, shared: Ips) -> Self {
         let ips = |front: Option<Front>| front.map_or(Ips::default(), |front| front.ips);
         let (had, has) = (ips(before), ips(after));
-        let come: Ips = has.iter().filter(|ip| !had.contains(*ip)).collect();
+        let is_news = |(ip, sequence): &(IpAddr, u32)| had.sequence(*ip) < Some(*sequence);
+        let come = only(&has, is_news);
         Self {
             key,
             before: before.map(|front| front.holder),
             after: after.map(|front| front.holder),
-            gone: had.iter().filter(|ip| !has.contains(*ip)).collect(),
+            gone: only(&had, |(ip, _)| !has.contains(*ip)),
             come,
-            duplicates: come.iter().filter(|ip| shared.contains(*ip)).collect(),
+            duplicates: only(&come, |(ip, _)| shared.contains(*ip)),
         }
     }
 }

@@ -4,6 +4,10 @@
 //! for one endpoint are ordered ([`Claim::beats`]) in the same way everywhere, so that hosts which
 //! know the same claims agree on who has it. The order is that of MAC mobility (RFC 7432 clause
 //! 15): the higher sequence of moves wins, and of equals the lower host.
+//!
+//! An IP address moves between endpoints as a MAC moves between hosts, so each address of a claim
+//! has a sequence of its own. Whoever announces an address that another endpoint has claims it with
+//! the next higher one.
 
 use core::net::IpAddr;
 
@@ -21,10 +25,18 @@ pub struct Key {
 /// How many IP addresses of a vport are known at most.
 pub const IPS_MAX: usize = 4;
 
-/// The IP addresses of a vport, without order and without doubles.
+/// The sequence of an address that one endpoint claims and no other did before.
+pub const IP_SEQUENCE_FIRST: u32 = 1;
+
+/// The sequence of an address that is bound to an endpoint whose link is down: nobody else may have
+/// it, and nobody answers for it.
+pub const IP_SEQUENCE_DOWN: u32 = 0;
+
+/// The IP addresses of a vport, without order and without doubles, each with its sequence.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ips {
     places: [Option<IpAddr>; IPS_MAX],
+    sequences: [u32; IPS_MAX],
 }
 
 /// A vport has [`IPS_MAX`] addresses already.
@@ -37,12 +49,36 @@ impl Ips {
     /// # Errors
     /// There is no room.
     pub fn insert(&mut self, ip: IpAddr) -> Result<(), TooManyIps> {
-        if self.contains(ip) {
-            return Ok(());
-        }
-        let free = self.places.iter_mut().find(|place| place.is_none()).ok_or(TooManyIps)?;
-        *free = Some(ip);
+        if self.contains(ip) { Ok(()) } else { self.set(ip, IP_SEQUENCE_FIRST) }
+    }
+
+    /// Adds an address with a sequence, or gives it another one.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn set(&mut self, ip: IpAddr, sequence: u32) -> Result<(), TooManyIps> {
+        let at = |wanted: Option<IpAddr>| self.places.iter().position(|place| *place == wanted);
+        let at = at(Some(ip)).or_else(|| at(None)).ok_or(TooManyIps)?;
+        (self.places[at], self.sequences[at]) = (Some(ip), sequence);
         Ok(())
+    }
+
+    /// The sequence of an address; `None` if it is not among them.
+    #[must_use]
+    pub fn sequence(&self, ip: IpAddr) -> Option<u32> {
+        self.with_sequences().find(|(there, _)| *there == ip).map(|(_, sequence)| sequence)
+    }
+
+    /// The same addresses, all with one sequence.
+    #[must_use]
+    pub fn all_at(&self, sequence: u32) -> Self {
+        Self { sequences: [sequence; IPS_MAX], ..*self }
+    }
+
+    /// The addresses, each with its sequence.
+    pub fn with_sequences(&self) -> impl Iterator<Item = (IpAddr, u32)> + '_ {
+        let all = self.places.iter().zip(self.sequences);
+        all.filter_map(|(place, sequence)| place.map(|ip| (ip, sequence)))
     }
 
     /// Takes an address out; true if it was there.
@@ -77,7 +113,8 @@ impl Ips {
 
 impl PartialEq for Ips {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().all(|ip| other.contains(ip))
+        let same = |(ip, sequence)| other.sequence(ip) == Some(sequence);
+        self.len() == other.len() && self.with_sequences().all(same)
     }
 }
 
@@ -124,6 +161,12 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Whether the endpoint has an address by configuration, and its link is down.
+    #[must_use]
+    pub fn is_down(&self, ip: IpAddr) -> bool {
+        self.origin == Origin::Bound && self.ips.sequence(ip) == Some(IP_SEQUENCE_DOWN)
+    }
+
     /// Whether this claim of `owner` comes before `other`'s for the same endpoint: bound before
     /// sticky before learned, then the later move, then the lower host.
     #[must_use]

@@ -1,12 +1,14 @@
 //! Whole control planes of three to six hosts, each with a switch as simple as can be, while
 //! everything goes wrong at the edges: datagrams are lost, late, early and twice; nothing goes one
 //! way between two hosts; connections are cut at any byte or on one side; hosts stop and begin
-//! anew; peers are slow; clocks jump; neighbouring versions meet; endpoints move, come and go. Then
-//! all of that ends, and everybody must be found where it is.
+//! anew; peers are slow; clocks jump; neighbouring versions meet; endpoints move, come and go,
+//! and so do addresses. Then all of that ends, and everybody must be found where it is.
 //!
 //! `PROPTEST_CASES` scales the number of seeds (256: the usual number). A failure prints its seed
 //! and the command that runs it again.
 
+#[path = "fabric/addresses.rs"]
+mod addresses;
 #[path = "fabric/frames.rs"]
 mod frames;
 #[path = "fabric/holds.rs"]
@@ -69,6 +71,7 @@ fn everybody_is_found_after_any_faults() {
         "host-down",
         "claims-stale",
         "flow-ended",
+        "address-moved",
     ];
     for name in needed {
         assert!(total < 100 || seen.get(name).is_some_and(|n| *n > total / 5), "{name} is rare");

@@ -15,12 +15,14 @@ mod check;
 mod document;
 mod fabric;
 mod headroom;
+mod machine;
 mod plan;
 mod report;
 mod workers;
 
 use std::path::Path;
 
+use sluice_api::config::HostConfig;
 use sluice_base::Mac;
 
 pub(crate) use added::{
@@ -29,6 +31,7 @@ pub(crate) use added::{
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
+pub use machine::{Finding, look};
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
 pub use report::{Problem, Report};
 pub use workers::{Placed, Why, Workers};
@@ -64,6 +67,15 @@ impl Devices for KernelDevices {
 /// # Errors
 /// A [`Report`] of everything that is wrong with it.
 pub fn load(path: &Path, devices: &dyn Devices) -> Result<Plan, Report> {
+    let dir = std::path::absolute(path).ok().and_then(|path| Some(path.parent()?.to_owned()));
+    load_beside(path, dir.as_deref(), devices)
+}
+
+/// As [`load`], of a file whose relative paths are relative to another directory than its own.
+///
+/// # Errors
+/// As those of [`load`].
+pub fn load_beside(path: &Path, dir: Option<&Path>, devices: &dyn Devices) -> Result<Plan, Report> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         let mut report = Report::new(&name);
@@ -75,24 +87,52 @@ pub fn load(path: &Path, devices: &dyn Devices) -> Result<Plan, Report> {
         });
         report
     })?;
-    plan(&name, &text, devices)
+    plan_in(dir, &name, &text, devices)
 }
 
-/// Checks and plans a configuration; `name` is what its errors call it.
+/// Checks and plans a configuration that lies in no directory; `name` is what its errors call it.
 ///
 /// # Errors
 /// A [`Report`] of everything that is wrong with it.
 pub fn plan(name: &str, text: &str, devices: &dyn Devices) -> Result<Plan, Report> {
+    plan_in(None, name, text, devices)
+}
+
+fn plan_in(
+    dir: Option<&Path>,
+    name: &str,
+    text: &str,
+    devices: &dyn Devices,
+) -> Result<Plan, Report> {
     let mut report = Report::new(name);
-    let (document, config) = document::Document::read(text, &mut report);
+    let (document, mut config) = document::Document::read(text, &mut report);
+    if let (Some(config), Some(dir)) = (&mut config, dir) {
+        anchor(config, dir);
+    }
     if let Some(config) = &config {
         check::Check::new(&document, config, devices, &mut report).all();
     }
     match config {
-        Some(config) if report.problems.is_empty() => Ok(build::build(text, config, devices)),
+        Some(config) if report.problems.is_empty() => {
+            Ok(Plan { dir: dir.map(Path::to_owned), ..build::build(text, config, devices) })
+        }
         _ => {
             report.sort();
             Err(report)
+        }
+    }
+}
+
+/// Relative paths of a file are relative to its directory.
+fn anchor(config: &mut HostConfig, dir: &Path) {
+    let sockets = config.ports.iter_mut().map(|port| &mut port.socket);
+    let underlay = config.underlay.iter_mut().map(|underlay| &mut underlay.socket);
+    let host = [&mut config.host.run_dir, &mut config.host.state_dir];
+    let paths = sockets.chain(underlay).chain(host).filter_map(Option::as_mut);
+    for path in paths.chain(config.fabric.as_mut().map(|fabric| &mut fabric.certificates)) {
+        // An absolute one stays as it is.
+        if let Some(whole) = dir.join(&*path).to_str() {
+            whole.clone_into(path);
         }
     }
 }

@@ -31,6 +31,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use sluice_api::fabric::Question;
 use sluice_base::Nanos;
 
 use self::child::{Found, Link};
@@ -43,6 +44,7 @@ use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
 use crate::taps;
+use crate::{notify, privileges};
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -63,6 +65,8 @@ enum Event {
     Stop,
     /// SIGUSR2.
     Upgrade,
+    /// SIGHUP.
+    Reload,
     /// The data process of this number (of starts) ended.
     Ended(u64),
 }
@@ -73,8 +77,11 @@ enum Event {
 /// What is wrong with the configuration, or keeps data from starting.
 pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
-    log::speak_as(&plan.config.host.name, "control");
-    run_dir::create(&plan.run_dir)?;
+    log::speak_as(&plan.config.host.name, "control", plan.config.host.log);
+    end_with_any_thread();
+    let group = plan.config.host.group.as_deref();
+    run_dir::create(&plan.run_dir, group)?;
+    privileges::drop_others();
     let role = Role::take(&plan.run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
@@ -85,13 +92,15 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
     if may_come > ports_max {
         say!(
-            "descriptors are enough for {ports_max} of {may_come} ports; raise the hard limit \
-             (`LimitNOFILE`)"
+            warn: "descriptors are enough for {ports_max} of {may_come} ports; raise the hard \
+                   limit (`LimitNOFILE`)"
         );
     }
     // Before the data process: what cannot be believed by others is said before anything starts.
     let held = Arc::new(Held::load(&plan));
-    let start = |fabric| Fabric::start(fabric, &plan.run_dir, SILENCE_MAX, Arc::clone(&held));
+    let start = |fabric| {
+        Fabric::start(fabric, (&plan.run_dir, &plan.state_dir), SILENCE_MAX, Arc::clone(&held))
+    };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(Kept::new(&plan.run_dir));
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
@@ -109,8 +118,12 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     ports.wait_for_namespaces()?;
     let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
-    show::serve(role.listen(&socket)?, &plan.run_dir, fabric.clone(), ports, controller)?;
+    let own = (&*plan.config.host.name, &*plan.run_dir);
+    show::serve(role.listen(&socket, group)?, own, fabric.clone(), ports, controller)?;
+    notify::tell("READY=1");
+    beat(fabric.clone())?;
     let ended = control.watch(link);
+    notify::tell("STOPPING=1");
     _ = run_dir::remove(&socket);
     if ended.is_ok() {
         let left = taps::read(&plan.run_dir);
@@ -196,6 +209,7 @@ impl Control<'_> {
                         return Ok(());
                     }
                     Event::Upgrade => self.upgrade(),
+                    Event::Reload => self.reload(),
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -203,7 +217,7 @@ impl Control<'_> {
             if since.elapsed() >= STEADY {
                 wait = RESTART_WAIT_MIN;
             }
-            say!("data process {} ended: {}", link.hello.pid, link.how_it_ended());
+            say!(error: "data process {} ended: {}", link.hello.pid, link.how_it_ended());
             match self.restart(&mut wait)? {
                 Some(next) => link = next,
                 None => return Ok(()),
@@ -216,7 +230,7 @@ impl Control<'_> {
     fn upgrade(&self) {
         use std::os::unix::process::CommandExt as _;
         if let Err(error) = config::load(self.file, &KernelDevices) {
-            say!("no upgrade, for the configuration would be refused: {error:#}");
+            say!(error: "no upgrade, for the configuration would be refused: {error:#}");
             return;
         }
         match child::program() {
@@ -224,9 +238,31 @@ impl Control<'_> {
                 say!("upgrade: this process becomes {}", program.display());
                 let error =
                     std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
-                say!("no upgrade, for it cannot be run: {error}");
+                say!(error: "no upgrade, for it cannot be run: {error}");
             }
-            Err(error) => say!("no upgrade: {error:#}"),
+            Err(error) => say!(error: "no upgrade: {error:#}"),
+        }
+    }
+
+    /// Takes up what can be taken up while it runs, and says what cannot.
+    fn reload(&self) {
+        let plan = match config::load(self.file, &KernelDevices) {
+            Ok(plan) => plan,
+            Err(error) => {
+                say!(error: "nothing is reloaded, for the configuration would be refused: {error}");
+                return;
+            }
+        };
+        log::set_level(plan.config.host.log);
+        if plan.fingerprint == self.plan.fingerprint {
+            say!("reloaded: the level of control's log; nothing else has changed");
+        } else {
+            say!(
+                warn: "reloaded: the level of control's log; what else has changed in {} holds \
+                       after `kill -USR2 {}`, which starts both processes anew",
+                self.file.display(),
+                std::process::id()
+            );
         }
     }
 
@@ -241,6 +277,7 @@ impl Control<'_> {
                 match self.events.recv_timeout(left) {
                     Ok(Event::Stop) => return Ok(None),
                     Ok(Event::Upgrade) => self.upgrade(),
+                    Ok(Event::Reload) => self.reload(),
                     Ok(Event::Ended(_)) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
@@ -248,19 +285,48 @@ impl Control<'_> {
             }
             match self.start() {
                 Ok(link) => return Ok(Some(link)),
-                Err(error) => say!("{error:#}"),
+                Err(error) => say!(error: "{error:#}"),
             }
         }
     }
 }
 
+/// A panic of any thread ends the process: it would go on without a part of itself. Whoever watches
+/// it starts it anew, and data forwards meanwhile.
+fn end_with_any_thread() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |what| {
+        before(what);
+        std::process::abort();
+    }));
+}
+
+/// Tells the service manager that this process lives, as long as the fabric's thread answers.
+fn beat(fabric: Option<Fabric>) -> anyhow::Result<()> {
+    let Some(every) = notify::beat() else { return Ok(()) };
+    spawn("beat", move || {
+        loop {
+            let lives =
+                fabric.as_ref().is_none_or(|fabric| fabric.answer(Question::Members).is_ok());
+            if lives {
+                notify::tell("WATCHDOG=1");
+            }
+            std::thread::sleep(every);
+        }
+    })
+}
+
 fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2])?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGUSR2, SIGHUP])?;
     let sender = sender.clone();
     spawn("signals", move || {
         for signal in &mut signals {
-            _ = sender.send(if signal == SIGUSR2 { Event::Upgrade } else { Event::Stop });
+            _ = sender.send(match signal {
+                SIGUSR2 => Event::Upgrade,
+                SIGHUP => Event::Reload,
+                _ => Event::Stop,
+            });
         }
     })
 }

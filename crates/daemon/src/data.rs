@@ -19,6 +19,7 @@ mod attach;
 mod bell;
 mod cpus;
 mod crossing;
+mod guard;
 mod homes;
 mod look;
 mod losses;
@@ -52,6 +53,7 @@ use sluice_ports::udp::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
 use self::cpus::Cpus;
+use self::guard::Guard;
 use self::policy::Wanted;
 use self::taps::Taps;
 use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
@@ -61,6 +63,7 @@ use crate::hand;
 use crate::limits;
 use crate::log::{self, say};
 use crate::poller::{Poller, Waker};
+use crate::privileges;
 use crate::run_dir::{self, Role};
 
 /// Questions that may wait for the worker.
@@ -156,14 +159,19 @@ impl Askers {
 }
 
 /// Runs a data process until it is drained. `takes_over` is whether standard input is a socket by
-/// which control gives it the descriptors that it kept of an earlier one.
+/// which control gives it the descriptors that it kept of an earlier one. Relative paths are relative
+/// to `beside`, or to the file.
 ///
 /// # Errors
 /// What could not be opened, with the remedy.
-pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
-    let plan = config::load(config, &KernelDevices)?;
-    log::speak_as(&plan.config.host.name, "data");
-    run_dir::create(&plan.run_dir)?;
+pub fn run(config: &Path, beside: Option<&Path>, takes_over: bool) -> anyhow::Result<ExitCode> {
+    let plan = match beside {
+        Some(dir) => config::load_beside(config, Some(dir), &KernelDevices)?,
+        None => config::load(config, &KernelDevices)?,
+    };
+    log::speak_as(&plan.config.host.name, "data", plan.config.host.log);
+    run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
+    privileges::drop_others();
     let role = Role::take(&plan.run_dir, "data")?;
     _ = limits::raise_descriptors();
     let taps = Arc::new(Taps::new(&plan, if takes_over { kept() } else { Vec::new() }));
@@ -174,7 +182,7 @@ pub fn run(config: &Path, takes_over: bool) -> anyhow::Result<ExitCode> {
 fn kept() -> Vec<hand::Named> {
     let taken = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     taken.and_then(|stream| hand::receive(&stream)).unwrap_or_else(|error| {
-        say!("what control kept does not come: {error}; devices are found by their names");
+        say!(warn: "what control kept does not come: {error}; devices are found by their names");
         Vec::new()
     })
 }
@@ -182,14 +190,15 @@ fn kept() -> Vec<hand::Named> {
 /// Opens all ports, and forwards until it is drained.
 fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode> {
     let started = clock::now();
+    let guard = Guard::install(&plan);
     let (askers, ends) = doors(plan.workers.count)?;
     drain_on_signals(&askers)?;
     let mut workers =
         make_workers(&plan, taps, ends, &askers, started).inspect_err(|_| taps.undo())?;
     let next_hops = next_hops::follow(&plan, askers.clone())?;
-    underlay::follow(&plan, taps, askers.clone())?;
+    underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
     let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
-    let listener = role.listen(&socket)?;
+    let listener = role.listen(&socket, None)?;
     let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
     let wanted = Wanted::new(&plan);
     let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
@@ -199,9 +208,14 @@ fn forward(plan: Plan, role: &Role, taps: &Arc<Taps>) -> anyhow::Result<ExitCode
     let counted = workers.iter_mut().filter(|_| several);
     let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
     let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
-    let names = answer::Names::new(&plan, started, (buckets, homes), wanted);
+    let names = answer::Names::new(&plan, started, (buckets, homes), wanted, guard);
     let ports = plan.ports.len();
+    let named = |port: &PortPlan| (port.name.clone(), port.vnet.clone());
+    let names_of_ports: Vec<_> = plan.ports.iter().map(named).collect();
     server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
+    for (name, vnet) in names_of_ports {
+        say!("port {name} of {vnet}: open");
+    }
     let count = workers.len();
     let by = if count > 1 { format!(" by {count} workers") } else { String::new() };
     say!("forwarding on {ports} ports{by}, process {}", std::process::id());
@@ -282,7 +296,7 @@ fn drained_or_end<T>(run: impl FnOnce() -> std::io::Result<T>) -> T {
     }
     let _guard = Guard;
     run().unwrap_or_else(|error| {
-        say!("a worker cannot wait for events: {error}");
+        say!(error: "a worker cannot wait for events: {error}");
         std::process::exit(1)
     })
 }
@@ -359,13 +373,13 @@ fn make_worker(
 /// What makes this worker punctual. None of it is needed to be right.
 fn settle(cpu: Option<u32>) {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-        say!("timers stay inexact: {error}");
+        say!(warn: "timers stay inexact: {error}");
     }
     if let Some(cpu) = cpu {
         let mut cpus = CpuSet::new();
         cpus.set(cpu as usize);
         if let Err(error) = rustix::thread::sched_setaffinity(None, &cpus) {
-            say!("cannot run on CPU {cpu} alone: {error}");
+            say!(warn: "cannot run on CPU {cpu} alone: {error}");
         }
     }
 }

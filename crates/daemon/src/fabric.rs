@@ -9,23 +9,30 @@
 //! | `receivers` | ports that do not take what comes, as several workers see them |
 //! | `wires`, `link` | connections to other members: whose they are; TCP and TLS without waiting |
 //! | `identity`, `certificates` | who is believed; what `sluice fabric cert` makes |
+//! | `seal` | datagrams that only members can have written |
+//! | `incarnation` | which start of this host this is |
 //! | `few` | what happens often is a number in the log, not lines |
 //! | `answer` | the plane in words |
+//! | `agree` | whether members say alike what they must |
 //! | `calls`, `trace` | questions between members; what becomes of a frame |
 //!
 //! Nothing here decides: what is claimed, answered, installed and believed is decided in
 //! [`sluice_control::plane`], which knows no socket.
 
+mod agree;
 mod answer;
 mod calls;
 pub mod certificates;
 mod data;
 mod few;
 mod identity;
+mod incarnation;
 mod link;
 mod member;
 mod ports;
 mod receivers;
+mod seal;
+mod taps;
 mod trace;
 mod wires;
 
@@ -33,22 +40,25 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use sluice_api::fabric as api;
-use sluice_base::{Nanos, PortId};
+use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
 use sluice_control::punt;
 
+pub(crate) use self::taps::TapPlace;
+
+use self::agree::Agreement;
 use self::identity::Identity;
+use self::incarnation::Incarnations;
 use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
 use self::wires::Wires;
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::controller::Held;
 use crate::poller::{Poller, Waker};
-use crate::run_dir;
 
 /// Questions that may wait.
 const ASKS_MAX: usize = 64;
@@ -56,8 +66,14 @@ const ASKS_MAX: usize = 64;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long goodbye may take.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
-/// The highest incarnation of this host's control plane so far.
-const INCARNATION_FILE: &str = "incarnation";
+
+/// Whether other hosts would believe the certificates of host `own` in a folder.
+///
+/// # Errors
+/// A file that cannot be read, one that is not valid now, or that of another host.
+pub(crate) fn check_certificates(folder: &Path, own: &str) -> anyhow::Result<()> {
+    Identity::load(folder, own).map(|_| ())
+}
 
 /// How other threads reach the member.
 #[derive(Clone, Debug)]
@@ -66,17 +82,25 @@ pub(crate) struct Fabric {
     waker: Waker,
     run_dir: PathBuf,
     held: Arc<Held>,
+    name: Arc<str>,
+    agreement: Arc<Agreement>,
 }
 
 impl Fabric {
-    /// Starts the thread. It speaks to nobody before a data process has told what its chip holds,
+    /// The name of this host.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts the thread. What goes with the machine is in the first directory, what outlives it in
+    /// the second. It speaks to nobody before a data process has told what its chip holds,
     /// or `silence_max` is over.
     ///
     /// # Errors
     /// Certificates that nobody would believe, or an address that cannot be listened on.
     pub(crate) fn start(
         plan: &FabricPlan,
-        run_dir: &Path,
+        (run_dir, state_dir): (&Path, &Path),
         silence_max: Nanos,
         held: Arc<Held>,
     ) -> anyhow::Result<Self> {
@@ -91,19 +115,27 @@ impl Fabric {
         udp.set_nonblocking(true)?;
         link::mark(&udp)?;
         let started = clock::now();
-        let incarnation = next_incarnation(run_dir)?;
+        let incarnations = Incarnations::of(state_dir);
+        let incarnation = incarnations.next();
         let mut config = Config::new(plan.own, incarnation, plan.fabric, plan.ports_max);
-        config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
-        // One port may have all that it is allowed.
-        config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
+        bound(plan, &mut config);
         let seed = incarnation ^ started.0.rotate_left(32);
         let (sender, asks) = sync_channel(ASKS_MAX);
         let run_dir = run_dir.to_owned();
-        let fabric = Self { asks: sender, waker: poller.waker(), run_dir, held };
+        let (agreement, hosts) = Agreement::new(plan);
+        let fabric = Self {
+            agreement: Arc::new(agreement),
+            asks: sender,
+            waker: poller.waker(),
+            run_dir,
+            held,
+            name: plan.name.as_str().into(),
+        };
         let mut member = Member {
             plan: plan.clone(),
             plane: Plane::new(&config, seed, started),
             started,
+            incarnations,
             poller,
             wires,
             udp,
@@ -112,14 +144,23 @@ impl Fabric {
             silent_until: Some(started.after(silence_max)),
             watchers: Vec::new(),
             few: few::Few::default(),
+            taps: taps::Taps::default(),
             udp_ready: true,
             outgoing: Vec::new(),
             calls: calls::Calls::default(),
             handle: fabric.clone(),
         };
         member.begin(started)?;
+        let (taps, watcher) = (member.taps.clone(), fabric.clone());
+        crate::control::spawn("links", move || taps.watch(&watcher))?;
         crate::control::spawn("fabric", move || member.run())?;
+        agree::start(fabric.clone(), hosts)?;
         Ok(fabric)
+    }
+
+    /// A member is connected: it is asked what it says alike.
+    fn is_connected(&self, host: HostId) {
+        self.agreement.connected(host);
     }
 
     fn ask(&self, ask: Ask) {
@@ -146,7 +187,13 @@ impl Fabric {
         if let api::Question::Trace(question) = &question {
             return trace::run(self, question).map(|trace| api::Answer::Trace(Box::new(trace)));
         }
-        self.wait(|reply| Ask::Question(question, reply))?
+        let mut answer = self.wait(|reply| Ask::Question(question, reply))??;
+        if let api::Answer::Members(rows) = &mut answer {
+            for row in rows {
+                row.differs = self.agreement.of_named(&row.host);
+            }
+        }
+        Ok(answer)
     }
 
     /// A port came. One that had its name or its number is gone.
@@ -179,17 +226,16 @@ impl Fabric {
     }
 }
 
-/// A number above all before it: of this directory, and of this machine's clock in case the
-/// directory was lost with a restart of the machine.
-fn next_incarnation(dir: &Path) -> anyhow::Result<u64> {
-    let path = dir.join(INCARNATION_FILE);
-    let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let by_clock = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    let incarnation = by_clock.max(before.unwrap_or(0_u64).saturating_add(1));
-    run_dir::replace(&path, &format!("{incarnation}\n"))
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(incarnation)
+/// Sets the bounds of the control plane that the configuration of the host names.
+fn bound(plan: &FabricPlan, config: &mut Config) {
+    config.punt = punt::Config::with_rate(plan.ports_max, plan.punts_per_port);
+    config.claims_per_host = plan.claims_per_host;
+    config.confirmed_life = plan.confirmed;
+    // One port may have all that it is allowed.
+    config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
+    // The switch evicts what is beyond its chip and says nothing: control, which believes it
+    // installed, would neither count it nor end it.
+    config.flow_limit = plan.chip_flows as usize;
 }
 
 #[cfg(test)]

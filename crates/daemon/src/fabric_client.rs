@@ -1,21 +1,26 @@
 //! `sluice vport`, `sluice vnet`, `sluice fabric`: asks a running host about its fabric.
 
+mod status;
 mod tables;
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
 
 use anyhow::Context as _;
+use sluice_api::envelope::Envelope;
 use sluice_api::fabric::{Answer, Question};
+use sluice_api::trace::{self, Grade};
 
+pub use self::status::status;
 use crate::protocol::{self, Failure, Request};
-use crate::show_client::{ANSWER_MAX, Whom, connect, socket};
+use crate::show_client::{ANSWER_MAX, Whom, connect, enveloped, socket, who};
 
-/// Asks and prints, as a table or as the line of JSON that came.
+/// Asks and prints, as a table or as a line of JSON.
 ///
 /// # Errors
 /// If no host answers, or it has no answer, with what to do.
 pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
-    show_as(whom, question, json, &tables::render)
+    show_as(whom, question, json, &tables::render).map(|_| ())
 }
 
 /// As [`show`], of an endpoint: its moves alone.
@@ -23,7 +28,18 @@ pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
 /// # Errors
 /// As [`show`].
 pub fn history(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
-    show_as(whom, question, json, &tables::history)
+    show_as(whom, question, json, &tables::history).map(|_| ())
+}
+
+/// Asks what would become of a frame, prints it, and returns how grave it is.
+///
+/// # Errors
+/// As [`show`].
+pub fn trace(whom: &Whom, question: trace::Question, json: bool) -> anyhow::Result<Grade> {
+    match show_as(whom, Question::Trace(question), json, &tables::render)? {
+        Answer::Trace(trace) => Ok(trace.grade),
+        _ => anyhow::bail!("the host answered another question; compare `sluice --version` there"),
+    }
 }
 
 fn show_as(
@@ -31,17 +47,17 @@ fn show_as(
     question: Question,
     json: bool,
     render: &dyn Fn(&Answer) -> String,
-) -> anyhow::Result<()> {
-    let line = ask(whom, question)?;
+) -> anyhow::Result<Answer> {
+    let socket = socket(whom)?;
+    let line = ask(&socket, question)?;
     let answer: Answer = protocol::expect(&line)?;
-    print(&if json { line + "\n" } else { render(&answer) })?;
-    Ok(())
+    print(&if json { enveloped(&socket, &line) } else { render(&answer) })?;
+    Ok(answer)
 }
 
 /// One question; the answer as it came.
-fn ask(whom: &Whom, question: Question) -> anyhow::Result<String> {
-    let socket = socket(whom)?;
-    let stream = connect(&socket)?;
+fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
+    let stream = connect(socket)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     protocol::ask(stream, &Request::Fabric(question))
         .with_context(|| format!("{} did not answer", socket.display()))
@@ -54,6 +70,7 @@ fn ask(whom: &Whom, question: Question) -> anyhow::Result<String> {
 pub fn watch(whom: &Whom, json: bool) -> anyhow::Result<()> {
     let socket = socket(whom)?;
     let stream = connect(&socket)?;
+    let who = who(&socket);
     protocol::write(&stream, &Request::Fabric(Question::Watch))?;
     for line in BufReader::new(stream).lines() {
         let line = line?;
@@ -62,7 +79,7 @@ pub fn watch(whom: &Whom, json: bool) -> anyhow::Result<()> {
         }
         let text = match serde_json::from_str::<Failure>(&line) {
             Ok(failure) => anyhow::bail!(failure.error),
-            Err(_) if json => line + "\n",
+            Err(_) if json => Envelope::now(who.clone()).around(&line) + "\n",
             Err(_) => tables::render(&serde_json::from_str(&line)?),
         };
         if !print(&text)? {

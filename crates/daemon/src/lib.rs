@@ -23,9 +23,11 @@ pub mod fabric_client;
 mod hand;
 mod limits;
 mod log;
+mod notify;
 pub mod placement_client;
 mod poller;
 pub mod port_client;
+mod privileges;
 pub mod protocol;
 pub mod run_dir;
 mod serve;
@@ -36,14 +38,29 @@ pub mod top;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Checks a configuration and says what it comes to.
+/// Checks a configuration and the machine that it is for, and says what it comes to.
 ///
 /// # Errors
 /// Everything that is wrong with it.
 pub fn check(file: &Path) -> anyhow::Result<ExitCode> {
+    use config::Finding::{Fine, Problem, Warning};
     let plan = config::load(file, &config::KernelDevices)?;
     for note in &plan.notes {
         println!("{note}");
+    }
+    let mut problems = 0;
+    for finding in config::look(&plan) {
+        match finding {
+            Fine(text) => println!("{text}"),
+            Warning(text) => println!("warning: {text}"),
+            Problem(text) => {
+                problems += 1;
+                eprintln!("{}: {text}", file.display());
+            }
+        }
+    }
+    if problems > 0 {
+        return Ok(ExitCode::FAILURE);
     }
     println!("{}: fine, {} ports", file.display(), plan.ports.len());
     Ok(ExitCode::SUCCESS)

@@ -13,7 +13,7 @@ use sluice_ports::cpu_list;
 use toml::Value;
 
 use crate::protocol::{self, Request};
-use crate::show_client::{ANSWER_MAX, Whom, connect, socket, table};
+use crate::show_client::{ANSWER_MAX, Whom, connect, enveloped, socket, table};
 
 /// Asks, or sets, and prints what each host has made of it.
 ///
@@ -26,7 +26,7 @@ pub fn ask(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     }
     let line = send(whom, &Request::Placement(question))?;
     let answer: Answer = protocol::expect(&line)?;
-    let text = if json { line + "\n" } else { render(&answer)? };
+    let text = if json { enveloped(&socket(whom)?, &line) } else { render(&answer)? };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }

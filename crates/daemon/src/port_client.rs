@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use sluice_api::port::{Added, Deleted, NewPort};
 
 use crate::protocol::{self, Request};
-use crate::show_client::{Whom, connect, socket};
+use crate::show_client::{Whom, connect, enveloped, socket};
 
 /// Adds a port and says what it is.
 ///
@@ -25,7 +25,7 @@ pub fn add(whom: &Whom, new: NewPort, json: bool) -> anyhow::Result<()> {
         };
         format!("port {} of {}: device {} in {place}, {who}", added.name, added.vnet, added.device)
     };
-    print(&added, json, words)
+    print(whom, &added, json, words)
 }
 
 /// Deletes a port that was added.
@@ -34,7 +34,7 @@ pub fn add(whom: &Whom, new: NewPort, json: bool) -> anyhow::Result<()> {
 /// If no host answers, or there is no such port.
 pub fn delete(whom: &Whom, name: &str, json: bool) -> anyhow::Result<()> {
     let deleted: Deleted = ask(whom, &Request::Del(name.to_owned()))?;
-    print(&deleted, json, || match deleted.frames {
+    print(whom, &deleted, json, || match deleted.frames {
         0 => format!("port {} is gone", deleted.name),
         frames => format!("port {} is gone; {frames} frames ended with it", deleted.name),
     })
@@ -49,11 +49,15 @@ fn ask<T: DeserializeOwned>(whom: &Whom, request: &Request) -> anyhow::Result<T>
 }
 
 fn print(
+    whom: &Whom,
     answer: &impl Serialize,
     json: bool,
     words: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
-    let line = if json { serde_json::to_string(answer)? } else { words() };
-    writeln!(std::io::stdout(), "{line}")?;
+    let line = match json {
+        true => enveloped(&socket(whom)?, &serde_json::to_string(answer)?),
+        false => words() + "\n",
+    };
+    std::io::stdout().write_all(line.as_bytes())?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! | request | reply | by |
 //! |---|---|---|
 //! | `"hello"` | `{"pid":7,"fingerprint":"…","version":"0.1.0"}` | data |
+//! | `"who"` | `{"host":"h1","program":"0.1.0"}` | control |
 //! | `{"show":"ports"}` | an answer of `sluice_api::show` | control, who asks data |
 //! | `{"look":{"vnet":0,…}}` | what `sluice_api::trace::Looked` says | data |
 //! | `{"fabric":"vnets"}` | an answer of `sluice_api::fabric` | control |
@@ -33,8 +34,10 @@ const REQUEST_SIZE_MAX: u64 = 512 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Who is there?
+    /// Which process is there?
     Hello,
+    /// Which host is there?
+    Who,
     /// A question of `sluice show`.
     Show(Question),
     /// A question of `sluice trace` about entries of the switch.

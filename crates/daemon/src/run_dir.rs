@@ -20,7 +20,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -57,11 +57,12 @@ pub(crate) fn state_of_host(name: &str) -> PathBuf {
     Path::new(STATE_ROOT).join(name)
 }
 
-/// Makes the directory, for root only.
+/// Makes the directory, for its owner and a group that may read. One that was there and is not
+/// below [`ROOT`] is left as it is.
 ///
 /// # Errors
-/// If it cannot be made, or its sockets would have too long a path.
-pub fn create(dir: &Path) -> anyhow::Result<()> {
+/// If it cannot be made, its sockets would have too long a path, or there is no such group.
+pub fn create(dir: &Path, group: Option<&str>) -> anyhow::Result<()> {
     let size = dir.join(SHOW_SOCKET).as_os_str().len();
     if size > SOCKET_PATH_SIZE_MAX {
         bail!(
@@ -70,8 +71,42 @@ pub fn create(dir: &Path) -> anyhow::Result<()> {
             dir.display()
         );
     }
+    let was_there = dir.exists();
     fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).with_context(|| {
         format!("cannot make {}; run as root, or set `run_dir` to a place of yours", dir.display())
+    })?;
+    if was_there && !dir.starts_with(ROOT) {
+        return Ok(());
+    }
+    share(dir, group, 0o700)
+}
+
+/// Opens a file to its owner, as `mode` says, and to the members of a group as far as that.
+fn share(path: &Path, group: Option<&str>, mode: u32) -> anyhow::Result<()> {
+    let mut all = mode;
+    if let Some(group) = group {
+        chown(path, None, Some(group_id(group)?))?;
+        // A directory may be read, and a socket spoken to.
+        all |= if path.is_dir() { 0o050 } else { 0o060 };
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(all))
+        .with_context(|| format!("cannot change who may use {}", path.display()))
+}
+
+/// The number of a group of this machine.
+fn group_id(name: &str) -> anyhow::Result<u32> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let all = fs::read_to_string("/etc/group").context("cannot read /etc/group")?;
+    let number = |line: &str| {
+        let mut words = line.split(':');
+        (words.next() == Some(name)).then(|| words.nth(1)?.parse().ok())?
+    };
+    all.lines().find_map(number).with_context(|| {
+        format!(
+            "`group`: /etc/group has no `{name}`; make it (`groupadd {name}`), or say its number"
+        )
     })
 }
 
@@ -93,8 +128,11 @@ impl Role {
             .write(true)
             .create(true)
             .truncate(false)
+            // Whoever may open it may lock it.
+            .mode(0o600)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
             _ = file.read_to_string(&mut holder);
@@ -121,13 +159,15 @@ impl Role {
 
     /// Listens on a socket of this role; one that a killed process left behind is replaced.
     ///
+    /// Members of `group` may speak to it, too.
+    ///
     /// # Errors
     /// If the socket cannot be made.
-    pub fn listen(&self, path: &Path) -> anyhow::Result<UnixListener> {
+    pub fn listen(&self, path: &Path, group: Option<&str>) -> anyhow::Result<UnixListener> {
         remove(path).with_context(|| format!("cannot replace {}", path.display()))?;
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on {}", path.display()))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        share(path, group, 0o600)?;
         Ok(listener)
     }
 }

@@ -2,12 +2,13 @@
 
 mod tables;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use sluice_api::envelope::{Envelope, Who};
 use sluice_api::show::{Answer, Question};
 
 use crate::protocol::{self, Request};
@@ -40,7 +41,7 @@ pub enum Whom {
 /// How the answer is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// As the line of JSON that came.
+    /// As a line of JSON.
     pub json: bool,
     /// Again every second, until interrupted.
     pub watch: bool,
@@ -52,18 +53,16 @@ pub struct Style {
 /// If no host answers, with what to do.
 pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()> {
     let socket = socket(whom)?;
-    loop {
+    for count in 0_u64.. {
         let line = ask(&socket, question)?;
-        let text = if style.json {
-            line + "\n"
-        } else {
-            tables::render(&protocol::expect::<Answer>(&line)?)
+        let text = match (style.json, style.watch) {
+            (true, _) => enveloped(&socket, &line),
+            (false, is_watched) => {
+                let before = if is_watched { between_pictures(count == 0) } else { "" };
+                before.to_owned() + &tables::render(&protocol::expect::<Answer>(&line)?)
+            }
         };
         let mut out = std::io::stdout().lock();
-        if style.watch && !style.json {
-            // Home, and clear to the end of the screen.
-            out.write_all(b"\x1b[H\x1b[J")?;
-        }
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // Whoever read has seen enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
@@ -73,6 +72,30 @@ pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()>
             return Ok(());
         }
         std::thread::sleep(WATCH);
+    }
+    Ok(())
+}
+
+/// An answer in JSON, in its envelope.
+pub(crate) fn enveloped(socket: &Path, object: &str) -> String {
+    Envelope::now(who(socket)).around(object) + "\n"
+}
+
+/// The host at a socket; `None` if it does not say.
+pub(crate) fn who(socket: &Path) -> Option<Who> {
+    let stream = connect(socket).ok()?;
+    stream.set_read_timeout(Some(ANSWER_MAX)).ok()?;
+    protocol::expect(&protocol::ask(stream, &Request::Who).ok()?).ok()
+}
+
+/// What is written before a picture that takes the place of another one: on a screen it is cleared,
+/// and what is no screen gets an empty line between two.
+pub(crate) fn between_pictures(is_first: bool) -> &'static str {
+    match (std::io::stdout().is_terminal(), is_first) {
+        // Home, and clear to the end of the screen.
+        (true, _) => "\x1b[H\x1b[J",
+        (false, true) => "",
+        (false, false) => "\n",
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn write(run_dir: &Path, record: &Record) -> io::Result<()> {
 /// Forgets a TAP.
 pub(crate) fn forget(run_dir: &Path, port: &str) {
     if let Err(error) = run_dir::remove(&file(run_dir, port)) {
-        say!("port {port}: cannot forget its device: {error}");
+        say!(warn: "port {port}: cannot forget its device: {error}");
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn read(run_dir: &Path) -> Vec<Record> {
 pub(crate) fn delete(run_dir: &Path, host: &str, record: &Record, file: Option<OwnedFd>) {
     match record.known(file).remove(&mark(host, &record.port)) {
         Ok(()) => forget(run_dir, &record.port),
-        Err(error) => say!("port {}: its device stays: {error}", record.port),
+        Err(error) => say!(warn: "port {}: its device stays: {error}", record.port),
     }
 }
 

@@ -111,12 +111,12 @@ pub fn top(whom: &Whom, style: Style) -> anyhow::Result<()> {
         std::thread::sleep(style.every);
         let after = Picture::take(&socket)?;
         let now = between(&before, &after);
-        let text = if style.json { serde_json::to_string(&now)? + "\n" } else { render(&now) };
+        let text = match (style.json, style.count) {
+            (true, _) => show_client::enveloped(&socket, &serde_json::to_string(&now)?),
+            (false, None) => show_client::between_pictures(shown == 0).to_owned() + &render(&now),
+            (false, Some(_)) => render(&now),
+        };
         let mut out = std::io::stdout().lock();
-        if !style.json && style.count.is_none() {
-            // Home, and clear to the end of the screen.
-            out.write_all(b"\x1b[H\x1b[J")?;
-        }
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,

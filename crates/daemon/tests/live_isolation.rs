@@ -1,288 +1,275 @@
-//! One receiver that never reads, on one of three hosts of a fabric behind a physical switch, and
-//! three others in the same priority that have no part in it.
-//!
-//! ```text
-//!   culprit ─┤                                 ├─ flooder    to the culprit, as fast as it can
-//!            ├ h1 ══ a  s0  b ══ h2 ┤
-//!    victim ─┤          ║              ├─ near       to the victim, at a rate
-//!                       c
-//!                       h3 ── far                    to the victim and to `near`, at a rate
-//! ```
+//! One receiver that does not take what comes, on one of three hosts of a fabric behind a physical
+//! switch, and three pairs in the same priority that have no part in it: they have what they have
+//! beside the same load with a culprit that reads. The scene is that of `rig/scene.rs`.
 
 mod rig;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rig::{Daemon, Net, cable, say, skip, wait_for};
-use sluice_testkit::guest::{Guest, GuestConfig};
+use rig::culprit::Culprit;
+use rig::scene::{CULPRIT, SLOW, Scene, SceneConfig, Seen, mac_text, read_if_asked};
+use rig::{say, skip, wait_for};
+use serde_json::Value;
+use sluice_testkit::bound::{at_least, at_most, is_soak};
 
-const LINK_MBPS: u64 = 1_000;
-const HOSTS: usize = 3;
-/// The machines: host, name.
-const CULPRIT: usize = 0;
-const VICTIM: usize = 1;
-const FLOODER: usize = 2;
-const NEAR: usize = 3;
-const FAR: usize = 4;
-const MACHINES: [(usize, &str); 5] =
-    [(0, "culprit"), (0, "victim"), (1, "flooder"), (1, "near"), (2, "far")];
-/// Frames in a second of each innocent flow.
-const RATE: u64 = 2_000;
-const FRAME_BYTES: usize = 1_000;
+/// Until a culprit is found, and costs nobody else anything.
+const FOUND: Duration = Duration::from_millis(20);
+const SOAK_RUNS: u64 = 20;
 
-fn mac(machine: usize) -> [u8; 6] {
-    [2, 0x49, 0, 0, 0, u8::try_from(machine).unwrap()]
-}
+const CULPRITS: [Culprit; 4] = [Culprit::Guest, Culprit::Stopped, Culprit::CardDown, Culprit::Slow];
 
-fn text(mac: [u8; 6]) -> String {
-    mac.map(|octet| format!("{octet:02x}")).join(":")
-}
-
-/// Fields end in this order: machines and daemons before their namespaces.
-struct Case {
-    guests: Vec<Guest>,
-    hosts: Vec<Daemon>,
-    switch: Daemon,
-    _net: Net,
-}
-
-impl Case {
-    fn new(word: &str, hold: &str) -> Self {
-        let mut net = Net::new(word);
-        let cables = net.netns("s0");
-        let underlays: Vec<_> = (0..HOSTS).map(|at| net.netns(&format!("h{at}"))).collect();
-        for (at, netns) in underlays.iter().enumerate() {
-            let address = format!("192.0.2.{}/24", at + 1);
-            cable((netns, "up0", &address), (&cables, &format!("leg-{at}"), ""));
-            netns.ip(&format!("link set up0 address 02:49:00:00:01:0{at}"));
-        }
-        let switch = net.daemon(&cables, "s0", &switch_config(hold));
-        let names: Vec<String> = (1..=HOSTS).map(|id| format!("h{id}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let certificates = net.certificates(&names);
-        let socket = |machine: usize| net.file(&format!("vm{machine}.sock"));
-        let hosts: Vec<Daemon> = (0..HOSTS)
-            .map(|at| {
-                let config = host_config(at, hold, &certificates.join(names[at]), &socket);
-                net.daemon(&underlays[at], names[at], &config)
-            })
-            .collect();
-        for host in &hosts {
-            wait_for("all hosts are connected", || {
-                let members = host.ask(&["fabric", "members"])["members"].take();
-                members.as_array().unwrap().iter().all(|row| row["connected"] == true)
-            });
-            host.next_hops_are_resolved();
-        }
-        let guest = |at| Guest::connected(GuestConfig::default(), &socket(at)).unwrap();
-        let guests = (0..MACHINES.len()).map(guest).collect();
-        Self { guests, hosts, switch, _net: net }
+/// The name of the port of a culprit.
+const fn port_of(culprit: Culprit) -> &'static str {
+    match culprit {
+        Culprit::Guest => "culprit",
+        Culprit::Stopped | Culprit::CardDown => "box",
+        Culprit::Slow => "slow",
     }
 }
 
-fn switch_config(hold: &str) -> String {
-    let mut text = format!(
-        "role = \"switch\"\npolicy = \"ZZ\"\nhold = \"{hold}\"\n[[vnet]]\nname = \"cables\"\n"
-    );
-    for at in 0..HOSTS {
-        text += &format!(
-            "[[port]]\nname = \"leg-{at}\"\nkind = \"l2\"\nvnet = \"cables\"\n\
-             device = \"leg-{at}\"\nlink = {{ rate_mbps = {LINK_MBPS} }}\n\
-             [[vport]]\nvnet = \"cables\"\nmac = \"02:49:00:00:01:0{at}\"\nport = \"leg-{at}\"\n"
-        );
+/// Whether the switch of a culprit has to isolate it: a TAP takes what comes whoever reads behind
+/// it, and a switch that drops holds nobody.
+fn is_isolated(draw: &Draw) -> bool {
+    draw.scene.policy == "ZZ" && matches!(draw.culprit, Culprit::Guest | Culprit::Slow)
+}
+
+/// One run: what is drawn for it.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    seed: u64,
+    culprit: Culprit,
+    scene: SceneConfig,
+}
+
+impl Draw {
+    fn new(seed: u64) -> Self {
+        let mut rng = sluice_base::Prng::new(seed);
+        let mut pick = |count: usize| usize::try_from(rng.below(count as u64)).unwrap();
+        let policy = ["ZZ", "LZ"][pick(2)];
+        // Less than a cable takes: one that has more to carry for long is isolated by the physical
+        // switch, which can ask nobody to hold. The output of a host that drops has room for 64
+        // frames: a burst of the flooder is theirs.
+        let floods = if policy == "ZZ" {
+            [80_000, 80_000, 2_000, 20_000]
+        } else {
+            [200, 2_000, 5_000, 10_000]
+        };
+        let scene = SceneConfig {
+            policy,
+            hold: ["1s", "forever"][pick(2)],
+            workers: [1, 2][pick(2)],
+            flood: floods[pick(4)],
+        };
+        Self { seed, culprit: CULPRITS[pick(4)], scene }
     }
-    text
 }
 
-fn host_config(
-    at: usize,
-    hold: &str,
-    certificates: &Path,
-    socket: &impl Fn(usize) -> PathBuf,
-) -> String {
-    let id = at + 1;
-    let mut config = format!(
-        "policy = \"ZZ\"\nhold = \"{hold}\"\n[underlay]\nkind = \"l2\"\ndevice = \"up0\"\n\
-         address = \"192.0.2.{id}\"\nlink = {{ rate_mbps = {LINK_MBPS} }}\n\
-         [fabric]\nname = \"test\"\nid = {id}\ncertificates = \"{}\"\n\
-         [[vnet]]\nname = \"blue\"\nvni = 49\n",
-        certificates.display()
-    );
-    for (machine, (_, name)) in MACHINES.iter().enumerate().filter(|(_, (host, _))| *host == at) {
-        config += &format!(
-            "[[port]]\nname = \"{name}\"\nkind = \"vhost-user\"\nvnet = \"blue\"\nsocket = \"{}\"\n\
-             mac = \"{mac}\"\n[[vport]]\nvnet = \"blue\"\nmac = \"{mac}\"\nport = \"{name}\"\n",
-            socket(machine).display(),
-            mac = text(mac(machine)),
-        );
-    }
-    for other in (1..=HOSTS).filter(|other| *other != id) {
-        config += &format!(
-            "[[peer]]\nname = \"h{other}\"\nid = {other}\nvtep = \"192.0.2.{other}\"\n\
-             vnets = [\"blue\"]\n"
-        );
-    }
-    config
+/// Times of a run, in µs, as far as they can be seen from outside.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    /// From the last frame that left to isolation.
+    found: Option<u64>,
+    /// For how long the two other hosts were paused for the culprit.
+    paused: u64,
+    /// From isolation until the host of the flooder holds.
+    held: Option<u64>,
 }
 
-fn frame(from: usize, to: usize, number: u32) -> Vec<u8> {
-    let mut frame = [&mac(to)[..], &mac(from), &[8, 0, 0x45, 0]].concat();
-    frame.resize(FRAME_BYTES, 0);
-    frame[34..38].copy_from_slice(&number.to_be_bytes());
-    frame
-}
-
-/// What flows: how many frames of each pair came, and whether one was missing or out of order.
-#[derive(Default)]
-struct Flows {
-    came: BTreeMap<(usize, usize), AtomicU64>,
-    sent: BTreeMap<(usize, usize), AtomicU64>,
-    /// Frames that are missing, or late.
-    wrong: AtomicU64,
-    stop: AtomicBool,
-    /// Whether the culprit reads.
-    reads: AtomicBool,
-}
-
-const PAIRS: [(usize, usize); 4] = [(FLOODER, CULPRIT), (NEAR, VICTIM), (FAR, VICTIM), (FAR, NEAR)];
-
-/// A machine: it sends what it has to, and reads all that comes, unless it is the culprit.
-fn machine(at: usize, mut guest: Guest, flows: Arc<Flows>) -> JoinHandle<Guest> {
-    std::thread::spawn(move || {
-        let began = Instant::now();
-        let mut next: BTreeMap<usize, u32> = BTreeMap::new();
-        let out: Vec<_> = PAIRS.into_iter().filter(|(from, _)| *from == at).collect();
-        let mut numbers = vec![0_u32; out.len()];
-        // What was due while a ring was full is not made up for: a rate is not a debt.
-        let mut due = vec![0_u64; out.len()];
-        while !flows.stop.load(Ordering::Relaxed) {
-            for (index, &(from, to)) in out.iter().enumerate() {
-                let elapsed = u64::try_from(began.elapsed().as_micros()).unwrap();
-                let all = if to == CULPRIT { due[index] + 32 } else { 0 };
-                let now = all.max(elapsed * RATE / 1_000_000);
-                due[index] = due[index].max(now.saturating_sub(64));
-                for _ in 0..32 {
-                    if due[index] >= now || !guest.send(&frame(from, to, numbers[index])) {
-                        break;
-                    }
-                    numbers[index] += 1;
-                    due[index] += 1;
-                    flows.sent[&(from, to)].fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            if at != CULPRIT || flows.reads.load(Ordering::Relaxed) {
-                while let Some(bytes) = guest.receive() {
-                    let from = usize::from(bytes[11]);
-                    let number = u32::from_be_bytes(bytes[34..38].try_into().unwrap());
-                    let wanted = next.insert(from, number + 1).unwrap_or(0);
-                    let is_wrong = number != wanted;
-                    flows.wrong.fetch_add(u64::from(is_wrong && at != CULPRIT), Ordering::Relaxed);
-                    flows.came[&(from, at)].fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        guest
-    })
-}
-
-/// Frames of the innocent pairs that came in a span.
-fn innocents(flows: &Flows, span: Duration) -> [u64; 3] {
-    let read = || [1, 2, 3].map(|at| flows.came[&PAIRS[at]].load(Ordering::Relaxed));
-    let before = read();
-    std::thread::sleep(span);
-    let after = read();
-    std::array::from_fn(|at| after[at] - before[at])
-}
-
-fn dropped(daemon: &Daemon) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    for ((_, reason), frames) in daemon.drops() {
-        *sums.entry(reason).or_default() += frames;
-    }
-    sums
-}
-
-fn one_never_reads(run: usize, hold: &str) {
-    let Case { guests, hosts, switch, _net } = Case::new("isolation", hold);
-    let counts = || PAIRS.into_iter().map(|pair| (pair, AtomicU64::new(0))).collect();
-    let reads = AtomicBool::new(true);
-    let flows = Arc::new(Flows { came: counts(), sent: counts(), reads, ..Flows::default() });
-    let machines: Vec<_> = guests
-        .into_iter()
-        .enumerate()
-        .map(|(at, guest)| machine(at, guest, Arc::clone(&flows)))
-        .collect();
-    wait_for("all pairs talk", || {
-        PAIRS.iter().all(|pair| flows.came[pair].load(Ordering::Relaxed) > 0)
-    });
-    let span = Duration::from_millis(2_500);
-    let before = innocents(&flows, span);
-    flows.reads.store(false, Ordering::Relaxed);
-    let beside = innocents(&flows, span);
-    let named = hosts[0].show("pauses");
-    let is_named = |row: &serde_json::Value| {
-        row["port"] == "culprit"
-            && row["isolated"]["endpoints"].as_array().is_some_and(|all| {
-                all.iter().any(|one| one.as_str() == Some(text(mac(CULPRIT)).as_str()))
-            })
+fn paused_us(scene: &Scene) -> u64 {
+    let of = |at: usize| {
+        let rows = scene.hosts[at].show("pauses");
+        let rows = rows.as_array().unwrap().iter().filter(|row| row["port"] == "underlay");
+        rows.map(|row| row["paused_ns"].as_u64().unwrap()).sum::<u64>()
     };
-    let is_named = named.as_array().unwrap().iter().any(is_named);
-    let held = hosts[1].ask(&["fabric", "holds"]);
-    // It reads again: what waits comes, in order.
-    flows.reads.store(true, Ordering::Relaxed);
-    let came = flows.came[&PAIRS[0]].load(Ordering::Relaxed);
-    wait_for("the culprit takes frames again", || {
-        flows.came[&PAIRS[0]].load(Ordering::Relaxed) > came + 100
-    });
-    let after = innocents(&flows, span);
-    flows.stop.store(true, Ordering::Relaxed);
-    let _guests: Vec<Guest> = machines.into_iter().map(|one| one.join().unwrap()).collect();
-    let all: Vec<&Daemon> = hosts.iter().chain([&switch]).collect();
-    let lost: Vec<_> = all.iter().map(|daemon| dropped(daemon)).collect();
-    let ratio = |beside: [u64; 3]| {
-        let part = |at: usize| beside[at] as f64 / before[at].max(1) as f64;
-        [0, 1, 2].map(|at| (part(at) * 100.0).round() / 100.0)
+    [1, 2].map(of).into_iter().max().unwrap() / 1_000
+}
+
+/// The row of an isolated port in `sluice show pauses`.
+fn isolated_row(scene: &Scene, port: &str) -> Option<Value> {
+    let rows = scene.hosts[0].show("pauses");
+    let found =
+        rows.as_array()?.iter().find(|row| row["port"] == port && row["isolated"] != Value::Null);
+    found.map(|row| row["isolated"].clone())
+}
+
+/// When the first row of an answer began, in µs of this process: the best of a few questions.
+fn began_us(scene: &Scene, host: usize, list: &str, clock: Instant) -> Option<i128> {
+    let ask = |_| {
+        let before = clock.elapsed().as_micros();
+        let answer = scene.hosts[host].ask(&["fabric", "holds"]);
+        let after = clock.elapsed().as_micros();
+        let ago = answer["holds"][list].as_array()?.first()?["since_ns"].as_u64()?;
+        let middle = i128::try_from(u128::midpoint(before, after)).unwrap();
+        Some((after - before, middle - i128::from(ago / 1_000)))
     };
-    say(&format!(
-        "run {run}, hold {hold}: innocents {before:?} frames, beside a stuck culprit {beside:?} \
-         ({:?}), after it {after:?}; dropped {lost:?}; wrong {}",
-        ratio(beside),
-        flows.wrong.load(Ordering::Relaxed),
-    ));
-    assert!(is_named, "{named}");
-    assert!(!held["holds"]["held"].as_array().is_none_or(Vec::is_empty), "{held}");
-    assert_eq!(flows.wrong.load(Ordering::Relaxed), 0, "innocent frames are missing or late");
-    for drops in &lost {
-        let others: Vec<_> = drops.keys().filter(|reason| *reason != "receiver_stuck").collect();
-        assert!(others.is_empty(), "{others:?}");
-        if hold == "forever" {
-            assert!(drops.is_empty(), "members hold it in time: {lost:?}");
-        }
+    (0..3).filter_map(ask).min().map(|(_, began)| began)
+}
+
+fn times(scene: &Scene, draw: &Draw) -> Times {
+    // One that is slow is isolated when it is over its share, and held when its senders are.
+    if draw.culprit != Culprit::Guest {
+        return Times::default();
     }
-    for daemon in &all {
+    let Some(row) = isolated_row(scene, port_of(draw.culprit)) else { return Times::default() };
+    let at = |key: &str| row[key].as_u64().unwrap();
+    // It may have taken a frame since.
+    let found = at("since_ns").checked_sub(at("moved_ns"));
+    let clock = Instant::now();
+    let here = began_us(scene, 0, "isolated", clock);
+    let there = began_us(scene, 1, "held", clock);
+    let held = here.zip(there).map(|(here, there)| u64::try_from(there - here).unwrap_or(0));
+    Times { found: found.map(|ns| ns / 1_000), paused: 0, held }
+}
+
+fn assert_named(scene: &Scene, draw: &Draw) {
+    let row = isolated_row(scene, port_of(draw.culprit));
+    let machine = if draw.culprit == Culprit::Slow { SLOW } else { draw.culprit.beside() };
+    if !is_isolated(draw) {
+        assert_eq!(row, None, "nobody is held by it");
+        if draw.culprit == Culprit::Stopped && draw.scene.flood != 200 {
+            let lost = scene.hosts[0].row("ports", "port", "box")["lossless"].take();
+            assert!(lost.as_str().unwrap().contains("container.udp_rcvbuf_errors"), "{lost}");
+        }
+        return;
+    }
+    let row = row.expect("it is isolated");
+    let endpoints = row["endpoints"].as_array().unwrap();
+    assert!(endpoints.iter().any(|one| *one == *mac_text(machine)), "{row}");
+    let waiting = row["waiting"].as_array().unwrap();
+    assert!(waiting.iter().any(|one| one.as_str().unwrap().contains("h2")), "{row}");
+    for host in [0, 1] {
+        let status = scene.hosts[host].ask(&["fabric", "status"]);
+        let is_it = |row: &&Value| row["host"] == "h1" && row["priority"] == 0;
+        let row = status["receivers"].as_array().unwrap().iter().find(is_it);
+        let row = row.unwrap_or_else(|| panic!("it is not named: {status}"));
+        let endpoint = row["endpoints"][0].as_str().unwrap();
+        assert!(endpoint.contains(&mac_text(machine)), "{row}");
+        assert!(row["waiting"].as_array().unwrap().iter().any(|one| *one == "h2"), "{row}");
+        assert_eq!(row["port"].as_str(), (host == 0).then(|| port_of(draw.culprit)), "{row}");
+    }
+}
+
+/// Innocent frames are neither late nor missing. A virtual network that drops may do so at the
+/// output of their own host, if this machine was so busy that they left in bursts: then it counts
+/// each.
+fn assert_innocent(scene: &Scene, draw: &Draw, lost: [u64; 3]) {
+    let (late, missing) = scene.wrong();
+    assert_eq!(late, 0, "innocent frames are out of order");
+    let counted = match draw.scene.policy {
+        "ZZ" => 0,
+        _ => scene.dropped_at_outputs(&["near", "far"]),
+    };
+    assert_eq!(lost.iter().sum::<u64>(), counted, "innocent frames are missing: {lost:?}");
+    assert!(missing <= counted, "{missing} missing, {counted} counted");
+    at_most("lost of innocent pairs", counted, 0);
+}
+
+/// What may end, and where: at the culprit, or on its way.
+fn assert_drops(scene: &Scene, draw: &Draw) {
+    let lost = scene.dropped();
+    say(&format!("  dropped {lost:?}"));
+    if draw.scene.policy != "ZZ" {
+        return;
+    }
+    let may: &[&str] = match draw.culprit {
+        Culprit::Guest if draw.scene.hold == "1s" => &["receiver_stuck"],
+        Culprit::CardDown => &["receiver_stuck", "device_refused"],
+        _ => &[],
+    };
+    for reason in lost.iter().flat_map(|sums| sums.keys()) {
+        assert!(may.contains(&reason.as_str()), "{reason}: {lost:?}");
+    }
+}
+
+/// Returns the times of the run, and how much longer than before the slowest hundredth took.
+fn one_does_not_take_what_comes(draw: &Draw) -> (Times, f64) {
+    say(&format!("seed {}: {:?} of {:?}", draw.seed, draw.culprit, draw.scene));
+    let mut scene = Scene::new("isolation", &draw.scene);
+    let span = Duration::from_millis(if is_soak() { 2_500 } else { 1_000 });
+    scene.flood(draw.culprit.beside());
+    std::thread::sleep(FOUND);
+    let before = scene.watch(span);
+    let paused = paused_us(&scene);
+    draw.culprit.strike(&scene);
+    std::thread::sleep(FOUND);
+    let beside = scene.watch(span);
+    let mut times = times(&scene, draw);
+    times.paused = paused_us(&scene) - paused;
+    assert_named(&scene, draw);
+    let taken = scene.taken();
+    draw.culprit.heal(&scene);
+    if draw.culprit.beside() == CULPRIT {
+        wait_for("the culprit takes frames again", || scene.taken() > taken + 100);
+    }
+    let after = scene.watch(span);
+    let lost = scene.end();
+    report(&before, &beside, &after, &times);
+    assert_innocent(&scene, draw, lost);
+    assert_drops(&scene, draw);
+    for daemon in scene.daemons() {
         assert_eq!(daemon.show("audit")["closed"], true);
     }
-    let least = if std::env::var_os("SLUICE_SOAK").is_some() { 0.9 } else { 0.5 };
-    for part in ratio(beside) {
-        assert!(part >= least, "an innocent pair gets {part} of its frames");
-    }
+    let share = beside.share_of(&before);
+    assert!(share >= 0.5, "an innocent pair gets {share} of its frames");
+    at_least("share of its frames that an innocent pair gets", share, 0.9);
+    (times, beside.p99_us as f64 / before.p99_us.max(1) as f64)
+}
+
+fn report(before: &Seen, beside: &Seen, after: &Seen, times: &Times) {
+    say(&format!(
+        "  culprit reads {before:?}\n  beside it     {beside:?}\n  after it      {after:?}"
+    ));
+    say(&format!("  {times:?} (µs)"));
+}
+
+/// The 99th percentile, which is the most of fewer than a hundred.
+fn p99(mut all: Vec<u64>) -> Option<u64> {
+    all.sort_unstable();
+    all.get((all.len() * 99).div_ceil(100).saturating_sub(1)).copied()
+}
+
+fn run_all(draws: &[Draw]) {
+    let runs: Vec<_> = draws.iter().map(one_does_not_take_what_comes).collect();
+    let found = p99(runs.iter().filter_map(|(times, _)| times.found).collect());
+    let paused = p99(runs.iter().map(|(times, _)| times.paused).collect());
+    let held = p99(runs.iter().filter_map(|(times, _)| times.held).collect());
+    say(&format!(
+        "{} runs, p99 in µs: found after {found:?}, wires paused for {paused:?}, held at senders \
+         {held:?} later",
+        runs.len()
+    ));
+    let slower: Vec<f64> = runs.iter().map(|(_, slower)| *slower).collect();
+    at_most(
+        "p99 of victims, of that beside one that reads",
+        slower.into_iter().fold(0.0, f64::max),
+        2.0,
+    );
 }
 
 #[test]
 #[ignore = "live: needs root"]
-fn one_that_never_reads_costs_its_own_senders_only() {
-    if skip("one_that_never_reads_costs_its_own_senders_only", &[]) {
+fn one_that_does_not_take_what_comes_costs_its_own_senders_only() {
+    if skip("one_that_does_not_take_what_comes_costs_its_own_senders_only", &[]) {
         return;
     }
-    let runs = if std::env::var_os("SLUICE_SOAK").is_some() { 10 } else { 1 };
-    for run in 0..runs {
-        one_never_reads(run, "1s");
-        one_never_reads(run, "forever");
+    if is_soak() {
+        let first =
+            std::env::var("SLUICE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        run_all(&(first..first + SOAK_RUNS).map(Draw::new).collect::<Vec<_>>());
+        return;
     }
+    let scene = SceneConfig { policy: "ZZ", hold: "1s", workers: 1, flood: 80_000 };
+    let draw = |culprit, scene| Draw { seed: 0, culprit, scene };
+    run_all(&[
+        draw(Culprit::Guest, SceneConfig { hold: "forever", ..scene }),
+        draw(Culprit::Guest, scene),
+        draw(Culprit::Slow, scene),
+        draw(Culprit::Stopped, SceneConfig { policy: "LZ", flood: 10_000, ..scene }),
+    ]);
+}
+
+#[test]
+#[ignore = "live: the process of a container, started by the test beside it"]
+fn reads_datagrams_if_asked() {
+    read_if_asked();
 }

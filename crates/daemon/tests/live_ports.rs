@@ -240,7 +240,8 @@ fn what_cannot_be_added_is_refused_with_what_to_do_and_changes_nothing() {
         ("port del nobody".to_owned(), "added were"),
     ] {
         let output = case.attempt(0, &line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Wrong arguments are said in JSON only, in the place of an answer.
+        let said = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
         assert!(!output.status.success() && said.contains(part), "{line}: {said}");
     }
     assert_eq!(devices(&case.containers[1]), before);

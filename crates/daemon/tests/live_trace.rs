@@ -103,7 +103,18 @@ impl Case {
     /// What host `own` says of a frame.
     fn trace(&self, own: usize, from: &str, to: &str, more: &[&str]) -> Value {
         let words = ["trace", "--vnet", "blue", "--from", from, "--to", to];
-        self.daemons[own].ask(&[&words, more].concat())["trace"].take()
+        let output = self.daemons[own].attempt(&[&words, more].concat());
+        let mut answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let trace = answer["trace"].take();
+        let code = match trace["grade"].as_str() {
+            Some("pass") => 0,
+            Some("warn") => 3,
+            Some("stop") => 4,
+            Some("unknown") => 5,
+            other => panic!("{other:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        };
+        assert_eq!(output.status.code(), Some(code), "the exit code is the verdict's: {trace}");
+        trace
     }
 
     /// From c1 to c2, asked at h1.
@@ -185,8 +196,7 @@ fn the_way_of_a_frame_is_told_hop_by_hop_and_what_its_entries_have_seen() {
     c2.ip("link set t0 up");
     assert_eq!(verdict(&case.forth()), ("delivered", ""));
     for daemon in &case.daemons {
-        let members = daemon.ask(&["fabric", "members"])["members"].take();
-        assert!(members.as_array().unwrap().iter().all(|row| row["connected"] == true));
+        assert!(daemon.is_connected());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use netlink_packet_route::link::Stats64;
@@ -11,7 +12,7 @@ use sluice_base::Mac;
 use crate::link::LinkNow;
 use crate::netlink::Netlink;
 use crate::port::Counters;
-use crate::sys::DeviceRequest;
+use crate::sys::{self, DeviceRequest};
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,21 @@ pub fn device(name: &str) -> io::Result<Device> {
         up: flags & libc::IFF_UP != 0,
         running: flags & libc::IFF_RUNNING != 0,
     })
+}
+
+/// The device of this namespace that has an address.
+///
+/// # Errors
+/// What the kernel said.
+pub fn device_with(address: Ipv4Addr) -> io::Result<Option<String>> {
+    sys::device_with(address)
+}
+
+/// Whether the frames of a device begin with an Ethernet header.
+pub(crate) fn is_ethernet(name: &str) -> io::Result<bool> {
+    let request =
+        DeviceRequest::new(name).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+    request.has_ethernet(ioctl_socket()?.as_fd())
 }
 
 /// A socket whose only use is to carry ioctls of its namespace.

@@ -388,6 +388,15 @@ pub trait Port: Sink<FrameBuf> + Send {
         None
     }
 
+    /// Its device is there, perhaps anew under the same name: what was bound to the old one is
+    /// bound to it.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    fn device_is(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The queue in front of [`Self::read`].
     fn ring(&self) -> Ring;
 

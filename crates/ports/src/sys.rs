@@ -4,6 +4,7 @@
 
 use std::ffi::{c_int, c_ushort};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use sluice_base::Mac;
@@ -82,6 +83,18 @@ pub(crate) fn set_option<T: Plain>(
     // SAFETY: the kernel reads `size_of::<T>()` bytes of a live value.
     let result = unsafe {
         libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), size_of_option::<T>())
+    };
+    check(result).map(drop)
+}
+
+/// Has a socket take what comes by a device, and nothing else. Whoever has no privileges may do it
+/// once (since Linux 5.7).
+pub(crate) fn bind_to_device(fd: impl AsFd, device: &str) -> io::Result<()> {
+    let size = libc::socklen_t::try_from(device.len()).expect("a name is short");
+    // SAFETY: the kernel reads that many bytes of a live value.
+    let result = unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+        libc::setsockopt(fd.as_fd().as_raw_fd(), level, name, device.as_ptr().cast(), size)
     };
     check(result).map(drop)
 }
@@ -267,6 +280,36 @@ pub(crate) fn grace_period() -> io::Result<()> {
     membarrier(MEMBARRIER_GLOBAL).map(drop)
 }
 
+/// The device that has an address.
+pub(crate) fn device_with(address: Ipv4Addr) -> io::Result<Option<String>> {
+    let mut first = std::ptr::null_mut::<libc::ifaddrs>();
+    // SAFETY: it writes one pointer, to a list that is freed below.
+    check(unsafe { libc::getifaddrs(&raw mut first) })?;
+    let (mut at, mut found) = (first, None);
+    // SAFETY: the list is alive until it is freed, and ends with null; an address of the family
+    // AF_INET is a `sockaddr_in`, a name is a C string.
+    unsafe {
+        while let Some(entry) = at.as_ref()
+            && found.is_none()
+        {
+            let is_inet = entry
+                .ifa_addr
+                .as_ref()
+                .is_some_and(|address| address.sa_family == ADDRESS_FAMILY_INET);
+            if is_inet {
+                let own = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                if own.sin_addr.s_addr.to_ne_bytes() == address.octets() {
+                    let name = std::ffi::CStr::from_ptr(entry.ifa_name);
+                    found = Some(name.to_string_lossy().into_owned());
+                }
+            }
+            at = entry.ifa_next;
+        }
+        libc::freeifaddrs(first);
+    }
+    Ok(found)
+}
+
 /// A request about one device.
 #[derive(Clone, Copy)]
 pub(crate) struct DeviceRequest(libc::ifreq);
@@ -317,6 +360,14 @@ impl DeviceRequest {
         // SAFETY: the kernel wrote this member.
         let bytes = unsafe { answer.0.ifr_ifru.ifru_hwaddr.sa_data };
         Ok(Mac(std::array::from_fn(|n| bytes[n].cast_unsigned())))
+    }
+
+    /// The frames of a loopback device begin like those of Ethernet.
+    pub(crate) fn has_ethernet(self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        let answer = self.call(fd, libc::SIOCGIFHWADDR)?;
+        // SAFETY: the kernel wrote this member.
+        let kind = unsafe { answer.0.ifr_ifru.ifru_hwaddr.sa_family };
+        Ok(matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK))
     }
 
     pub(crate) fn set_mtu(mut self, fd: BorrowedFd<'_>, mtu: u16) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sluice_api::envelope::{Envelope, Failed};
 use sluice_api::fabric;
 use sluice_api::placement::{self, PlacementMode};
 use sluice_api::port::{Cidr, NewPort, Place, Route};
@@ -44,7 +45,8 @@ enum Command {
     /// The hosts that work together
     #[command(subcommand)]
     Fabric(FabricCommand),
-    /// What would become of a frame, and why, hop by hop
+    /// What would become of a frame, and why, hop by hop; ends with 0 if it passes, with 3 for
+    /// `warn`, 4 for `stop`, 5 for `unknown`, and with 1 or 2 if nobody could be asked
     Trace(TraceArguments),
     /// Which cores do whose tunnel work, said once for all hosts of a fabric
     #[command(subcommand)]
@@ -73,6 +75,9 @@ struct DaemonArguments {
     /// Descriptors of an earlier data process come by standard input
     #[arg(long, hide = true)]
     takes_over: bool,
+    /// The directory that relative paths of the configuration are relative to, if not its own
+    #[arg(long, hide = true, value_name = "DIR")]
+    beside: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -287,11 +292,11 @@ struct TraceArguments {
     /// The network that the frame is in
     #[arg(long, value_name = "NAME")]
     vnet: String,
-    /// The MAC address of its sender
-    #[arg(long, value_name = "MAC")]
+    /// Its sender: a MAC, an IP address, or the port that it is behind (PORT or HOST/PORT)
+    #[arg(long, value_name = "MAC|IP|PORT")]
     from: String,
-    /// The MAC address of its receiver, or one of its IP addresses
-    #[arg(long, value_name = "MAC|IP")]
+    /// Its receiver, named the same ways
+    #[arg(long, value_name = "MAC|IP|PORT")]
     to: String,
     /// The port of the host that is asked at which the frame comes in
     #[arg(long, value_name = "NAME")]
@@ -322,6 +327,11 @@ enum FabricCommand {
     },
     /// Tunnels and flows that are in use
     Flows {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// The hosts, and the receivers that do not take what comes: since when, and who waits
+    Status {
         #[command(flatten)]
         asked: Asked,
     },
@@ -389,7 +399,20 @@ impl From<What> for show::Question {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    // What cannot be parsed has no flags.
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) if json && error.use_stderr() => {
+            let text = error.render().to_string();
+            let (what, usage) = text.trim().split_once('\n').unwrap_or((&text, ""));
+            let remedy = usage.trim().to_owned();
+            print_failed(&Failed { error: what.to_owned(), remedy });
+            return ExitCode::from(USAGE);
+        }
+        Err(error) => error.exit(),
+    };
+    let done = match command {
         Command::Daemon(arguments) => daemon(&arguments),
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
@@ -404,16 +427,34 @@ fn main() -> ExitCode {
         Command::Sim(command) => sluice_lab::sim::cli::run(command),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("sluice: {error:#}");
+        let whole = format!("{error:#}");
+        if json {
+            print_failed(&Failed::new(&error.to_string(), whole.clone()));
+        }
+        eprintln!("sluice: {whole}");
         ExitCode::FAILURE
     })
+}
+
+/// The exit code for wrong arguments, which is clap's.
+const USAGE: u8 = 2;
+
+/// Prints an error in the place of an answer.
+fn print_failed(failed: &Failed) {
+    use std::io::Write as _;
+    let object = serde_json::to_string(failed).expect("two texts");
+    // Whoever read may have gone away.
+    _ = writeln!(std::io::stdout(), "{}", Envelope::now(None).around(&object));
 }
 
 fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
     match (arguments.check, arguments.role) {
         (true, _) => sluice_daemon::check(&arguments.config),
         (false, Role::Control) => sluice_daemon::control::run(&arguments.config),
-        (false, Role::Data) => sluice_daemon::data::run(&arguments.config, arguments.takes_over),
+        (false, Role::Data) => {
+            let beside = arguments.beside.as_deref();
+            sluice_daemon::data::run(&arguments.config, beside, arguments.takes_over)
+        }
     }
 }
 
@@ -484,7 +525,8 @@ fn port(command: PortCommand) -> anyhow::Result<ExitCode> {
 fn trace(arguments: TraceArguments) -> anyhow::Result<ExitCode> {
     let TraceArguments { vnet, from, to, port, limit_ms, asked } = arguments;
     let question = Question { vnet, from, to, port, limit_ms };
-    ask(&asked, fabric::Question::Trace(question))
+    let grade = fabric_client::trace(&asked.whom(), question, asked.json)?;
+    Ok(ExitCode::from(grade.exit_code()))
 }
 
 fn vport(command: VportCommand) -> anyhow::Result<ExitCode> {
@@ -510,12 +552,17 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
     match command {
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
+        FabricCommand::Status { asked } => {
+            fabric_client::status(&asked.whom(), asked.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
         FabricCommand::Holds { asked } => ask(asked, fabric::Question::Holds),
         FabricCommand::Cert { out, days, replace, json, hosts } => {
             let wanted = Wanted { folder: out, hosts, days: *days, replace: *replace };
             let folders = certificates::make(&wanted)?;
             if *json {
-                println!("{}", serde_json::to_string(&folders)?);
+                let object = serde_json::json!({ "folders": folders }).to_string();
+                println!("{}", Envelope::now(None).around(&object));
             } else {
                 for folder in folders {
                     println!("{}: for that host alone", folder.display());

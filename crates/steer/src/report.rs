@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write};
 
 use comfy_table::Table;
 use serde::Serialize;
+use sluice_api::envelope::Envelope;
 use sluice_api::placement::{CpuStatus, PlaceStatus};
 use sluice_placement::{CoreIndex, Move, Placement, Share};
 
@@ -188,7 +189,8 @@ impl Report {
                 reasons: &'a [String],
             }
             let line = Line { state, decisions: moved, reasons: &moves };
-            return Ok(writeln!(self.out, "{}", serde_json::to_string(&line)?)?);
+            let line = Envelope::now(None).around(&serde_json::to_string(&line)?);
+            return Ok(writeln!(self.out, "{line}")?);
         }
         let mut table = Table::new();
         table.set_header([

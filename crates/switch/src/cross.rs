@@ -64,8 +64,9 @@ pub(crate) struct Lending {
     /// By priority and port.
     by_class: Vec<u16>,
     class_max: u16,
-    /// As `by_class`, in all.
-    total: Vec<u64>,
+    /// As `by_class`: frames that left a class and are not in its own count, as they were lent, or
+    /// their port took that count along; it wraps.
+    beside: Vec<u64>,
     /// By input: of those that lie in its own memory.
     own: Vec<u32>,
     /// The ports that may change hands.
@@ -78,15 +79,25 @@ impl Lending {
         Self {
             by_class: vec![0; some * ports * Priority::COUNT],
             class_max: config.lend_max,
-            total: vec![0; some * ports * Priority::COUNT],
+            beside: vec![0; some * ports * Priority::COUNT],
             own: vec![0; some * inputs],
             movable: config.movable.clone(),
         }
     }
 
-    /// The frames of a class that were ever lent.
-    pub(crate) fn lent_in_all(&self, class: usize) -> u64 {
-        self.total.get(class).copied().unwrap_or(0)
+    /// The frames that left a class and are not in its own count.
+    pub(crate) fn left_beside(&self, class: usize) -> u64 {
+        self.beside.get(class).copied().unwrap_or(0)
+    }
+
+    /// The own count of a class goes with its port: what left here stays the same.
+    pub(crate) fn add_beside(&mut self, class: usize, frames: u64) {
+        self.beside[class] = self.beside[class].wrapping_add(frames);
+    }
+
+    /// A port brings the count of a class along.
+    pub(crate) fn take_beside(&mut self, class: usize, frames: u64) {
+        self.beside[class] = self.beside[class].wrapping_sub(frames);
     }
 
     /// Whether one more may be lent to a port in a priority.
@@ -124,7 +135,7 @@ impl<B: Buf> Switch<B> {
             let class = self.class_of(at, priority);
             if self.lending.may(class) && self.lend_next(at, priority, taker) {
                 self.lending.by_class[class] += 1;
-                self.lending.total[class] += 1;
+                self.lending.add_beside(class, 1);
                 count += 1;
             } else {
                 self.leave_common_of(at, class);

@@ -119,7 +119,9 @@ impl<B: Buf> Switch<B> {
         let inputs = self.inputs_of(port).map(|input| self.take_books(input)).collect();
         let sent = core::array::from_fn(|priority| {
             let class = self.class_of(at, priority);
-            mem::take(&mut self.classes[class].sent)
+            let sent = mem::take(&mut self.classes[class].sent);
+            self.lending.add_beside(class, sent.frames);
+            sent
         });
         let lane = self.ports[at].lane as usize;
         let p = &mut self.ports[at];
@@ -165,6 +167,7 @@ impl<B: Buf> Switch<B> {
         for (priority, sent) in sent.into_iter().enumerate() {
             let class = self.class_of(at, priority);
             self.classes[class].sent.add_all(sent);
+            self.lending.take_beside(class, sent.frames);
         }
         for (input, books) in self.inputs_of(port).zip(inputs) {
             self.add_books(input, books);
@@ -188,3 +191,6 @@ impl<B: Buf> Switch<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

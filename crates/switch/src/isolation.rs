@@ -243,9 +243,9 @@ impl<B: Buf> Switch<B> {
         i.from_underlay || !matches!(i.full, Full::Wait)
     }
 
-    /// The frames that left a class so far.
+    /// The frames that left a class so far, wherever its port was; it wraps.
     pub(crate) fn progress(&self, class: usize) -> u64 {
-        self.classes[class].sent.frames + self.lending.lent_in_all(class)
+        self.classes[class].sent.frames.wrapping_add(self.lending.left_beside(class))
     }
 
     fn look_at_class(&mut self, now: Nanos, patience: Nanos, at: usize, priority: Priority) {

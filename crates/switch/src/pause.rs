@@ -172,7 +172,8 @@ impl PauseSender {
             }
         }
         if !enabled.and(self.pausing).is_empty() {
-            // A quarter of the time it lasts: a refresh may be late by three times as much.
+            // A quarter of the time it lasts: a refresh may be late by three times as much. What
+            // comes when it is later adds up for as long as the input stays full.
             let quarter = Nanos(pause_time(QUANTA_MAX, self.config.link).0 / 4);
             self.refresh_at = now.after(quarter);
         }

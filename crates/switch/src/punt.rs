@@ -163,6 +163,11 @@ impl Control {
     }
 }
 
+/// Whether a message of ICMPv6 is one of Neighbor Discovery.
+pub(crate) fn is_discovery(kind: icmpv6::Kind) -> bool {
+    ND_KINDS.contains(&kind.0)
+}
+
 /// Whether a tenant's frame is one of neighbours, and of which kind. A message behind an IPv6
 /// extension header is not looked for.
 fn neighbors(head: &[u8]) -> Option<PuntCause> {
@@ -172,7 +177,7 @@ fn neighbors(head: &[u8]) -> Option<PuntCause> {
         EtherType::IPV6 => {
             let packet = ipv6::Packet::new_checked(payload).ok()?;
             let kind = icmpv6::Kind::of(packet.payload())?;
-            let is_nd = packet.next_header() == icmpv6::PROTOCOL && ND_KINDS.contains(&kind.0);
+            let is_nd = packet.next_header() == icmpv6::PROTOCOL && is_discovery(kind);
             is_nd.then_some(PuntCause::Nd)
         }
         _ => None,

@@ -4,6 +4,7 @@
 //!   source ── the last good one? ── yes: on it goes
 //!                 │ no
 //!                 ├─ Bound: one of its MACs, and its addresses? ── no: `spoofed_mac`, `spoofed_ip`
+//!                 ├─ Learn: says an address that another port here is bound to? ── `spoofed_ip`
 //!                 └─ control attached: chip says it is here? ── yes: remembered
 //!                                                             └─ no: a punt; on it goes
 //! ```
@@ -24,6 +25,11 @@
 //! ARP probe (RFC 5227 section 2.1.1) and to 255.255.255.255 (RFC 2131 section 4.1), and `::` (RFC
 //! 4862 section 5.4.2). And it has the link-local address that follows from its MAC (RFC 4291
 //! section 2.5.6, appendix A). IP whose header cannot be read does not pass.
+//!
+//! What an unbound machine may not say: that it has an address that a port of this switch is bound
+//! to, in its network. ARP (sender) and Neighbor Discovery (source, and target of an advertisement)
+//! are looked at where somebody is bound, whomever they are sent to: a reply to one machine moves
+//! that machine's traffic.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -213,6 +219,43 @@ fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
+const NO_ADDRESSES: [Option<IpAddr>; 2] = [None; 2];
+
+/// The addresses that a frame of neighbours says its sender has.
+#[inline]
+fn claimed(head: &[u8]) -> [Option<IpAddr>; 2] {
+    let Some(&[high, low]) = head.get(12..14) else { return NO_ADDRESSES };
+    match EtherType(u16::from_be_bytes([high, low])) {
+        EtherType::ARP | EtherType::IPV6 => claimed_by(head),
+        ethertype if ethertype.is_tag() => claimed_by(head),
+        _ => NO_ADDRESSES,
+    }
+}
+
+fn claimed_by(head: &[u8]) -> [Option<IpAddr>; 2] {
+    let frame = ethernet::Frame::new_checked(head).ok();
+    match frame.as_ref().and_then(behind_tag) {
+        Some((EtherType::ARP, payload)) => {
+            let arp = arp::Packet::new_checked(payload).ok();
+            [arp.map(|arp| arp.sender_ip().into()), None]
+        }
+        Some((EtherType::IPV6, payload)) => {
+            let Ok(ip) = ipv6::Packet::new_checked(payload) else { return NO_ADDRESSES };
+            let message = ip.payload();
+            let kind = icmpv6::Kind::of(message).filter(|_| ip.next_header() == icmpv6::PROTOCOL);
+            if !kind.is_some_and(crate::punt::is_discovery) {
+                return NO_ADDRESSES;
+            }
+            let target = message
+                .get(8..icmpv6::HEADER_SIZE)
+                .filter(|_| kind == Some(icmpv6::Kind::NEIGHBOR_ADVERTISEMENT));
+            let target = target.and_then(|target| <[u8; 16]>::try_from(target).ok());
+            [Some(ip.src().into()), target.map(|target| Ipv6Addr::from(target).into())]
+        }
+        _ => NO_ADDRESSES,
+    }
+}
+
 /// The source address as a number; one that nobody has, and no memory holds, if it is cut off.
 #[inline]
 fn source_of(head: &[u8]) -> u64 {
@@ -316,6 +359,13 @@ impl<B: Buf> Switch<B> {
                 let watch = &self.watch[at];
                 frames.iter().all(|buf| watch.passes(buf.head()))
             }
+            // Before its source is made known to anybody.
+            Sources::Learn
+                if self.has_bound_ips
+                    && frames.iter().any(|buf| claimed(buf.head()) != NO_ADDRESSES) =>
+            {
+                false
+            }
             Sources::Learn => {
                 if self.control.attached {
                     for buf in frames {
@@ -329,18 +379,49 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// One frame of a bound port.
+    /// Whether a frame of an unbound port leaves alone the addresses that others here are bound to.
+    fn judge_unbound(&self, port: u16, vnet: u16, head: &[u8]) -> Result<(), DropReason> {
+        for ip in claimed(head).into_iter().flatten() {
+            let is_bound = |(at, watch): (usize, &Watch)| {
+                at != usize::from(port)
+                    && matches!(self.ports[at].role, PortRole::Access { vnet: there } if there.0 == vnet)
+                    && watch.bound.iter().any(|bound| bound.ips.contains(&Some(ip)))
+            };
+            if self.watch.iter().enumerate().any(is_bound) {
+                return Err(DropReason::SpoofedIp);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a frame ends under; or where its binding is, if its port is bound.
+    fn judge(&self, port: u16, vnet: u16, head: &[u8]) -> Result<Option<usize>, DropReason> {
+        let watch = &self.watch[usize::from(port)];
+        if watch.sources == Sources::Bound {
+            return watch.judge(head).map(Some);
+        }
+        self.judge_unbound(port, vnet, head).map(|()| None)
+    }
+
+    /// One frame that is judged by itself.
     fn receive_bound(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
         let verdict = self.classify_access(input, port, &buf);
         if let Verdict::Forward(c) = verdict {
-            match self.watch[usize::from(port)].judge(buf.head()) {
+            match self.judge(port, vnet, buf.head()) {
                 Err(reason) => {
                     let arrival =
                         Arrival { source: input, vnet, strip: 0, priority: c.priority, ecn: None };
                     self.refuse(input, &arrival, buf, reason);
                     return;
                 }
-                Ok(at) => {
+                Ok(None) => {
+                    if self.control.attached
+                        && source_of(buf.head()) != self.watch[usize::from(port)].good
+                    {
+                        self.meet_source(input, port, vnet, &buf);
+                    }
+                }
+                Ok(Some(at)) => {
                     let watch = &mut self.watch[usize::from(port)];
                     watch.good_at = at;
                     if !self.control.attached {
@@ -386,14 +467,32 @@ impl<B: Buf> Switch<B> {
         ips: BoundIps,
     ) -> Result<(), CommandError> {
         self.check_port(port)?;
-        self.watch[port.index()].bind(port, mac, ips)
+        self.watch[port.index()].bind(port, mac, ips)?;
+        self.bindings_changed();
+        Ok(())
     }
 
     /// Unbinds a machine from a port.
     pub(crate) fn unbind(&mut self, port: PortId, mac: Mac) -> Result<(), CommandError> {
         self.check_port(port)?;
         self.watch[port.index()].unbind(mac);
+        self.bindings_changed();
         Ok(())
+    }
+
+    fn any_bound_ips(&self) -> bool {
+        self.watch.iter().flat_map(|watch| &watch.bound).any(|bound| !bound.is_free())
+    }
+
+    /// Somebody has an address by binding, or nobody has any more.
+    pub(crate) fn bindings_changed(&mut self) {
+        let has_bound_ips = self.any_bound_ips();
+        if has_bound_ips != self.has_bound_ips {
+            self.has_bound_ips = has_bound_ips;
+            for port in 0..self.ports.len() {
+                self.ports[port].careful = self.is_careful(port);
+            }
+        }
     }
 
     fn check_port(&self, port: PortId) -> Result<(), CommandError> {
@@ -403,6 +502,7 @@ impl<B: Buf> Switch<B> {
 
     /// What is good depends on whether control is attached.
     pub(crate) fn sources_changed(&mut self) {
+        self.has_bound_ips = self.any_bound_ips();
         self.watch.iter_mut().for_each(Watch::forget);
         for port in 0..self.ports.len() {
             self.ports[port].careful = self.is_careful(port);
@@ -413,7 +513,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn is_careful(&self, port: usize) -> bool {
         let watches = match self.watch[port].sources {
             Sources::Any => false,
-            Sources::Learn => self.control.attached,
+            Sources::Learn => self.control.attached || self.has_bound_ips,
             Sources::Bound => true,
         };
         let first_input = usize::from(self.ports[port].first_input);

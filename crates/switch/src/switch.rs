@@ -103,6 +103,8 @@ pub struct Switch<B> {
     pub(crate) share_min: Share,
     /// By port: whose frames it takes.
     pub(crate) watch: Vec<Watch>,
+    /// Whether some port is bound to addresses.
+    pub(crate) has_bound_ips: bool,
     /// By port: what may be attached in its place.
     pub(crate) bays: Vec<Bay>,
     pub(crate) lending: Lending,
@@ -151,6 +153,7 @@ impl<B: Buf> Switch<B> {
             pending: MacTable::new(u32::from(config.unresolved.destinations), 0, seed ^ 1),
             control: Control::new(config.control.punts, ports.len()),
             watch: make_watches(config),
+            has_bound_ips: false,
             free_lanes: unresolved_lanes(config, lanes.len()),
             waiting_lanes: Vec::with_capacity(lanes.len()),
             timed: Vec::with_capacity(lanes.len()),

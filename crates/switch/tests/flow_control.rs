@@ -229,8 +229,10 @@ fn a_pause_is_repeated_as_long_as_it_is_needed() {
         assert!(!paused_once || pair.is_paused(0, 3), "the pause lapsed");
     });
     let xoff: Vec<Nanos> = pair.pauses.iter().filter(|p| p.3[3] > 0).map(|p| p.0).collect();
+    // Four times as often as needed: one that is late by half of that time is still in time.
     assert!((11..=14).contains(&xoff.len()), "{xoff:?}");
-    assert!(xoff.windows(2).all(|pair| pair[1].since(pair[0]).0 < lapse.0 / 3), "{xoff:?}");
+    let early = Nanos(lapse.0 / 3);
+    assert!(xoff.windows(2).all(|pair| pair[1].since(pair[0]) < early), "{xoff:?}");
     pair.drain();
     let last = pair.pauses.last().unwrap();
     assert_eq!((last.1, last.2, last.3[3]), (1, 0b1000, 0), "XON is the last word");

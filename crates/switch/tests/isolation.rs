@@ -2,17 +2,16 @@
 
 mod harness;
 
-use harness::config::{access, config, limit, pause_config, underlay, with_tunnels};
+use harness::config::{access, config, limit, pausing, underlay, with_tunnels};
 use harness::frames::Tenant;
 use harness::ops::address;
 use harness::world::{Sent, World};
 use sluice_base::{
-    BitRate, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId,
-    VnetId,
+    BitRate, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId,
 };
 use sluice_switch::{
-    Command, CommandError, HOLD_LEASE, Hold, InputFull, IsolationConfig, PauseConfig, RateLimit,
-    ReceiverState, SwitchConfig,
+    Command, CommandError, HOLD_LEASE, Hold, IsolationConfig, RateLimit, ReceiverState,
+    SwitchConfig,
 };
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
@@ -40,11 +39,8 @@ fn to(port: u8) -> Tenant {
 }
 
 fn host(reserve: u32, hold: Hold, remotes: &[u8]) -> SwitchConfig {
-    let mut ports = vec![access(0), access(0), access(0), underlay(1)];
+    let mut ports = vec![access(0), access(0), access(0), pausing(underlay(1))];
     ports.iter_mut().for_each(|port| port.hold = [hold; 8]);
-    ports[WIRE].input = limit(8_192, 400_000);
-    let pause = PauseConfig { xoff: ByteCount(240_000), xon: ByteCount(160_000), ..pause_config() };
-    ports[WIRE].input_full = InputFull::Pause(pause);
     let mut config = with_tunnels(config(ports), u16::try_from(WIRE).unwrap(), remotes);
     config.pool.from_underlay = limit(256, 1_000_000);
     config.pool.from_local = limit(256, 1_000_000);

@@ -18,6 +18,9 @@ use sluice_switch::{
 use sluice_wire::EtherType;
 
 const IP: [u8; 4] = [192, 168, 0, 1];
+/// Nobody is bound to it.
+const FREE: [u8; 4] = [192, 168, 0, 9];
+const IP_V6: std::net::Ipv6Addr = std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 
 fn mac(n: u8) -> Mac {
     address(0, n)
@@ -152,10 +155,10 @@ fn a_port_without_places_drops_and_leaves_the_others_theirs() {
     world.attach(true);
     world.punts();
     for _ in 0..5 {
-        give(&mut world, 0, arp(Mac::BROADCAST, mac(0), IP.into()));
+        give(&mut world, 0, arp(Mac::BROADCAST, mac(0), FREE.into()));
     }
     assert_eq!(dropped(&world, 0, DropReason::PuntLimit), 3, "two places are its quarter");
-    give(&mut world, 1, arp(Mac::BROADCAST, mac(1), IP.into()));
+    give(&mut world, 1, arp(Mac::BROADCAST, mac(1), FREE.into()));
     assert_eq!(dropped(&world, 1, DropReason::PuntLimit), 0);
     let counters = |port, cause| world.switch.punt_counters(PortId(port), cause);
     let of_port = PuntCounters { admitted: 2, suppressed: 3 };
@@ -165,7 +168,7 @@ fn a_port_without_places_drops_and_leaves_the_others_theirs() {
     give_plain(&mut world, 0, mac(0), mac(77));
     assert_eq!(sent(&mut world), [0; 4]);
     assert_eq!((world.punts().len(), &world.misses[..]), (3, &[(VnetId(0), mac(77))][..]));
-    give(&mut world, 0, arp(Mac::BROADCAST, mac(0), IP.into()));
+    give(&mut world, 0, arp(Mac::BROADCAST, mac(0), FREE.into()));
     assert_eq!((dropped(&world, 0, DropReason::PuntLimit), consumed(&world)), (3, 4));
     world.command(Command::Reject { vnet: VnetId(0), mac: mac(77) });
     world.check();
@@ -191,7 +194,7 @@ fn a_learning_port_tells_who_is_new_and_who_moved_and_delays_nobody() {
     world.command(Command::Remove { vnet: VnetId(0), mac: mac(5) });
     assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
     // What is ARP says so, and its source is seen all the same.
-    give(&mut world, 1, arp(mac(0), mac(6), IP.into()));
+    give(&mut world, 1, arp(mac(0), mac(6), FREE.into()));
     assert_eq!(causes(&mut world), [(PuntCause::Arp, at(1))]);
     sent(&mut world);
     world.attach(false);
@@ -465,5 +468,48 @@ fn control_learns_who_is_idle() {
         }
         assert_eq!(round(&mut world), both);
         assert_eq!(round(&mut world), []);
+    }
+}
+
+/// Whoever is at an unbound port cannot say to one machine, or to all, that it has an address that
+/// another port is bound to.
+#[test]
+fn an_unbound_port_cannot_claim_a_bound_address() {
+    let other = [192, 168, 0, 77];
+    let (ip6, other6) = ("fd00::1".parse().unwrap(), "fd00::77".parse().unwrap());
+    for attached in [true, false] {
+        let mut world = world();
+        world.attach(attached);
+        let (port, ips) = (PortId(2), [Some(IP.into()), Some(IP_V6.into()), None, None]);
+        world.command(Command::Bind { port, mac: mac(2), ips });
+        let claims = [
+            arp(mac(0), mac(1), IP.into()),
+            tagged(&arp(mac(0), mac(1), IP.into()), EtherType::VLAN),
+            neighbor(mac(0), mac(1), ip6, other6),
+            neighbor(mac(0), mac(1), other6, ip6),
+        ];
+        for (nth, claim) in (1..).zip(&claims) {
+            give(&mut world, 1, claim.clone());
+            assert_eq!(sent(&mut world), [0; 4], "claim {nth}");
+            assert_eq!(dropped(&world, 1, DropReason::SpoofedIp), nth);
+            assert_eq!(causes(&mut world), [], "nobody is told of it");
+        }
+        // Its own addresses, and whatever is no claim, pass.
+        for fine in [
+            arp(mac(0), mac(1), other.into()),
+            neighbor(mac(0), mac(1), other6, other6),
+            Tenant::new(mac(0), mac(1), 0, 60).bytes(),
+        ] {
+            give(&mut world, 1, fine);
+            assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+        }
+        // The machine that is bound may.
+        give(&mut world, 2, arp(mac(0), mac(2), IP.into()));
+        assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+        world.command(Command::Unbind { port, mac: mac(2) });
+        world.bound.remove(&(port, mac(2)));
+        give(&mut world, 1, claims[0].clone());
+        assert_eq!(sent(&mut world), [1, 0, 0, 0], "nobody is bound to it any more");
+        world.check();
     }
 }

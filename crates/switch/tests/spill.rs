@@ -3,12 +3,12 @@
 
 mod harness;
 
-use harness::config::{access, config, limit, pause_config, underlay, with_tunnels};
+use harness::config::{access, config, limit, pausing, underlay, with_tunnels};
 use harness::frames::Tenant;
 use harness::ops::address;
 use harness::world::World;
-use sluice_base::{BitRate, Buf, ByteCount, InputId, Mac, Nanos, PortId, Priority};
-use sluice_switch::{InputFull, PauseConfig, RateLimit};
+use sluice_base::{BitRate, Buf, InputId, Mac, Nanos, PortId, Priority};
+use sluice_switch::RateLimit;
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
 /// The ports: one that takes nothing, one that takes everything, and the wire.
@@ -28,10 +28,7 @@ fn to(port: u8, size: u32) -> Tenant {
 /// So many remote hosts send frames of `size` bytes to the container that is stuck, and each as
 /// many to the one that is not.
 fn slow_container(hosts: u16, size: u32) {
-    let mut ports = vec![access(0), access(0), underlay(1)];
-    ports[WIRE].input = limit(8_192, 400_000);
-    let pause = PauseConfig { xoff: ByteCount(240_000), xon: ByteCount(160_000), ..pause_config() };
-    ports[WIRE].input_full = InputFull::Pause(pause);
+    let ports = vec![access(0), access(0), pausing(underlay(1))];
     let remotes: Vec<u8> = (2..2 + u8::try_from(hosts).unwrap()).collect();
     let mut config = with_tunnels(config(ports), u16::try_from(WIRE).unwrap(), &remotes);
     config.pool.from_underlay = limit(POOL_FRAMES, 1_000_000);

@@ -21,6 +21,7 @@
 //!  record: | size | what | VNI, 3 | MAC, 6 | port, 2 | moves, 4 | IPv4 ... | IPv6 ... |
 //!                    what: 0-1 withdrawn, learned, sticky, bound; 2-4 IPv4s; 5-7 IPv6s
 //!                    a withdrawal ends after the MAC
+//!                    since version 3: a sequence for each address, 4 bytes, in their order
 //! ```
 //!
 //! All numbers are big-endian. The format is Sluice's own. A **sequence** numbers the changes that
@@ -49,7 +50,8 @@ use crate::{Truncated, put, split};
 
 pub use hold::{HOLD_PARTS_MAX, Held, HoldError, HoldOrder, HoldPart, HoldWriter};
 pub use record::{
-    IPS_MAX, IpList, Origin, RECORD_SIZE_MAX, Record, RecordError, Records, WITHDRAWAL_SIZE,
+    IPS_MAX, IpList, Origin, RECORD_SIZE_MAX, Record, RecordError, Records, SEQUENCE_FIRST,
+    SEQUENCES_VERSION, WITHDRAWAL_SIZE,
 };
 pub use rpc::{
     ANSWER_SIZE_MAX, ANSWER_SIZE_MIN, ASK_SIZE_MAX, ASK_SIZE_MIN, Answer, Ask, Outcome,
@@ -68,7 +70,7 @@ pub const SMALL_SIZE_MAX: usize = HEADER_SIZE + size_of::<RawHello>();
 /// How many bytes a frame of claims has beside its records.
 pub const CLAIMS_SIZE_MIN: usize = HEADER_SIZE + size_of::<RawClaims>();
 /// The versions that this code speaks, oldest and newest.
-pub const VERSIONS: (u8, u8) = (1, 2);
+pub const VERSIONS: (u8, u8) = (1, 3);
 
 /// What a [`Hello`] begins with, so that another protocol on the same port is found out at once.
 const MAGIC: u32 = u32::from_be_bytes(*b"SLUC");

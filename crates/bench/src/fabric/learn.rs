@@ -22,7 +22,8 @@ use super::net::{PATIENCE, wait_for};
 
 /// What a host needs so that policing is not what is measured: one port may learn all and make as
 /// many punts as it can.
-pub(super) const SETTINGS: &str = "learn_max = 200000\npunts_per_port = 1000000";
+pub(super) const SETTINGS: &str =
+    "learn_max = 200000\nclaims_per_host = 1200000\npunts_per_port = 1000000";
 /// Endpoints.
 pub(super) const COUNT: u32 = 100_000;
 /// Frames that may be on their way.

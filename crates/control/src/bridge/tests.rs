@@ -25,19 +25,32 @@ fn claim(n: u64, moves: u32) -> Claim {
 struct Both {
     table: Table,
     changes: Vec<Change>,
+    aside: Aside,
+    quota: u64,
 }
 
 impl Both {
     fn new(limit: u32) -> Self {
-        Self { table: Table::new(limit, 1), changes: Vec::new() }
+        Self {
+            table: Table::new(limit, 1),
+            changes: Vec::new(),
+            aside: Aside::default(),
+            quota: u64::MAX,
+        }
     }
 
     fn intake(&mut self) -> Intake<'_> {
-        Intake { table: &mut self.table, now: Nanos(5), changes: &mut self.changes }
+        const VNETS: &[Vni] = &[Vni::new(5000).unwrap()];
+        Intake {
+            table: &mut self.table,
+            now: Nanos(5),
+            changes: &mut self.changes,
+            bounds: Bounds { vnets: VNETS, quota: self.quota, aside: &mut self.aside },
+        }
     }
 
     fn state(&self, n: u64) -> Option<State> {
-        let view = View { table: &self.table, me: ME };
+        let view = View { table: &self.table, me: ME, confirmed: |_, _| true };
         let found = view.find(key(n));
         assert_eq!(view.find_ip(key(n).vni, ip(n)), found, "both indices lead to the same");
         found.map(|found| found.state)
@@ -86,4 +99,88 @@ fn a_full_table_says_so() {
     both.intake().claim(OTHER, &claim(1, 0)).unwrap();
     assert_eq!(both.intake().claim(OTHER, &claim(2, 0)), Err(NoRoom));
     assert_eq!(both.changes.len(), 1);
+}
+
+fn of_others(n: u64) -> Claim {
+    let key = Key { vni: Vni::new(6000).unwrap(), ..key(n) };
+    Claim { key, ..claim(n, 0) }
+}
+
+/// What a member says of a network that it is not in here is nowhere, and both sides' digests
+/// agree all the same: nobody asks for it again.
+#[test]
+fn claims_outside_own_networks_are_set_aside() {
+    let mut both = Both::new(100);
+    let said = [claim(1, 0), of_others(2), of_others(3)];
+    both.intake().begin_snapshot(OTHER);
+    said.iter().for_each(|claim| both.intake().claim(OTHER, claim).unwrap());
+    both.intake().end_snapshot(OTHER);
+    assert_eq!(both.table.find(of_others(2).key), None);
+    assert_eq!(both.changes.len(), 1);
+    assert_eq!(both.intake().digest(OTHER), said.iter().collect());
+    assert_eq!(both.aside.news(), Some((Bound::Network, of_others(2).key)), "told once");
+    assert_eq!(both.aside.news(), None);
+    both.intake().withdraw(OTHER, of_others(2).key);
+    assert_eq!(both.intake().digest(OTHER), [&said[0], &said[2]].into_iter().collect());
+    // What another snapshot does not name is gone.
+    both.intake().begin_snapshot(OTHER);
+    both.intake().claim(OTHER, &said[0]).unwrap();
+    both.intake().end_snapshot(OTHER);
+    assert_eq!(both.intake().digest(OTHER), [&said[0]].into_iter().collect());
+}
+
+#[test]
+fn claims_beyond_the_quota_are_refused_and_others_are_not() {
+    let mut both = Both::new(100);
+    both.quota = 3;
+    both.intake().claim(OTHER, &claim(1, 0)).unwrap();
+    both.intake().claim(OTHER, &claim(2, 0)).unwrap();
+    both.intake().claim(OTHER, &of_others(3)).unwrap();
+    assert_eq!(both.intake().claim(OTHER, &claim(4, 0)), Err(NoRoom));
+    assert_eq!(both.intake().claim(OTHER, &of_others(5)), Err(NoRoom), "what is aside counts");
+    // What it claims already may change.
+    both.intake().claim(OTHER, &claim(1, 1)).unwrap();
+    both.intake().claim(OTHER, &of_others(3)).unwrap();
+    both.intake().claim(HostId(3), &claim(4, 0)).unwrap();
+    both.intake().withdraw(OTHER, key(1));
+    both.intake().claim(OTHER, &claim(4, 1)).unwrap();
+}
+
+/// Whoever says the largest number wins nothing by it, in whichever order claims come, and can be
+/// outbid.
+#[test]
+fn leaps_of_moves_lose_to_other_claims() {
+    let holder =
+        |both: &Both| both.table.find(key(1)).map(|vport| (vport.owner, vport.claim.moves));
+    let leap = claim(1, u32::MAX);
+    // The owner was there first.
+    let mut both = Both::new(100);
+    both.intake().claim(ME, &claim(1, 3)).unwrap();
+    both.intake().claim(OTHER, &leap).unwrap();
+    assert_eq!(holder(&both), Some((ME, 3)));
+    assert_eq!(both.intake().digest(OTHER), [&leap].into_iter().collect());
+    // Again and again, it comes no nearer.
+    for _ in 0..3 {
+        both.intake().claim(OTHER, &claim(1, u32::MAX - 1)).unwrap();
+        both.intake().claim(OTHER, &leap).unwrap();
+    }
+    assert_eq!(holder(&both), Some((ME, 3)));
+    // As far as a leap may go, and the owner outbids it by one.
+    both.intake().claim(OTHER, &claim(1, 3 + LEAP_MAX)).unwrap();
+    assert_eq!(holder(&both), Some((OTHER, 3 + LEAP_MAX)));
+    both.aside.clear();
+    both.intake().claim(ME, &claim(1, 4 + LEAP_MAX)).unwrap();
+    assert_eq!(holder(&both), Some((ME, 4 + LEAP_MAX)));
+    // It was there first: what counts leaves room above it.
+    let mut both = Both::new(100);
+    both.intake().claim(OTHER, &leap).unwrap();
+    assert_eq!(holder(&both), Some((OTHER, MOVES_MAX)));
+    both.intake().claim(ME, &claim(1, MOVES_MAX + 1)).unwrap();
+    assert_eq!(holder(&both), Some((ME, MOVES_MAX + 1)));
+    // An honest claim with many moves, heard after a restart, is as it was.
+    let mut both = Both::new(100);
+    both.intake().claim(OTHER, &claim(1, 70_000)).unwrap();
+    assert_eq!(holder(&both), Some((OTHER, 70_000)));
+    both.intake().claim(ME, &claim(1, 70_001)).unwrap();
+    assert_eq!(holder(&both), Some((ME, 70_001)));
 }

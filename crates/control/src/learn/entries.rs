@@ -46,7 +46,7 @@ impl List {
 }
 
 /// A learned endpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) port: PortId,
@@ -54,6 +54,8 @@ pub(super) struct Entry {
     pub(super) epoch: u32,
     pub(super) ips: Ips,
     pub(super) seen: Nanos,
+    /// When it was asked whether it is still there, if it was not heard of since.
+    pub(super) asked: Option<Nanos>,
     /// Whether it stays for good and so has no age.
     pub(super) sticky: bool,
     links: [Link; 2],
@@ -133,7 +135,8 @@ impl Entries {
         let place = self.place_of(key).expect_err("the caller has looked for the key");
         let links = UNLINKED;
         let ips = Ips::default();
-        let entry = Entry { key, port, epoch: 0, ips, seen: now, sticky: false, links };
+        let entry =
+            Entry { key, port, epoch: 0, ips, seen: now, asked: None, sticky: false, links };
         let at = match self.free.pop() {
             Some(at) => {
                 self.slab[at as usize] = entry;

@@ -1,8 +1,9 @@
+use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use sluice_wire::arp;
+use sluice_wire::{arp, icmpv6};
 
 use super::*;
 use crate::frame::tests::{
@@ -31,7 +32,7 @@ fn ips(all: &[IpAddr]) -> Ips {
 
 fn learned(n: u8, port: u16, all: &[IpAddr]) -> Result<Intent, Reason> {
     let origin = if port == 3 { Origin::Sticky } else { Origin::Learned };
-    Ok(Intent::Learned { key: key(n), port: PortId(port), ips: ips(all), origin })
+    Ok(Intent::Learned { key: key(n), port: PortId(port), ips: ips(all), origin, announced: None })
 }
 
 fn seen(n: u8) -> Result<Intent, Reason> {
@@ -367,7 +368,8 @@ fn what_was_sticky_once_stays_so() {
     let claims = [found(1, State::Own, 1, Origin::Sticky)];
     let observed = first_of(&claims, 1, &arp_request(1, 9)).unwrap();
     let (key, port, ips) = (key(1), PortId(1), ips(&[v4(1).into()]));
-    assert_eq!(observed.intent, Intent::Learned { key, port, ips, origin: Origin::Sticky });
+    let origin = Origin::Sticky;
+    assert_eq!(observed.intent, Intent::Learned { key, port, ips, origin, announced: None });
     let elsewhere = [found(1, State::Stale, 1, Origin::Sticky)];
     assert_eq!(first_of(&elsewhere, 1, &data(1)), Err(Reason::BoundElsewhere));
 }
@@ -482,5 +484,85 @@ proptest! {
                 prop_assert_eq!(learner.learned_at(PortId(port)) as usize, count);
             }
         }
+    }
+}
+
+#[test]
+fn endpoint_with_addresses_is_asked_before_it_is_given_up() {
+    let (mut learner, house) = learner();
+    let none = Claims::default();
+    let ticked = |learner: &mut Learner, ms: u64| {
+        let mut gone = Vec::new();
+        learner.tick(Nanos(ms * MS), 10, |which| gone.push((which.key, which.why)));
+        gone
+    };
+    see(&mut learner, &house, &none, (0, 1), &arp(1, |_| {})).unwrap();
+    see(&mut learner, &house, &none, (1, 1), &arp(2, |_| {})).unwrap();
+    see(&mut learner, &house, &none, (2, 2), &data(3)).unwrap();
+    assert_eq!(ticked(&mut learner, 999), []);
+    assert_eq!(ticked(&mut learner, 1_000), [(key(1), Why::Silent)]);
+    assert_eq!(ticked(&mut learner, 1_001), [(key(2), Why::Silent)], "once each");
+    // Who has no address cannot be asked.
+    assert_eq!(ticked(&mut learner, 1_002), [(key(3), Why::Aged)]);
+    assert_eq!(learner.deadline(), Some(Nanos(2_000 * MS)));
+    see(&mut learner, &house, &none, (1_500, 1), &arp(1, |_| {})).unwrap();
+    assert_eq!(ticked(&mut learner, 2_000), [], "it has answered");
+    assert_eq!(ticked(&mut learner, 2_001), [(key(2), Why::Aged)], "and the other has not");
+    assert_eq!(ticked(&mut learner, 2_500), [(key(1), Why::Silent)]);
+    learner.port_down(PortId(1));
+    assert_eq!(ticked(&mut learner, 2_500), [(key(1), Why::PortDown)], "also of who was asked");
+    assert!(learner.is_empty() && learner.deadline().is_none());
+}
+
+#[test]
+fn announcement_is_told_from_a_use_where_another_has_the_address() {
+    let holder = found(4, State::Authoritative, 1, Origin::Learned);
+    let announced = |bytes: &[u8]| match first_of(&[holder], 1, bytes).unwrap() {
+        Observed { intent: Intent::Learned { announced, .. }, note } => (announced, note.is_some()),
+        observed => panic!("{observed:?}"),
+    };
+    let takes = Some(IpAddr::from(v4(4)));
+    let told = arp::Repr::announcement(mac(1), v4(4));
+    let reply = arp::Repr { operation: arp::Operation::REPLY, ..told };
+    let to_all = arp::Repr { target_ip: v4(9), ..reply };
+    let rows = [
+        (arp_frame(mac(1), &[], told), (takes, false), "gratuitous request"),
+        (arp_frame(mac(1), &[], reply), (takes, false), "gratuitous reply"),
+        (arp_frame(mac(1), &[], to_all), (takes, false), "reply to all"),
+        (arp(1, |arp| arp.sender_ip = v4(4)), (None, true), "question"),
+    ];
+    for (bytes, expected, what) in rows {
+        assert_eq!(announced(&bytes), expected, "{what}");
+    }
+    let nobody = match first_of(&[], 1, &arp_frame(mac(1), &[], told)).unwrap().intent {
+        Intent::Learned { announced, .. } => announced,
+        intent @ Intent::Seen { .. } => panic!("{intent:?}"),
+    };
+    assert_eq!(nobody, None, "there is nobody to take it from");
+}
+
+#[test]
+fn first_use_after_a_probe_that_nobody_answered_is_an_announcement() {
+    let ip = IpAddr::from(v4(4));
+    let claims = Claims(vec![found(4, State::Authoritative, 1, Origin::Learned)]);
+    let probe = arp_frame(mac(1), &[], arp::Repr::probe(mac(1), v4(4)));
+    let used = arp(1, |arp| arp.sender_ip = v4(4));
+    for (answered_by, after_ms, expected) in [
+        (None, 2_000, Some(ip)),
+        (Some(mac(4)), 2_000, None),
+        (Some(mac(1)), 2_000, Some(ip)),
+        (None, 15_000, None),
+    ] {
+        let (mut learner, house) = learner();
+        see(&mut learner, &house, &claims, (0, 1), &probe).unwrap();
+        if let Some(holder) = answered_by {
+            learner.heard(vni(7), ip, holder);
+        }
+        let seen = see(&mut learner, &house, &claims, (after_ms, 1), &used).unwrap();
+        let Intent::Learned { announced, .. } = seen.intent else { panic!("{seen:?}") };
+        assert_eq!(announced, expected, "{answered_by:?} after {after_ms} ms");
+        // The second use is a use.
+        let again = see(&mut learner, &house, &claims, (after_ms, 1), &used).unwrap();
+        assert!(!matches!(again.intent, Intent::Learned { announced: Some(_), .. }));
     }
 }

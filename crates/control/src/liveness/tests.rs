@@ -1,6 +1,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use foca::{Header, Message};
 use sluice_base::{HostId, Nanos, Prng};
 
 use super::*;
@@ -16,6 +17,8 @@ struct Net {
     flying: BTreeMap<(Nanos, u64), (HostId, HostId, Vec<u8>)>,
     count: u64,
     loss_percent: u64,
+    /// Incarnations that hosts have shown on their connections.
+    shown: BTreeMap<HostId, u64>,
     random: Prng,
     seen: Vec<(Nanos, HostId, Change)>,
 }
@@ -31,6 +34,7 @@ impl Net {
             flying: BTreeMap::new(),
             count: 0,
             loss_percent: 0,
+            shown: (0..hosts).map(|host| (HostId(host), 1)).collect(),
             random: Prng::stream(seed, "net"),
             seen: Vec::new(),
         };
@@ -70,13 +74,25 @@ impl Net {
             while let Some(entry) = self.flying.first_entry()
                 && entry.key().0 <= self.now
             {
-                let (_, to, bytes) = entry.remove();
+                let (from, to, bytes) = entry.remove();
                 if !self.hung.contains(&to) {
-                    self.hosts.get_mut(&to).unwrap().receive(self.now, &bytes);
-                    self.collect(to);
+                    self.receive(from, to, &bytes);
                 }
             }
         }
+    }
+
+    fn receive(&mut self, from: HostId, to: HostId, bytes: &[u8]) {
+        let Self { hosts, shown, now, .. } = self;
+        let there = hosts.get_mut(&to).unwrap();
+        there.receive(*now, from, bytes, |host| shown.get(&host).copied());
+        // Everybody is told of another round.
+        if there.take_rejoined() {
+            for other in shown.keys().filter(|other| **other != to) {
+                there.greet(*now, *other);
+            }
+        }
+        self.collect(to);
     }
 
     /// What `host` thinks of `of`, from what it said.
@@ -141,6 +157,7 @@ fn a_restart_is_another_life() {
     let mut again = Liveness::new(HostId(3), 2, Timing::default(), 77);
     again.greet(net.now, HostId(1));
     net.hosts.insert(HostId(3), again);
+    net.shown.insert(HostId(3), 2);
     net.run(3_000);
     assert!(net.all_think(HostId(3), Change::Up(HostId(3), 2)));
 }
@@ -193,13 +210,13 @@ fn the_same_seed_gives_the_same_run() {
 fn what_is_no_message_is_counted_and_changes_nothing() {
     let mut net = Net::new(3, 6);
     net.run(2_000);
-    let one = net.hosts.get_mut(&HostId(0)).unwrap();
     let mut random = Prng::new(1);
     for size in 0..200 {
         let bytes: Vec<u8> = (0..size).map(|_| random.next_u64().to_le_bytes()[0]).collect();
-        one.receive(net.now, &bytes);
+        net.receive(HostId(1), HostId(0), &bytes);
     }
-    assert!(one.refused() > 150, "{}", one.refused());
+    let refused = net.hosts[&HostId(0)].refused();
+    assert!(refused > 150, "{refused}");
     net.run(2_000);
     assert!(net.all_think(HostId(0), Change::Up(HostId(0), 1)));
 }
@@ -214,4 +231,99 @@ fn who_leaves_is_gone_at_once() {
     net.hung.insert(HostId(2));
     net.run(150);
     assert!(net.all_think(HostId(2), Change::Down(HostId(2))));
+}
+
+/// A datagram as `src` would write it for `to`, with what it says of `members`.
+fn written(src: Life, to: HostId, message: &Message<Life>, members: &[Member<Life>]) -> Vec<u8> {
+    let dst = Life { host: to, incarnation: 1, round: 0 };
+    let header = Header { src, src_incarnation: 0, dst, message: message.clone() };
+    let mut bytes = Vec::new();
+    foca::Codec::encode_header(&mut Codec, &header, &mut bytes).unwrap();
+    if *message != Message::Announce {
+        bytes.extend(u16::try_from(members.len()).unwrap().to_be_bytes());
+        for member in members {
+            foca::Codec::encode_member(&mut Codec, member, &mut bytes).unwrap();
+        }
+    }
+    bytes
+}
+
+fn life(host: u16, incarnation: u64, round: u32) -> Life {
+    Life { host: HostId(host), incarnation, round }
+}
+
+#[test]
+fn nobody_speaks_in_anothers_name_or_in_a_life_that_was_not_shown() {
+    let mut net = Net::new(4, 8);
+    net.run(2_000);
+    let (victim, liar) = (HostId(2), HostId(1));
+    let forged = [
+        // The highest incarnation, in the victim's name: by a stranger without a key, or a member.
+        (liar, life(2, u64::MAX, 0), Message::Announce),
+        (victim, life(2, u64::MAX, 0), Message::Announce),
+        (victim, life(2, 1, 9), Message::Broadcast),
+        // Of a host that is none, and about one.
+        (HostId(77), life(77, 1, 0), Message::Announce),
+        (liar, life(1, 1, 0), Message::PingReq { target: life(77, 1, 0), probe_number: 3 }),
+        (liar, life(1, 1, 0), Message::PingReq { target: life(2, 7, 0), probe_number: 3 }),
+    ];
+    for (from, src, message) in forged {
+        let refused = net.hosts[&HostId(0)].refused();
+        net.receive(from, HostId(0), &written(src, HostId(0), &message, &[]));
+        assert_eq!(net.hosts[&HostId(0)].refused(), refused + 1, "{from:?} {message:?}");
+    }
+    let before = net.seen.len();
+    net.run(3_000);
+    assert_eq!(net.seen[before..], [], "nobody changed their mind");
+}
+
+#[test]
+fn a_member_that_lies_of_another_is_contradicted() {
+    for lie in
+        [life(2, 1, 0), life(2, 1, 4), life(2, 1, u32::MAX), life(2, u64::MAX, 0), life(77, 1, 0)]
+    {
+        let mut net = Net::new(4, 8);
+        net.run(2_000);
+        for at in [0, 3] {
+            let dead = Member::new(lie, u16::MAX, State::Down);
+            let bytes = written(life(1, 1, 0), HostId(at), &Message::Gossip, &[dead]);
+            net.receive(HostId(1), HostId(at), &bytes);
+        }
+        net.run(3_000);
+        assert!(net.all_think(HostId(2), Change::Up(HostId(2), 1)), "{lie:?}: {:?}", net.seen);
+        assert_eq!(net.thought(HostId(0), HostId(77)), None, "who is none is never heard of");
+    }
+}
+
+#[test]
+fn a_host_that_sends_without_end_is_not_answered_without_end() {
+    let mut net = Net::new(3, 8);
+    net.run(2_000);
+    net.collect(HostId(0));
+    let announce = written(life(1, 1, 0), HostId(0), &Message::Announce, &[]);
+    let sent = net.count;
+    for _ in 0..10_000 {
+        net.receive(HostId(1), HostId(0), &announce);
+    }
+    assert!(net.count - sent <= 200, "{} answers", net.count - sent);
+    net.run(3_000);
+    assert!(net.all_think(HostId(1), Change::Up(HostId(1), 1)));
+}
+
+#[test]
+fn whoever_begins_another_life_is_believed_when_it_has_shown_it() {
+    let mut net = Net::new(4, 8);
+    net.run(2_000);
+    let now = net.now;
+    net.hosts.get_mut(&HostId(3)).unwrap().reincarnate(now, 9);
+    net.run(1_000);
+    assert!(!net.all_think(HostId(3), Change::Up(HostId(3), 9)), "it was not shown");
+    net.shown.insert(HostId(3), 9);
+    for other in 0..3 {
+        let now = net.now;
+        net.hosts.get_mut(&HostId(3)).unwrap().greet(now, HostId(other));
+    }
+    net.collect(HostId(3));
+    net.run(3_000);
+    assert!(net.all_think(HostId(3), Change::Up(HostId(3), 9)), "{:?}", net.seen);
 }

@@ -13,10 +13,35 @@ use sluice_base::Mac;
 use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6, vlan};
 
 use crate::frame::Frame;
-use crate::learn::{is_unicast_v4, is_unicast_v6};
+use crate::learn::{is_unicast_v4, is_unicast_v6, link_local};
 
 /// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
 const FRAME_SIZE_MIN: usize = 60;
+
+/// In whose name this host asks its own endpoints whether they are there: a locally administered
+/// address (IEEE 802 clause 8.4) that no endpoint has. Every host has the same, and no frame to it
+/// leaves its host.
+pub(super) const MAC: Mac = Mac([0x02, 0x53, 0x6c, 0x75, 0x69, 0x63]);
+
+/// The question whether the endpoint `mac` has `ip`, to itself only. ARP asks as a probe does,
+/// which leaves no trace in its caches; Neighbor Discovery asks as for reachability (RFC 4861
+/// clause 7.3.3), for a probe would be taken for another who wants the address.
+pub(super) fn to_endpoint(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
+    use core::net::IpAddr;
+    let (ethertype, payload) = match ip {
+        IpAddr::V4(ip) => {
+            let mut bytes = vec![0; arp::SIZE];
+            arp::Repr::probe(MAC, ip).emit(&mut bytes);
+            (EtherType::ARP, bytes)
+        }
+        IpAddr::V6(ip) => (EtherType::IPV6, solicitation(link_local(MAC), ip, ip, MAC)),
+    };
+    let size = (ethernet::HEADER_SIZE + payload.len()).max(FRAME_SIZE_MIN);
+    let mut out = vec![0; size];
+    ethernet::Repr { dst: mac, src: MAC, ethertype }.emit(&mut out);
+    out[ethernet::HEADER_SIZE..][..payload.len()].copy_from_slice(&payload);
+    out
+}
 
 /// Between whom a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,6 +42,7 @@ impl Plane {
             if change.lost_by(self.own) {
                 self.yield_claim(now, change.key);
             }
+            self.addresses_follow(now, change);
         }
     }
 
@@ -194,7 +195,13 @@ impl Plane {
             (None, None) => return,
         };
         self.outbox.event(event);
-        for ip in change.duplicates.iter() {
+        for (ip, sequence) in change.duplicates.with_sequences() {
+            let all = self.table.all_with_ip(key.vni, ip);
+            let mut others = all.filter(|vport| vport.claim.key != key);
+            // One that is announced moves.
+            if others.all(|vport| vport.claim.ips.sequence(ip) < Some(sequence)) {
+                continue;
+            }
             let others = self.table.all_with_ip(key.vni, ip).map(|vport| vport.claim.key.mac);
             let holder = others.filter(|mac| *mac != key.mac).min();
             self.outbox.event(Event::Conflict { key, ip, holder });

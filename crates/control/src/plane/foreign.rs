@@ -72,7 +72,7 @@ impl Plane {
         }
         let claim = Claim { key, port: PortId(0), ips, origin: Origin::Learned, moves: 0 };
         let learned = match self.mobility.learn(now, &self.table, host, &claim) {
-            Ok(claim) => claim,
+            Ok(claim) => self.with_sequences(&claim, learn::announced(frame)),
             Err(why) => return self.held(PortId(0), key, why),
         };
         self.make_room(now, key);

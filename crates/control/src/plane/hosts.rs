@@ -7,7 +7,7 @@ use sluice_base::{HostId, Nanos, Vni, mix};
 use super::Plane;
 use super::peers::Peer;
 use super::surface::{Command, End, Event, Health, Kind};
-use crate::bridge::Intake;
+use crate::bridge::{Bounds, Intake};
 use crate::liveness;
 use crate::mobility::Why;
 use crate::session::{self, Due, Error, Session};
@@ -141,14 +141,20 @@ impl Plane {
     /// The connection is to be ended: [`Self::write`] once more, then [`Self::disconnected`].
     pub fn stream(&mut self, now: Nanos, host: HostId, bytes: &[u8]) -> Result<usize, Error> {
         let now = self.clock.at(now);
-        let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
-        let Some(session) = peer else { return Ok(bytes.len()) };
+        let Some(peer) = self.peers.get_mut(host) else { return Ok(bytes.len()) };
+        let Some(session) = &mut peer.session else { return Ok(bytes.len()) };
         let mut changes = Vec::new();
-        let mut intake = Intake { table: &mut self.table, now, changes: &mut changes };
+        let (vnets, aside) = (&peer.vnets, &mut peer.aside);
+        let bounds = Bounds { vnets, quota: self.claims_per_host.into(), aside };
+        let mut intake = Intake { table: &mut self.table, now, changes: &mut changes, bounds };
         let refused = session.counts().refused;
         let taken = session.stream(now, bytes, &mut self.publisher, &mut intake);
         let is_full = session.counts().refused > refused;
+        while let Some((bound, key)) = peer.aside.news() {
+            self.outbox.event(Event::OutOfBounds(host, key, bound));
+        }
         self.follow_all(now, &changes, |change| why_of(change, host));
+        self.hear_lives(host);
         if is_full {
             self.claims_full();
         }
@@ -156,10 +162,11 @@ impl Plane {
         taken
     }
 
-    /// A datagram of the failure detector came. Who sent it, it says itself.
-    pub fn datagram(&mut self, now: Nanos, bytes: &[u8]) {
+    /// A datagram of the failure detector came from a host, as whose it is authenticated.
+    pub fn datagram(&mut self, now: Nanos, host: HostId, bytes: &[u8]) {
         let now = self.clock.at(now);
-        self.liveness.receive(now, bytes);
+        let Self { liveness, peers, .. } = self;
+        liveness.receive(now, host, bytes, |host| peers.get(host)?.shown());
         self.hear(now);
     }
 
@@ -214,8 +221,14 @@ impl Plane {
         let was_up = core::mem::replace(&mut peer.was_up, is_up);
         if is_up && !was_up {
             (peer.lost_at, peer.hung) = (None, false);
+            let is_known = matches!(peer.health, Health::Alive(_));
             self.outbox.event(Event::SessionUp(host));
             self.teller.up(now, host);
+            // Its life is shown, and there are keys: nothing has to wait for the next round.
+            if !is_known {
+                self.liveness.greet(now, host);
+                self.hear(now);
+            }
         } else if was_up && !is_up {
             peer.lost_at = Some(now);
             self.outbox.event(Event::SessionDown(host));
@@ -271,6 +284,9 @@ impl Plane {
 
     /// The claims of a host that was away for too long go; it stays a member.
     fn forget_claims(&mut self, now: Nanos, host: HostId) {
+        if let Some(peer) = self.peers.get_mut(host) {
+            peer.aside.clear();
+        }
         loop {
             let mut changes = Vec::new();
             let step = self.table.evict(now, host, EVICT_STEP, |change| changes.push(change));
@@ -297,6 +313,13 @@ impl Plane {
 
     /// Takes over what the failure detector thinks and wants to send.
     pub(super) fn hear(&mut self, now: Nanos) {
+        if self.liveness.take_rejoined() {
+            // Others believe nobody else of it.
+            let members = self.peers.iter().filter(|(_, peer)| peer.kind == Kind::Member);
+            for host in members.map(|(host, _)| host).collect::<Vec<_>>() {
+                self.liveness.greet(now, host);
+            }
+        }
         while let Some(datagram) = self.liveness.datagram() {
             if self.peers.get(datagram.0).is_some_and(|peer| peer.kind == Kind::Member) {
                 self.outbox.datagram(datagram);

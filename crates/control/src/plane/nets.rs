@@ -21,6 +21,8 @@ struct Net {
 struct Port {
     rule: PortRule,
     vnis: Vec<Vni>,
+    /// Somebody is behind it, or nobody has said otherwise.
+    is_up: bool,
 }
 
 /// The networks.
@@ -61,10 +63,21 @@ impl Nets {
 
     /// Puts a port into a network that is local.
     pub(super) fn add_port(&mut self, port: PortId, vni: Vni, rule: PortRule) {
-        let record = self.ports.entry(port).or_insert(Port { rule, vnis: Vec::new() });
+        let record = self.ports.entry(port).or_insert(Port { rule, vnis: Vec::new(), is_up: true });
         record.rule = rule;
         insert(&mut record.vnis, vni);
         insert(&mut self.nets.entry(vni).or_default().ports, port);
+    }
+
+    /// The link of a port is up or down. False if it is so already, or there is no such port.
+    pub(super) fn set_link(&mut self, port: PortId, is_up: bool) -> bool {
+        let Some(port) = self.ports.get_mut(&port) else { return false };
+        core::mem::replace(&mut port.is_up, is_up) != is_up
+    }
+
+    /// Whether the link of a port is up, as far as anybody has said.
+    pub(super) fn is_up(&self, port: PortId) -> bool {
+        self.ports.get(&port).is_none_or(|port| port.is_up)
     }
 
     /// Takes a port out of all its networks. False if it is in none.

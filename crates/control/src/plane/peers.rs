@@ -1,7 +1,7 @@
 //! The other hosts: their sessions, whether they are alive, and when each has something to do.
 //!
 //! ```text
-//!               suspected, down (SWIM); hung, or without a session for as long
+//!     without a session, and suspected or down (SWIM); hung, or without a session for as long
 //!      live ───────────────────────────────────────────────────────────────────> stale
 //!       ▲                                                                          │
 //!       └── SWIM says up, and a session is up (or nothing was wrong with it) ──────┤
@@ -9,8 +9,9 @@
 //!                                                            claims evicted <──────┘
 //! ```
 //!
-//! A host is stale when either of the two that watch it says so, and live when neither does. A
-//! session that ends is not yet a reason: connections break, and are made again.
+//! A host is stale when its session hung, or when there is none and SWIM says so. A session that
+//! ends is not yet a reason: connections break, and are made again. While a session is up the host
+//! itself is heard of several times a second, and no other host's word counts against that.
 //!
 //! **Deadlines.** Each session has its next time in one order, so that the first is found at once
 //! however many there are. Whatever touches a session sets its time anew. A change of the own
@@ -25,6 +26,7 @@ use sluice_base::{HostId, Nanos, Vni};
 
 use super::agenda::Agenda;
 use super::surface::{Health, Kind};
+use crate::bridge::Aside;
 use crate::publisher::Publisher;
 use crate::session::Session;
 
@@ -33,6 +35,8 @@ use crate::session::Session;
 pub(super) struct Peer {
     pub(super) kind: Kind,
     pub(super) vnets: Vec<Vni>,
+    /// What it told and is not believed.
+    pub(super) aside: Aside,
     /// `None` for a foreign host.
     pub(super) session: Option<Session>,
     /// Whether the session was up when it was last looked at.
@@ -50,6 +54,7 @@ impl Peer {
         Self {
             kind,
             vnets,
+            aside: Aside::default(),
             session,
             was_up: false,
             lost_at: None,
@@ -64,8 +69,16 @@ impl Peer {
         self.session.as_ref().is_some_and(Session::is_up)
     }
 
-    pub(super) const fn is_gone(&self) -> bool {
-        self.hung || matches!(self.health, Health::Suspected | Health::Down)
+    /// Whether it is thought to be gone. Others' word counts where this host does not hear of it
+    /// itself: who speaks on its connection is alive, whatever anybody says.
+    pub(super) fn is_gone(&self) -> bool {
+        self.hung || (matches!(self.health, Health::Suspected | Health::Down) && !self.is_up())
+    }
+
+    /// The incarnation that its connection has shown, if there ever was one.
+    pub(super) fn shown(&self) -> Option<u64> {
+        let incarnation = self.session.as_ref().map(Session::incarnation);
+        incarnation.filter(|incarnation| *incarnation > 0)
     }
 }
 

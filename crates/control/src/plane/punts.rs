@@ -20,6 +20,7 @@
 //! policer and to the budgets of floods.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 
@@ -27,11 +28,11 @@ use super::Plane;
 use super::ask;
 use super::surface::{Command, Event, Full, Kind, PuntFrom, Way};
 use crate::bridge::View;
-use crate::directory::Places;
+use crate::directory::{Found, Places, State};
 use crate::frame::{Body, Frame};
 use crate::learn::{Intent, Note, Observed};
 use crate::punt::{Cause, Target};
-use crate::resolve::Action;
+use crate::resolve::{Action, Ignored};
 use crate::vport::{Claim, Key, Origin};
 
 /// A punt carries at most so many bytes: a frame of as many may have been longer.
@@ -71,6 +72,14 @@ impl Plane {
             return;
         }
         self.outbox.counts.punts += 1;
+        if frame.src == ask::MAC || self.is_for_asker(vni, frame.dst) {
+            // Nobody has the address; an answer to it is heard all the same.
+            if frame.src != ask::MAC {
+                self.heard(now, vni, &frame);
+            }
+            return;
+        }
+        self.heard(now, vni, &frame);
         let punt = Punt { now, vni, port, host, head };
         let served = match host {
             None => self.learn(&punt, &frame),
@@ -100,7 +109,7 @@ impl Plane {
     fn learn(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) -> bool {
         let &Punt { now, vni, port, .. } = punt;
         let key = Key { vni, mac: frame.src };
-        let view = View { table: &self.table, me: self.own };
+        let view = View { table: &self.table, me: self.own, confirmed: |_, _| true };
         let seen = self.learner.observe(now, port, vni, frame, &view, &self.nets);
         let Observed { intent, note } = match seen {
             Ok(observed) => observed,
@@ -116,15 +125,18 @@ impl Plane {
             Some(Note::TooManyIps { ip }) => self.outbox.event(Event::TooManyIps(key, ip)),
             None => {}
         }
-        if let Intent::Learned { key, port, ips, origin } = intent {
-            self.claim_learned(now, &Claim { key, port, ips, origin, moves: 0 });
+        if let Intent::Learned { key, port, ips, origin, announced } = intent {
+            self.claim_learned(now, &Claim { key, port, ips, origin, moves: 0 }, announced);
         }
         true
     }
 
-    fn claim_learned(&mut self, now: Nanos, learned: &Claim) {
+    fn claim_learned(&mut self, now: Nanos, learned: &Claim, announced: Option<IpAddr>) {
         match self.mobility.learn(now, &self.table, self.own, learned) {
-            Ok(claim) => _ = self.publish(now, &claim),
+            Ok(claim) => {
+                let claim = self.with_sequences(&claim, announced);
+                self.publish(now, &claim);
+            }
             // The learner tells it again with the next frame, as it is not claimed.
             Err(why) => self.held(learned.port, learned.key, why),
         }
@@ -135,10 +147,11 @@ impl Plane {
             Cause::Miss | Cause::Unresolved => self.find(punt, frame),
             Cause::NewSource | Cause::Moved => self.settle_source(punt, frame.src),
             Cause::Arp | Cause::Nd => {
+                self.asked_alone(punt.now, punt.vni, frame);
                 if punt.head.len() >= HEAD_SIZE_MAX {
                     self.outbox.counts.floods_cut += 1;
                 } else {
-                    self.resolve(punt, punt.head, frame, true);
+                    self.resolve(punt, punt.head, frame);
                 }
             }
         }
@@ -191,17 +204,18 @@ impl Plane {
             return;
         }
         self.outbox.counts.asked += 1;
-        self.resolve(punt, &question, &asked, false);
+        // Somebody else may have its address by now: then the sender is told so.
+        self.resolve(punt, &question, &asked);
     }
 
-    /// Answers a question or floods a frame of neighbours. What was asked here in a sender's name
-    /// is not answered: the sender did not ask.
-    fn resolve(&mut self, punt: &Punt<'_>, bytes: &[u8], frame: &Frame<'_>, answer: bool) {
+    /// Answers a question of neighbours, takes it to the endpoint that is asked for, or floods it.
+    fn resolve(&mut self, punt: &Punt<'_>, bytes: &[u8], frame: &Frame<'_>) {
         let &Punt { now, vni, port, host, .. } = punt;
-        let view = View { table: &self.table, me: self.own };
+        let confirmed = |key, ip| self.doubts.is_confirmed(now, key, ip);
+        let view = View { table: &self.table, me: self.own, confirmed };
         let back = host.map_or(Way::Port(port), Way::Host);
         match self.resolver.resolve(now, port, vni, frame, &view, &self.nets) {
-            Action::Answer(made) if answer => {
+            Action::Answer(made) => {
                 if self.outbox.has_room() {
                     let frame = made.as_slice().to_vec();
                     self.outbox.command(Command::Send { vni, to: back, frame });
@@ -217,7 +231,38 @@ impl Plane {
                     }
                 }
             }
-            Action::Answer(_) | Action::Ignore(_) => {}
+            Action::Forward(found) => self.take_to_endpoint(punt, bytes, frame, &found),
+            Action::Ignore(Ignored::SamePort) => {
+                // It hears the question, if it is there.
+                if let Some(ip) = frame.asks_for()
+                    && let Some(vport) = self.table.find_ip(vni, ip)
+                {
+                    self.doubt(now, vport.claim.key, ip, true);
+                }
+            }
+            Action::Ignore(_) => {}
+        }
+    }
+
+    /// Takes a question or probe to the endpoint that has the address, which answers it itself.
+    fn take_to_endpoint(
+        &mut self,
+        punt: &Punt<'_>,
+        bytes: &[u8],
+        frame: &Frame<'_>,
+        found: &Found,
+    ) {
+        let to = match found.state {
+            State::Own => Way::Port(found.claim.port),
+            _ if punt.host.is_none() => Way::Host(found.owner),
+            // What came from the underlay never goes back there.
+            _ => return,
+        };
+        if self.outbox.has_room() {
+            self.outbox.command(Command::Send { vni: punt.vni, to, frame: bytes.to_vec() });
+        }
+        if let Some(ip) = frame.asks_for() {
+            self.doubt(punt.now, found.claim.key, ip, true);
         }
     }
 

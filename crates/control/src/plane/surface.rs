@@ -6,6 +6,7 @@ use core::net::IpAddr;
 
 use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
 
+use crate::bridge::Bound;
 use crate::hold::Receiver;
 use crate::learn;
 use crate::mobility::{self, Refusal};
@@ -29,6 +30,8 @@ pub struct Config {
     pub liveness: liveness::Timing,
     /// Claims of all hosts.
     pub claims_max: u32,
+    /// Claims of one host.
+    pub claims_per_host: u32,
     /// Withdrawals that are kept for peers that have not heard of them
     /// ([`crate::publisher::Publisher::new`]).
     pub tombstones_max: usize,
@@ -52,6 +55,9 @@ pub struct Config {
     pub tunnel_life: Nanos,
     /// For how long the claims of a host that is gone are kept.
     pub stale_life: Nanos,
+    /// For how long a learned endpoint is answered for after it said itself that it has an address;
+    /// then the question goes to it.
+    pub confirmed_life: Nanos,
 }
 
 impl Config {
@@ -68,6 +74,7 @@ impl Config {
             session: session::Timing::DEFAULT,
             liveness: liveness::Timing::default(),
             claims_max: 1_200_000,
+            claims_per_host: 1 << 17,
             tombstones_max: 1 << 16,
             punt: punt::Config::new(ports_max),
             learn: learn::Config::new(ports_max),
@@ -79,6 +86,7 @@ impl Config {
             decap_life: minutes(5),
             tunnel_life: minutes(1),
             stale_life: minutes(24 * 60),
+            confirmed_life: Nanos::from_millis(30_000),
         }
     }
 }
@@ -238,18 +246,40 @@ pub enum Event {
         /// Who else has it, if that is known.
         holder: Option<Mac>,
     },
+    /// An address left an own endpoint: another one has announced it, or is bound with it.
+    AddressMoved {
+        /// The endpoint that had it.
+        from: Key,
+        /// The endpoint that has it.
+        to: Mac,
+        /// The address.
+        ip: IpAddr,
+    },
+    /// An address left an own endpoint, which did not answer for it.
+    AddressSilent {
+        /// The endpoint.
+        key: Key,
+        /// The address.
+        ip: IpAddr,
+    },
     /// An endpoint has more addresses than are kept.
     TooManyIps(Key, IpAddr),
     /// A frame says of its source what must not be believed: spoofed, over its quota, and so on.
     Refused(PortId, Key, learn::Reason),
     /// An endpoint at an own port is not claimed: frozen, sticky or bound elsewhere.
     Held(PortId, Key, Refusal),
+    /// Somebody is behind an own port.
+    LinkUp(PortId),
+    /// Nobody is behind an own port any more: its link is down, or its namespace is gone.
+    LinkDown(PortId),
     /// A host is alive, in this incarnation.
     HostUp(HostId, u64),
     /// A host does not answer.
     HostSuspected(HostId),
     /// A host is dead or has left.
     HostDown(HostId),
+    /// A host knows this one in a later incarnation than the present.
+    Outdone(HostId, u64),
     /// A session with a host began.
     SessionUp(HostId),
     /// A session with a host ended.
@@ -287,6 +317,8 @@ pub enum Event {
     HoldsUnknown(HostId),
     /// A host did something wrong in questions and answers, for the first time on its connection.
     WrongTalk(HostId, rpc::Wrong),
+    /// A host claims what it is not believed of, for the first time in its snapshot.
+    OutOfBounds(HostId, Key, Bound),
     /// Something is full.
     Full(Full),
 }
@@ -301,11 +333,16 @@ impl Event {
             Self::VportMoved { .. } => "vport-moved",
             Self::VportWithdrawn(..) => "vport-withdrawn",
             Self::Conflict { .. } => "conflict",
+            Self::AddressMoved { .. } => "address-moved",
+            Self::AddressSilent { .. } => "address-silent",
             Self::TooManyIps(..) => "too-many-ips",
             Self::Refused(..) => "refused",
             Self::Held(_, _, Refusal::Frozen { .. }) => "frozen",
             Self::Held(..) => "held",
+            Self::LinkUp(..) => "link-up",
+            Self::LinkDown(..) => "link-down",
             Self::HostUp(..) => "host-up",
+            Self::Outdone(..) => "outdone",
             Self::HostSuspected(..) => "host-suspected",
             Self::HostDown(..) => "host-down",
             Self::SessionUp(..) => "session-up",
@@ -326,6 +363,7 @@ impl Event {
             Self::HoldEnded(..) => "hold-ended",
             Self::HoldsUnknown(..) => "holds-unknown",
             Self::WrongTalk(..) => "wrong-talk",
+            Self::OutOfBounds(..) => "out-of-bounds",
             Self::Full(..) => "full",
         }
     }
@@ -340,25 +378,31 @@ impl fmt::Display for Event {
                 write!(f, "{} {} host {host}", key.vni, key.mac)
             }
             Self::VportMoved { key, from, to, why } => {
-                write!(f, "{} {} host {from} to {to}: {why:?}", key.vni, key.mac)
+                write!(f, "{} {} host {from} to {to}: {why}", key.vni, key.mac)
             }
             Self::VportWithdrawn(key, host, why) => {
-                write!(f, "{} {} host {host}: {why:?}", key.vni, key.mac)
+                write!(f, "{} {} host {host}: {why}", key.vni, key.mac)
             }
             Self::Conflict { key, ip, holder } => {
                 write!(f, "{} {} has {ip}", key.vni, key.mac)?;
                 holder.map_or(Ok(()), |mac| write!(f, " of {mac}"))
             }
+            Self::AddressMoved { from, to, ip } => {
+                write!(f, "{} {ip} from {} to {to}", from.vni, from.mac)
+            }
+            Self::AddressSilent { key, ip } => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::TooManyIps(key, ip) => write!(f, "{} {} {ip}", key.vni, key.mac),
             Self::Refused(port, key, why) => {
                 let (vni, mac) = at(key);
-                write!(f, "{vni} {mac} port {port}: {why:?}")
+                write!(f, "{vni} {mac} port {port}: {why}")
             }
             Self::Held(port, key, why) => {
                 let (vni, mac) = at(key);
-                write!(f, "{vni} {mac} port {port}: {why:?}")
+                write!(f, "{vni} {mac} port {port}: {why}")
             }
-            Self::HostUp(host, incarnation) => write!(f, "host {host} incarnation {incarnation}"),
+            Self::HostUp(host, incarnation) | Self::Outdone(host, incarnation) => {
+                write!(f, "host {host} incarnation {incarnation}")
+            }
             Self::HostSuspected(host)
             | Self::HostDown(host)
             | Self::SessionUp(host)
@@ -371,22 +415,27 @@ impl fmt::Display for Event {
                 let Receiver { isolated, held, stuck } = receiver;
                 write!(f, "port {port}: {:#04x} {:#04x} {:#04x}", isolated.0, held.0, stuck.0)
             }
-            Self::Restored(port) => write!(f, "port {port}"),
+            Self::Restored(port) | Self::LinkUp(port) | Self::LinkDown(port) => {
+                write!(f, "port {port}")
+            }
+            Self::OutOfBounds(host, key, bound) => {
+                write!(f, "{} {} host {host}: {}", key.vni, key.mac, bound.name())
+            }
             Self::HoldBegun(key, host) | Self::HoldEnded(key, host) => {
                 write!(f, "{} {} host {host}", key.vni, key.mac)
             }
             Self::ClaimsStale(host, count) | Self::ClaimsLive(host, count) => {
                 write!(f, "host {host}: {count}")
             }
-            Self::TunnelClosed(host, end) => write!(f, "host {host}: {end:?}"),
+            Self::TunnelClosed(host, end) => write!(f, "host {host}: {end}"),
             Self::FlowMade(key, host) => write!(f, "{} {} host {host}", key.vni, key.mac),
             Self::FlowEnded(key, host, end) => {
-                write!(f, "{} {} host {host}: {end:?}", key.vni, key.mac)
+                write!(f, "{} {} host {host}: {end}", key.vni, key.mac)
             }
             Self::DecapMade(vni, host) => write!(f, "{vni} host {host}"),
-            Self::DecapEnded(vni, host, end) => write!(f, "{vni} host {host}: {end:?}"),
+            Self::DecapEnded(vni, host, end) => write!(f, "{vni} host {host}: {end}"),
             Self::WrongTalk(host, what) => write!(f, "host {host}: {}", what.name()),
-            Self::Full(what) => write!(f, "{what:?}"),
+            Self::Full(what) => write!(f, "{what}"),
         }
     }
 }
@@ -507,7 +556,7 @@ impl fmt::Display for BindError {
             Self::NoSuchPort(port) => write!(f, "port {port} is not in the network"),
             Self::GroupAddress(mac) => write!(f, "{mac} is a group address"),
             Self::Full => f.write_str("the vport table is full"),
-            Self::Refused(why) => write!(f, "it may not be claimed here: {why:?}"),
+            Self::Refused(why) => write!(f, "it may not be claimed here: {why}"),
         }
     }
 }

@@ -65,6 +65,7 @@ fn word(action: &Action<'_>) -> String {
             assert!(to.hosts().eq([HostId(2), HostId(3)]));
             std::format!("flood {why:?}")
         }
+        Action::Forward(found) => std::format!("forward {}", found.claim.port),
         Action::Ignore(why) => std::format!("ignore {why:?}"),
     }
 }
@@ -77,6 +78,7 @@ fn resolve(known: Known, bytes: &[u8]) -> String {
     let counted = match action {
         Action::Answer(_) => resolver.answered(PORT),
         Action::Flood { .. } => resolver.flooded(PORT),
+        Action::Forward(_) => resolver.forwarded(PORT),
         Action::Ignore(why) => resolver.ignored(PORT, why),
     };
     assert_eq!(counted, 1, "{word} is counted");
@@ -105,8 +107,14 @@ fn every_question_in_every_state() {
     // The rows of the table in the file's theory, in the order of KNOWN.
     let question =
         ["answer", "flood Stale", "answer", "ignore SamePort", "flood Unknown", "ignore Itself"];
-    let probe =
-        ["answer", "flood Stale", "answer", "ignore SamePort", "flood Unknown", "flood Probe"];
+    let probe = [
+        "forward 1",
+        "flood Stale",
+        "forward 2",
+        "ignore SamePort",
+        "flood Unknown",
+        "flood Probe",
+    ];
     for (at, known) in KNOWN.into_iter().enumerate() {
         let target = own(known);
         let arp = if known == Known::Asker {
@@ -140,6 +148,24 @@ fn every_question_in_every_state() {
 }
 
 #[test]
+fn what_its_endpoint_did_not_confirm_is_not_answered() {
+    let (mut resolver, house) = (Resolver::new(&config(), 1), house());
+    // The address that is nobody's lately, and both of an endpoint that is bound.
+    let bytes = arp_request(1, u8::MAX);
+    let frame = Frame::parse(&bytes).unwrap();
+    for (state, origin, expected) in [
+        (State::Authoritative, Origin::Learned, "forward 3"),
+        (State::Own, Origin::Sticky, "forward 3"),
+        (State::Authoritative, Origin::Bound, "answer"),
+        (State::Stale, Origin::Bound, "flood Stale"),
+    ] {
+        let claims = Claims(vec![found(u8::MAX, state, 3, origin)]);
+        let action = resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims, &house);
+        assert_eq!(word(&action), expected, "{state:?}, {origin:?}");
+    }
+}
+
+#[test]
 fn what_goes_to_one_or_asks_for_none_is_left_alone() {
     for mut bytes in [arp_request(1, 2), solicitation(1, 2)] {
         bytes[..6].copy_from_slice(&mac(2).0);
@@ -156,10 +182,11 @@ fn what_goes_to_one_or_asks_for_none_is_left_alone() {
     }
 }
 
-/// The answer to a question of endpoint 1 for endpoint 2, which is live.
+/// The answer to a question of endpoint 1 for endpoint 2, which is live and bound.
 fn answer_to(bytes: &[u8]) -> Vec<u8> {
     let (mut resolver, house) = (Resolver::new(&config(), 1), house());
-    let (frame, claims) = (Frame::parse(bytes).unwrap(), claims(Known::Live));
+    let claims = Claims(vec![found(2, State::Authoritative, 1, Origin::Bound)]);
+    let frame = Frame::parse(bytes).unwrap();
     match resolver.resolve(Nanos::ZERO, PORT, vni(7), &frame, &claims, &house) {
         Action::Answer(answer) => answer.as_slice().to_vec(),
         action => panic!("{}", word(&action)),

@@ -3,7 +3,7 @@
 use sluice_wire::fabric::{IpList, Origin as WireOrigin, Record};
 
 use crate::publisher::Change;
-use crate::vport::{Claim, Key, Origin};
+use crate::vport::{Claim, Ips, Key, Origin};
 
 /// The record of a change.
 pub(super) fn record(change: Change<'_>) -> Record {
@@ -19,7 +19,7 @@ pub(super) fn record(change: Change<'_>) -> Record {
                 Origin::Bound => WireOrigin::Bound,
             },
             moves: claim.moves,
-            ips: IpList::new(claim.ips.iter()),
+            ips: IpList::new(claim.ips.with_sequences()),
         },
     }
 }
@@ -35,9 +35,15 @@ pub(super) fn change(record: &Record) -> (Key, Option<Claim>) {
                 WireOrigin::Sticky => Origin::Sticky,
                 WireOrigin::Bound => Origin::Bound,
             };
-            (key, Some(Claim { key, port, ips: ips.iter().collect(), origin, moves }))
+            let mut known = Ips::default();
+            for (ip, sequence) in ips.iter() {
+                // There are no more than fit, and one that is named twice counts once.
+                _ = known.set(ip, sequence);
+            }
+            (key, Some(Claim { key, port, ips: known, origin, moves }))
         }
     }
 }
 
 const _: () = assert!(sluice_wire::fabric::IPS_MAX == crate::vport::IPS_MAX);
+const _: () = assert!(sluice_wire::fabric::SEQUENCE_FIRST == crate::vport::IP_SEQUENCE_FIRST);

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use sluice_base::{HostId, Nanos};
 use sluice_wire::fabric::{CLAIMS_SIZE_MIN, ClaimsWriter, FRAME_SIZE_MAX, Have, Message};
-use sluice_wire::fabric::{RECORD_SIZE_MAX, SMALL_SIZE_MAX};
+use sluice_wire::fabric::{RECORD_SIZE_MAX, SEQUENCES_VERSION, SMALL_SIZE_MAX};
 
 use super::{Counts, Error, Timing, convert, emit};
 use crate::publisher::{Change, Publisher};
@@ -51,6 +51,8 @@ pub(super) struct Outbound {
     /// The last acknowledgement.
     acked: (u32, u64),
     digest_at: Nanos,
+    /// The peer knows no sequences of addresses.
+    is_plain: bool,
 }
 
 impl Outbound {
@@ -68,11 +70,12 @@ impl Outbound {
             flight_bytes: 0,
             acked: (0, 0),
             digest_at: Nanos::ZERO,
+            is_plain: false,
         }
     }
 
     /// The peer said what it has: a delta follows, or a snapshot.
-    pub(super) fn start(&mut self, now: Nanos, have: Have, publisher: &mut Publisher) {
+    pub(super) fn start(&mut self, now: Nanos, have: Have, version: u8, publisher: &mut Publisher) {
         let Have { incarnation, sequence } = have;
         let known = incarnation == publisher.incarnation()
             && sequence > 0
@@ -82,6 +85,7 @@ impl Outbound {
         *self =
             Self { cursor, told: cursor, begin_not_before, digest_at: now, ..Self::new(self.peer) };
         self.acked = (0, cursor);
+        self.is_plain = version < SEQUENCES_VERSION;
         self.begin_at = (!known).then_some(now);
         publisher.set_peer(self.peer, cursor);
     }
@@ -201,7 +205,8 @@ impl Outbound {
                 (self.snapshot, self.told, self.digest_at) = (false, self.cursor, now);
                 counts.snapshots_sent += 1;
             } else if self.is_done(publisher) && self.digest_at <= now {
-                let digest = publisher.digest();
+                let digest =
+                    if self.is_plain { publisher.plain_digest() } else { publisher.digest() };
                 let (count, sum) = (digest.count, digest.sum);
                 emit(&Message::Digest { at: self.cursor, count, sum }, out);
                 self.digest_at = now.after(timing.digest_every);

@@ -1,5 +1,7 @@
 //! What the table says to those who ask and to those who follow it.
 
+use core::net::IpAddr;
+
 use sluice_base::{HostId, Nanos, PortId};
 
 use crate::vport::{Claim, Ips, Key};
@@ -49,10 +51,10 @@ pub struct Change {
     pub before: Option<Holder>,
     /// Who has it.
     pub after: Option<Holder>,
-    /// Addresses that it has no more. That another vport has one of them is told by
-    /// [`Table::all_with_ip`](super::Table::all_with_ip).
+    /// Addresses that it has no more, with the sequences that they had. That another vport has one
+    /// of them is told by [`Table::all_with_ip`](super::Table::all_with_ip).
     pub gone: Ips,
-    /// Addresses that are new to it.
+    /// Addresses that are new to it, or claimed with a higher sequence than before.
     pub come: Ips,
     /// Those of `come` that another vport of the network has as well (a duplicate, RFC 5227).
     pub duplicates: Ips,
@@ -94,3 +96,12 @@ pub enum Progress {
 /// The table holds as many claims as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
+
+/// Those of some addresses, with their sequences.
+pub(super) fn only(ips: &Ips, which: impl Fn(&(IpAddr, u32)) -> bool) -> Ips {
+    let mut all = Ips::default();
+    for (ip, sequence) in ips.with_sequences().filter(which) {
+        all.set(ip, sequence).expect("as many as there were");
+    }
+    all
+}

@@ -79,6 +79,8 @@ impl Item for Slot {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IpSlot {
     bytes: [u8; 16],
+    /// How often it went from one endpoint to another, in sum.
+    pub(super) sequence: u32,
     is_v4: bool,
     /// Whose it is.
     pub(super) slot: u32,
@@ -89,10 +91,10 @@ pub(super) struct IpSlot {
     pub(super) next_same: u32,
 }
 
-const _: () = assert!(size_of::<IpSlot>() == 36);
+const _: () = assert!(size_of::<IpSlot>() == 40);
 
 impl IpSlot {
-    pub(super) const fn new(ip: IpAddr, slot: u32, next_of_claim: u32) -> Self {
+    pub(super) const fn new((ip, sequence): (IpAddr, u32), slot: u32, next_of_claim: u32) -> Self {
         let (bytes, is_v4) = match ip {
             IpAddr::V4(v4) => {
                 let [a, b, c, d] = v4.octets();
@@ -100,7 +102,7 @@ impl IpSlot {
             }
             IpAddr::V6(v6) => (v6.octets(), false),
         };
-        Self { bytes, is_v4, slot, next_of_claim, prev_same: NONE, next_same: NONE }
+        Self { bytes, sequence, is_v4, slot, next_of_claim, prev_same: NONE, next_same: NONE }
     }
 
     pub(super) const fn ip(&self) -> IpAddr {

@@ -34,6 +34,11 @@ pub(crate) fn question(src: (Mac, Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
     arp_frame(Mac::BROADCAST, src.0, &message)
 }
 
+/// "Does anybody have `target`? I would like to."
+pub(crate) fn probe(src: Mac, target: Ipv4Addr) -> Vec<u8> {
+    arp_frame(Mac::BROADCAST, src, &arp::Repr::probe(src, target))
+}
+
 /// "I am here."
 pub(crate) fn announcement(src: (Mac, Ipv4Addr)) -> Vec<u8> {
     arp_frame(Mac::BROADCAST, src.0, &arp::Repr::announcement(src.0, src.1))

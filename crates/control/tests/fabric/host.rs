@@ -56,6 +56,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
     config.decap_life = millis(1_500);
     config.tunnel_life = millis(700);
     config.stale_life = millis(15_000);
+    config.confirmed_life = millis(2_000);
     config
 }
 
@@ -272,6 +273,14 @@ impl Host {
         }
         let mut rounds = 0;
         let mut room = room.clone();
+        if let Some(known) = self.plane.outdone() {
+            self.incarnation = known + 1;
+            for peer in self.plane.reincarnate(now, self.incarnation) {
+                let bytes = self.last_words(peer);
+                self.outs.push(Out::Bytes(peer, bytes));
+                self.outs.push(Out::Close(peer));
+            }
+        }
         loop {
             self.plane.tick(now);
             while let Some(peer) = self.plane.ready(now) {

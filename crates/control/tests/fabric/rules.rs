@@ -317,19 +317,22 @@ fn endpoints_of_foreign_hosts_are_learned_here_only() {
 }
 
 #[test]
-fn a_later_incarnation_is_the_only_one() {
+fn a_host_that_has_lost_its_incarnation_asks_for_it() {
     let mut world = pair();
     introduce(&mut world);
     world.restart(B);
     world.run_for(millis(3_000));
     introduce(&mut world);
     assert_eq!(world.disagreement(), None);
-    // The process before it comes back, as it was.
-    let incarnation = world.hosts[&B].incarnation;
+    // It comes back without its disk, and begins to count again.
+    let before = world.hosts[&B].incarnation;
     world.host(B).incarnation = 0;
     world.restart(B);
-    world.run_for(millis(2_000));
+    world.run_for(millis(3_000));
     introduce(&mut world);
+    world.run_for(millis(2_000));
     let info = world.hosts[&A].plane.hosts().next().unwrap();
-    assert_eq!((info.is_up, info.have.incarnation), (false, incarnation));
+    assert_eq!((info.is_up, info.have.incarnation), (true, before + 1));
+    assert_eq!(info.health, Health::Alive(before + 1));
+    assert_eq!(world.disagreement(), None);
 }

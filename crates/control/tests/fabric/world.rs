@@ -9,6 +9,7 @@ use sluice_control::mobility::Limits;
 use sluice_control::plane::PuntFrom;
 use sluice_control::session::Error;
 use sluice_control::vport::Key;
+use sluice_wire::arp;
 use sluice_wire::fabric::{self, Reason};
 
 use crate::frames;
@@ -35,7 +36,7 @@ impl Vm {
 
 enum Packet {
     Overlay(HostId, HostId, Vni, Vec<u8>),
-    Datagram(HostId, Vec<u8>),
+    Datagram(HostId, HostId, Vec<u8>),
     ToPort(HostId, PortId, Vni, Vec<u8>),
     FromVm(usize, Vec<u8>),
 }
@@ -70,6 +71,8 @@ pub(crate) struct World {
     sent: BTreeMap<u32, usize>,
     pub(crate) delivered: BTreeSet<u32>,
     next_vm: u32,
+    next_ip: u32,
+    replies: BTreeMap<Mac, u32>,
     to_ports: u64,
     limits: Option<Limits>,
 }
@@ -100,6 +103,8 @@ impl World {
             sent: BTreeMap::new(),
             delivered: BTreeSet::new(),
             next_vm: 0,
+            next_ip: 0,
+            replies: BTreeMap::new(),
             to_ports: 0,
             limits: None,
         };
@@ -206,6 +211,11 @@ impl World {
         (0..PORTS).map(PortId).find(|port| !taken(*port))
     }
 
+    /// How many ARP replies have come to an endpoint.
+    pub(crate) fn replies_to(&self, mac: Mac) -> u32 {
+        self.replies.get(&mac).copied().unwrap_or(0)
+    }
+
     /// A new endpoint at a host; the number of it.
     pub(crate) fn add_vm(&mut self, host: HostId, vni: Vni, bound: bool) -> usize {
         let Some(port) = self.free_port(host) else { return 0 };
@@ -249,6 +259,27 @@ impl World {
         self.attach(at);
         if !vm.is_silent && self.rng.chance(1, 2) {
             self.emit(at, frames::announcement(vm.own()));
+        }
+    }
+
+    /// An endpoint has the address of another one from now on, which has a new one. Nobody says so.
+    pub(crate) fn take_address(&mut self, from: usize, to: usize) {
+        self.next_ip += 1;
+        let fresh = Ipv4Addr::from_bits(0x0a01_0000 | self.next_ip);
+        self.vms[to].ip = std::mem::replace(&mut self.vms[from].ip, fresh);
+    }
+
+    /// Two endpoints exchange their addresses, perhaps, and announce them as they must.
+    fn move_address(&mut self) {
+        let (from, to) = (self.draw(self.vms.len()), self.draw(self.vms.len()));
+        let (a, b) = (self.vms[from], self.vms[to]);
+        if from == to || a.bound || b.bound || a.key.vni != b.key.vni {
+            return;
+        }
+        (self.vms[from].ip, self.vms[to].ip) = (b.ip, a.ip);
+        for at in [to, from] {
+            let own = self.vms[at].own();
+            self.emit(at, frames::announcement(own));
         }
     }
 
@@ -384,6 +415,7 @@ impl World {
                 let at = self.draw(self.vms.len());
                 self.remove_vm(at);
             }
+            45..50 if !self.vms.is_empty() => self.move_address(),
             33..45 if !self.vms.is_empty() => {
                 let at = self.draw(self.vms.len());
                 let held = u8::try_from(self.rng.below(3)).unwrap();
@@ -464,10 +496,10 @@ impl World {
 
     fn arrive(&mut self, packet: Packet) {
         match packet {
-            Packet::Datagram(to, bytes) => {
+            Packet::Datagram(from, to, bytes) => {
                 let host = self.host(to);
                 if !host.is_down {
-                    host.plane.datagram(host.clock, &bytes);
+                    host.plane.datagram(host.clock, from, &bytes);
                     self.service(to);
                 }
             }
@@ -497,6 +529,13 @@ impl World {
         let here = |vm: &Vm| vm.host == host && vm.port == port && vm.key.vni == vni;
         let Some(at) = self.vms.iter().position(here) else { return };
         let vm = self.vms[at];
+        if bytes[..6] != vm.key.mac.0 && bytes[0] & 1 == 0 {
+            return;
+        }
+        let is_reply = |arp: arp::Repr| arp.operation == arp::Operation::REPLY;
+        if bytes[..6] == vm.key.mac.0 && frames::arp_of(bytes).is_some_and(is_reply) {
+            *self.replies.entry(vm.key.mac).or_default() += 1;
+        }
         if let Some(answer) = frames::answer(vm.own(), bytes) {
             self.emit(at, answer);
         }
@@ -556,10 +595,10 @@ impl World {
         let most = if self.is_calm { 400_000 } else { 8_000_000 };
         if !self.is_calm && self.rng.chance(1, 30) {
             let delay = Nanos(self.rng.below(300_000_000));
-            self.put(delay, Packet::Datagram(to, bytes.clone()));
+            self.put(delay, Packet::Datagram(id, to, bytes.clone()));
         }
         let delay = Nanos(50_000 + self.rng.below(most));
-        self.put(delay, Packet::Datagram(to, bytes));
+        self.put(delay, Packet::Datagram(id, to, bytes));
     }
 
     fn deliver(&mut self, from: HostId, to: HostId) {
@@ -619,6 +658,11 @@ impl World {
                 };
                 if claim.owner != vm.host || claim.claim.port != vm.port {
                     return Some(format!("{} thinks {:?} is elsewhere", host.id, vm.key));
+                }
+                let found = host.plane.vport_of_ip(vm.key.vni, vm.ip.into());
+                let found = found.map(|vport| vport.claim.key);
+                if found != Some(vm.key) {
+                    return Some(format!("{} thinks {} is at {found:?}", host.id, vm.ip));
                 }
                 if claim.state != sluice_control::table::OwnerState::Live {
                     return Some(format!("{} thinks that {} is stale", host.id, vm.host));

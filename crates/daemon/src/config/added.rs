@@ -21,6 +21,7 @@ use super::check::{DEVICE_NAME_SIZE_MAX, RESERVED, is_device_name};
 use super::fabric::LocalPort;
 use super::plan::{Attachment, Plan, PortPlan};
 use super::{Bound, KernelDevices};
+use crate::fabric::TapPlace;
 
 /// Addresses that one port may be bound to.
 const IPS_MAX: usize = sluice_control::vport::IPS_MAX;
@@ -163,12 +164,18 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         *mtu = new.mtu.unwrap_or(*mtu);
         switch.mtu = *mtu;
     }
+    let tap = match &port_plan.attachment {
+        Attachment::Tap { netns, device, .. } => {
+            Some(TapPlace { netns: netns.clone(), device: device.clone() })
+        }
+        _ => None,
+    };
     let ips = new.ips.iter().map(|cidr| cidr.ip).collect();
     let routes = new.place == Place::Host;
     Ok(AddedPort {
         plan: port_plan,
         switch,
-        local: LocalPort { name: name.to_owned(), vnet, is_bound: mac.is_some() },
+        local: LocalPort { name: name.to_owned(), vnet, is_bound: mac.is_some(), tap },
         bound: mac.map(|mac| BoundTo { vni, mac, ips, routes }),
     })
 }

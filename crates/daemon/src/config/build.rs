@@ -95,6 +95,7 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
     ports.extend(config.underlay.as_ref().map(|underlay| builder.underlay_plan(underlay)));
     let plan = Plan {
         text: text.to_owned(),
+        dir: None,
         fingerprint: Fingerprint::of(&config),
         run_dir: run_dir(&config.host),
         state_dir: state_dir(&config.host),
@@ -102,7 +103,7 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
         mtu_max: switch.ports.iter().map(|port| port.mtu).max().unwrap_or(MTU_DEFAULT),
         addresses: builder.addresses(),
         notes: builder.notes(),
-        fabric: super::fabric::plan(&config),
+        fabric: super::fabric::plan(&config, |vnet| builder.vnet_mtu(vnet)),
         workers: Workers::of(&config),
         ports,
         switch,
@@ -414,7 +415,7 @@ impl Builder<'_> {
 
     /// Without a fabric nobody learns, and nobody is shown anything.
     fn control(&self) -> ControlConfig {
-        let Some(fabric) = super::fabric::plan(self.config) else {
+        let Some(fabric) = super::fabric::plan(self.config, |vnet| self.vnet_mtu(vnet)) else {
             return ControlConfig { punts: 0, bindings: Vec::new() };
         };
         // An endpoint that the file names at a port that learns is known from the start, and the

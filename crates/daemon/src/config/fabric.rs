@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig};
-use sluice_base::{HostId, Mac, PortId, TunnelId, VnetId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 
 use super::workers::Workers;
 use crate::channel::Way;
+use crate::fabric::TapPlace;
 
 /// The highest number of a member. Those above are for hosts that are none.
 pub(super) const ID_MAX: u16 = 0x7fff;
@@ -28,6 +29,12 @@ pub struct FabricPlan {
     pub certificates: PathBuf,
     /// The networks; a position is a [`VnetId`].
     pub vnets: Vec<(Vni, String)>,
+    /// Their MTUs, at the same positions.
+    pub mtus: Vec<u16>,
+    /// The policy of flow control.
+    pub policy: String,
+    /// The VTEP of this host.
+    pub vtep: IpAddr,
     /// The other hosts; a position is a [`TunnelId`].
     pub hosts: Vec<HostPlan>,
     /// The local ports but the underlay.
@@ -38,8 +45,14 @@ pub struct FabricPlan {
     pub bound: Vec<Bound>,
     /// How many endpoints may be learned at a port.
     pub learn_max: u32,
+    /// How many endpoints one other member may claim.
+    pub claims_per_host: u32,
     /// How many frames a second of one port are looked at for one cause.
     pub punts_per_port: u32,
+    /// For how long an endpoint is answered for that does not speak itself.
+    pub confirmed: Nanos,
+    /// How many endpoints of other hosts the chip holds.
+    pub chip_flows: u32,
     /// The data workers.
     pub workers: Workers,
 }
@@ -68,6 +81,8 @@ pub struct LocalPort {
     pub vnet: VnetId,
     /// Whether only what is bound to it may use it.
     pub is_bound: bool,
+    /// Where its TAP is, if it has one.
+    pub(crate) tap: Option<TapPlace>,
 }
 
 /// An endpoint that is bound to a port.
@@ -148,7 +163,7 @@ impl FabricPlan {
 }
 
 /// The fabric of a configuration that passed every check.
-pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
+pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Option<FabricPlan> {
     let (fabric, underlay) = (config.fabric.as_ref()?, config.underlay.as_ref()?);
     let vnet_id = |name: &str| config.vnets.iter().position(|vnet| vnet.name == name);
     let vni_of = |name: &str| vnet_id(name).and_then(|at| Vni::new(config.vnets[at].vni?));
@@ -175,6 +190,9 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .iter()
             .filter_map(|v| Some((vni_of(&v.name)?, v.name.clone())))
             .collect(),
+        mtus: config.vnets.iter().filter(|v| vni_of(&v.name).is_some()).map(mtu).collect(),
+        policy: config.host.policy.name().to_owned(),
+        vtep: underlay.address.into(),
         hosts: config.peers.iter().enumerate().map(host).collect(),
         ports: config
             .ports
@@ -183,7 +201,12 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .map(|(index, port)| {
                 let vnet = vnet_id(&port.vnet).expect("checked: the network exists");
                 let (name, vnet) = (port.name.clone(), VnetId::from_index(vnet));
-                (PortId::from_index(index), LocalPort { name, vnet, is_bound: port.mac.is_some() })
+                let tap = (port.kind == api::PortKind::Tap).then(|| TapPlace {
+                    netns: port.netns.as_ref().map(PathBuf::from),
+                    device: port.device.clone(),
+                });
+                let local = LocalPort { name, vnet, is_bound: port.mac.is_some(), tap };
+                (PortId::from_index(index), local)
             })
             .collect(),
         ports_max: u16::try_from(config.ports.len() + 1)
@@ -191,7 +214,11 @@ pub(super) fn plan(config: &HostConfig) -> Option<FabricPlan> {
             .saturating_add(config.spare_ports()),
         bound: bound(config),
         learn_max: fabric.learn_max,
+        claims_per_host: fabric.claims_per_host,
         punts_per_port: fabric.punts_per_port,
+        confirmed: Nanos::from_millis(1_000 * u64::from(fabric.confirmed_s)),
+        // Flows are entries of the MAC table as well.
+        chip_flows: config.host.chip_flows.min(config.host.chip_macs),
         workers: Workers::of(config),
     })
 }

@@ -20,6 +20,8 @@ pub struct Plan {
     pub config: HostConfig,
     /// Its text.
     pub text: String,
+    /// What its relative paths are relative to; `None` if it lies in no directory.
+    pub dir: Option<PathBuf>,
     /// Tells configurations apart that mean different things.
     pub fingerprint: Fingerprint,
     /// Where sockets and state lie.
@@ -120,6 +122,8 @@ pub enum Attachment {
     Udp {
         /// The address of the VTEP.
         local: Ipv4Addr,
+        /// The device that VXLAN is taken from.
+        device: String,
         /// The MAC that received frames are addressed to.
         mac: Mac,
         /// The kernel's receive buffer.
@@ -139,7 +143,10 @@ impl Fingerprint {
     /// Of a configuration: FNV-1a over its canonical JSON.
     #[must_use]
     pub fn of(config: &HostConfig) -> Self {
-        let json = serde_json::to_vec(config).expect("a configuration is plain data");
+        // What is said of it changes nothing of what is done.
+        let mut config = config.clone();
+        config.host.log = None;
+        let json = serde_json::to_vec(&config).expect("a configuration is plain data");
         Self(json.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         }))

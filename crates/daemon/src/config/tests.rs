@@ -373,6 +373,27 @@ fn comments_do_not_change_the_fingerprint_and_values_do() {
     assert_ne!(planned(HOST).fingerprint, other.fingerprint);
 }
 
+/// The data process reads a copy that lies elsewhere, and must mean the same.
+#[test]
+fn a_copy_elsewhere_has_the_relative_paths_of_the_file() {
+    let dir = std::env::temp_dir().join(format!("sluice-beside-{}", std::process::id()));
+    let run_dir = dir.join("run");
+    std::fs::create_dir_all(&run_dir).unwrap();
+    let text = HOST.replacen("policy = \"ZZ\"", "policy = \"ZZ\"\nrun_dir = \"run\"", 1);
+    assert_ne!(text, HOST);
+    let [file, copy] = [&dir, &run_dir].map(|dir| dir.join("host.toml"));
+    for path in [&file, &copy] {
+        std::fs::write(path, &text).unwrap();
+    }
+    let first = load(&file, &Fake).unwrap();
+    let second = load_beside(&copy, first.dir.as_deref(), &Fake).unwrap();
+    let own = load(&copy, &Fake).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(first.run_dir, run_dir);
+    assert_eq!((&second.run_dir, second.fingerprint), (&run_dir, first.fingerprint));
+    assert_ne!(own.fingerprint, first.fingerprint, "what would be without it");
+}
+
 #[test]
 fn the_example_of_the_documentation_is_fine() {
     let text = include_str!("../../../../docs/host.toml");

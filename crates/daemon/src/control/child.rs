@@ -141,9 +141,13 @@ pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
     let config = plan.run_dir.join(run_dir::CONFIG_FILE);
     run_dir::replace(&config, &plan.text)
         .with_context(|| format!("cannot write {}", config.display()))?;
-    let mut child = Command::new(program()?)
-        .args(["daemon", "--role", "data", "--takes-over", "--config"])
-        .arg(&config)
+    let mut command = Command::new(program()?);
+    command.args(["daemon", "--role", "data", "--takes-over", "--config"]).arg(&config);
+    if let Some(dir) = &plan.dir {
+        // The text is a copy; its relative paths are those of the operator's file.
+        command.arg("--beside").arg(dir);
+    }
+    let mut child = command
         .stdin(Stdio::from(kept.offer()?))
         .stdout(Stdio::null())
         .spawn()
@@ -173,7 +177,7 @@ pub(super) fn drain(link: Link) {
     if asked.is_err() || link.wait(DRAIN_MAX) {
         return;
     }
-    say!("data process {} did not end in {DRAIN_MAX}: it is killed", link.hello.pid);
+    say!(warn: "data process {} did not end in {DRAIN_MAX}: it is killed", link.hello.pid);
     _ = pidfd_send_signal(&link.process, Signal::KILL);
     link.wait(DRAIN_MAX);
 }

@@ -35,7 +35,7 @@ impl Kept {
         match self.ask(ports) {
             Ok(files) if ports.is_empty() => *self.files() = files.into_iter().collect(),
             Ok(files) => self.files().extend(files),
-            Err(error) => say!("the descriptors of data are not kept: {error}"),
+            Err(error) => say!(warn: "the descriptors of data are not kept: {error}"),
         }
     }
 

@@ -89,7 +89,7 @@ impl AddedPorts {
         let is_lost = |new: &NewPort| waits && matches!(new.place, Place::Pid(_));
         for lost in kept.ports.iter().filter(|new| is_lost(new)) {
             let name = lost.name.as_deref().unwrap_or_default();
-            say!("port {name} is forgotten: its process ended with the machine");
+            say!(warn: "port {name} is forgotten: its process ended with the machine");
         }
         let list = kept.ports.into_iter().filter(|new| !is_lost(new));
         let list = list.map(|new| Listed { new, is_open: false, waits }).collect();
@@ -127,7 +127,7 @@ impl AddedPorts {
             list[at].waits = false;
             match done {
                 Ok(_) => say!("port {name} is there again, as its namespace is"),
-                Err(error) => say!("port {name} does not come back: {}", error.words()),
+                Err(error) => say!(warn: "port {name} does not come back: {}", error.words()),
             }
             self.files.borrow(&[name]);
         }
@@ -151,14 +151,14 @@ impl AddedPorts {
             list[at].waits = false;
             if let Err(error) = done {
                 silent |= matches!(error, Asked::Silent(_));
-                say!("port {name} does not come back: {}", error.words());
+                say!(warn: "port {name} does not come back: {}", error.words());
             }
         }
         // What it says nothing of may still be wanted.
         let open = list.iter().filter(|listed| listed.is_open);
         let names = open.filter_map(|listed| listed.new.name.clone()).collect();
         if !silent && let Err(error) = self.ask::<Done>(&Request::Tidy(names)) {
-            say!("devices of ports that are gone may be left: {}", error.words());
+            say!(warn: "devices of ports that are gone may be left: {}", error.words());
         }
         self.files.borrow(&[]);
     }
@@ -190,6 +190,13 @@ impl AddedPorts {
         match self.open(&others(&list, last), &new) {
             Ok(added) => {
                 self.files.borrow(new.name.as_slice());
+                let place = added.netns.as_deref().unwrap_or("this host");
+                say!(
+                    "port {} of {}: added, device {} in {place}",
+                    added.name,
+                    added.vnet,
+                    added.device
+                );
                 Ok(added)
             }
             Err(error) => {
@@ -217,6 +224,7 @@ impl AddedPorts {
             _ = self.keep(&list);
             return Err(format!("port {name} is not deleted: {error}"));
         }
+        say!("port {name}: deleted");
         deleted
     }
 

@@ -67,12 +67,13 @@ impl Pulse {
             if is_traced(self.pid) {
                 if !said {
                     said = true;
-                    say!("data process {} does not answer, and is traced: it is left", self.pid);
+                    let pid = self.pid;
+                    say!(warn: "data process {pid} does not answer, and is traced: it is left");
                 }
                 continue;
             }
             say!(
-                "data process {} did not answer for {:?}: it hangs, and is killed",
+                error: "data process {} did not answer for {:?}: it hangs, and is killed",
                 self.pid,
                 self.limit
             );

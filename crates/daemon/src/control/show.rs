@@ -9,7 +9,9 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use sluice_api::envelope::Who;
 use sluice_api::fabric::Question;
+use sluice_api::placement;
 
 use super::ports::AddedPorts;
 use super::{connect, spawn};
@@ -28,12 +30,13 @@ const ANSWER_MAX: Duration = Duration::from_secs(6);
 /// Answers in a thread of its own for as long as the process lives.
 pub(super) fn serve(
     listener: UnixListener,
-    run_dir: &Path,
+    (host, run_dir): (&str, &Path),
     fabric: Option<Fabric>,
     ports: Arc<AddedPorts>,
     controller: Controller,
 ) -> anyhow::Result<()> {
-    let known = Known { run_dir: run_dir.to_owned(), fabric, ports, controller };
+    let (host, run_dir) = (host.to_owned(), run_dir.to_owned());
+    let known = Known { host, run_dir, fabric, ports, controller };
     spawn("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
             while let Some(request) = protocol::next_request(stream, reader) {
@@ -47,6 +50,7 @@ pub(super) fn serve(
 
 /// Who knows what is asked.
 struct Known {
+    host: String,
     run_dir: PathBuf,
     fabric: Option<Fabric>,
     ports: Arc<AddedPorts>,
@@ -54,9 +58,16 @@ struct Known {
 }
 
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { run_dir, fabric, ports, controller } = known;
+    let Known { host, run_dir, fabric, ports, controller } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
+    if changes(&request) && !is_owner(stream) {
+        return fail("only root may change anything; members of the group may look".to_owned());
+    }
     match (request, fabric.as_ref()) {
+        (Request::Who, _) => {
+            let program = env!("CARGO_PKG_VERSION").to_owned();
+            protocol::write(stream, &Who { host: host.clone(), program })
+        }
         (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
         (Request::Fabric(Question::Watch), Some(fabric)) => {
             let lines = fabric.watch();
@@ -91,6 +102,19 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             _,
         ) => fail("only questions are answered here".to_owned()),
     }
+}
+
+/// Whether a request asks for more than an answer.
+const fn changes(request: &Request) -> bool {
+    let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
+    sets || matches!(request, Request::Add(_) | Request::Del(_))
+}
+
+/// Whether root asks, or the user as whom this process runs.
+fn is_owner(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
 /// Why data did not answer, as far as that can be known here.

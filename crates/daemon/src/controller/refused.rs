@@ -26,7 +26,7 @@ impl Held {
     pub(super) fn refuse(&self, member: HostId, stamp: Stamp, why: String) {
         let mut refused = self.refusals();
         if refused.values().all(|known| known.why != why) {
-            say!("told by host {}: {why}", member.0);
+            say!(warn: "told by host {}: {why}", member.0);
         }
         refused.insert(member, Refused { stamp, why });
     }

@@ -16,6 +16,7 @@ use sluice_base::{Nanos, PortId, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
 use sluice_switch::{Destination, LaneKind, TunnelCounters};
 
+use super::guard::Guard;
 use super::homes;
 use super::look;
 use super::losses::Ledger;
@@ -43,6 +44,7 @@ pub(super) struct Names {
     worker_cpus: Vec<Option<u32>>,
     vnets: Vec<String>,
     peers: Vec<(String, Ipv4Addr)>,
+    guard: Guard,
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +66,7 @@ impl Names {
         started: Nanos,
         (buckets, homes): (Shown, homes::Shown),
         wanted: Wanted,
+        guard: Guard,
     ) -> Self {
         let config = &plan.config;
         Self {
@@ -79,6 +82,7 @@ impl Names {
             worker_cpus: (0..plan.workers.count).map(|at| super::cpu_of(plan, at)).collect(),
             vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
             peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
+            guard,
         }
     }
 
@@ -146,7 +150,8 @@ impl Names {
                 Body::Queues(rows.iter().map(|row| self.queue_row(row)).collect())
             }
             snapshot::Body::Drops(rows) => {
-                Body::Drops(rows.iter().map(|row| self.drop_row(row)).collect())
+                let of_switch = rows.iter().map(|row| self.drop_row(row));
+                Body::Drops(of_switch.chain(self.guard.drops()).collect())
             }
             snapshot::Body::Audit(audit) => Body::Audit(self.audit(&audit)),
             snapshot::Body::Pauses(rows) => {
@@ -183,7 +188,11 @@ impl Names {
             ),
         };
         let (host, policy) = (self.host.clone(), self.policy);
-        Answer { version: VERSION, host, policy, at_ns, outside: Vec::new(), body }
+        let guard = match &body {
+            Body::Ports(_) | Body::Drops(_) => self.guard.rows(),
+            _ => Vec::new(),
+        };
+        Answer { version: VERSION, host, policy, at_ns, outside: Vec::new(), guard, body }
     }
 
     /// Ports, and behind the one that is shared who has which part of it.

@@ -82,8 +82,9 @@ pub(super) fn open(
                 .and_then(|trunk| trunk.port(*vlan))
                 .map(|port| Box::new(port) as _)
         }
-        Attachment::Udp { local, mac, receive_bytes, sharers, mtu } => {
+        Attachment::Udp { local, device, mac, receive_bytes, sharers, mtu } => {
             let mut config = UdpConfig::new(*local, *mac, *mtu);
+            config.device = Some(device.clone());
             config.sharers = *sharers;
             config.receive_buffer_bytes = usize::try_from(*receive_bytes).unwrap_or(usize::MAX);
             taps.open_udp(&plan.name, &config).map(|port| Box::new(port) as _)

@@ -72,12 +72,12 @@ pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<NextHops> {
         let mut neighbours = neighbours;
         loop {
             let error = tell(&mut neighbours, &tunnels, &known, &askers);
-            say!("next hops: {error}; netlink is opened again");
+            say!(warn: "next hops: {error}; netlink is opened again");
             neighbours = loop {
                 clock::sleep(RETRY);
                 match open(&device, &tunnels) {
                     Ok(neighbours) => break neighbours,
-                    Err(error) => say!("next hops: {error}"),
+                    Err(error) => say!(warn: "next hops: {error}"),
                 }
             };
         }

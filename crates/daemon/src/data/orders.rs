@@ -136,7 +136,7 @@ impl Orders {
         }
         self.receivers.tell(now, host.switch(), pipe);
         if let Err(error) = read.and_then(|()| pipe.flush()) {
-            say!("control is gone ({error}); what is known stays");
+            say!(warn: "control is gone ({error}); what is known stays");
             self.detach(now, host);
         }
         done

@@ -16,6 +16,7 @@ use sluice_base::{Mac, Nanos, PortId};
 use sluice_ports::link::{Link, LinkNow, LinkState};
 use sluice_switch::PortRole;
 
+use super::guard::Guard;
 use super::taps::Taps;
 use super::worker::{Ask, Device};
 use super::{Askers, attach, spawn};
@@ -41,31 +42,37 @@ struct Followed {
     is_l2: bool,
     /// What is handed on to the next data process.
     taps: Arc<Taps>,
+    guard: Guard,
     vnet_mtu_max: u16,
 }
 
 /// Begins to follow, if the underlay has a device.
-pub(super) fn follow(plan: &Plan, taps: &Arc<Taps>, askers: Askers) -> anyhow::Result<()> {
-    let Some(followed) = followed(plan, taps) else { return Ok(()) };
+pub(super) fn follow(
+    plan: &Plan,
+    taps: &Arc<Taps>,
+    guard: Guard,
+    askers: Askers,
+) -> anyhow::Result<()> {
+    let Some(followed) = followed(plan, taps, guard) else { return Ok(()) };
     let mut link = Link::open(&followed.device)?;
     spawn("underlay", move || {
         let mut was = None;
         loop {
             let error = followed.tell(&mut link, &mut was, &askers);
-            say!("underlay: {error}; netlink is opened again");
+            say!(warn: "underlay: {error}; netlink is opened again");
             link = loop {
                 clock::sleep(RETRY);
                 match Link::open(&followed.device) {
                     Ok(link) => break link,
                     // Perhaps it is not there just now.
-                    Err(error) => say!("underlay: {error}"),
+                    Err(error) => say!(warn: "underlay: {error}"),
                 }
             };
         }
     })
 }
 
-fn followed(plan: &Plan, taps: &Arc<Taps>) -> Option<Followed> {
+fn followed(plan: &Plan, taps: &Arc<Taps>, guard: Guard) -> Option<Followed> {
     let underlay = plan.config.underlay.as_ref()?;
     let at = plan.ports.len().checked_sub(1)?;
     let port = plan.ports.last()?;
@@ -84,6 +91,7 @@ fn followed(plan: &Plan, taps: &Arc<Taps>) -> Option<Followed> {
         takes_mac: is_l2 && underlay.mac.is_none(),
         is_l2,
         taps: Arc::clone(taps),
+        guard,
         vnet_mtu_max: plan.switch.vnets.iter().map(|vnet| vnet.mtu).max().unwrap_or(0),
     })
 }
@@ -127,7 +135,13 @@ impl Followed {
             Some(LinkState::There(before)) => Some(before),
             _ => None,
         };
-        if was.is_some() && before.is_none_or(|before| before.times != now.times) {
+        let is_back = was.is_some() && before.is_none_or(|before| before.times != now.times);
+        if is_back {
+            self.guard.detach(device);
+        }
+        // Before anything passes it.
+        self.guard.attach(device, now.index);
+        if is_back {
             self.back(askers);
         }
         let mac = if self.takes_mac { now.mac } else { self.mac };
@@ -137,6 +151,7 @@ impl Followed {
     }
 
     fn gone(&self, why: String, askers: &Askers) {
+        self.guard.detach(&self.device);
         if self.is_l2 {
             askers.ask_all(|| Ask::Device(Device::Gone(self.port, why.clone())));
         } else {
@@ -162,7 +177,7 @@ impl Followed {
                     }
                 }
             }
-            Err(error) => say!("underlay: its device is back, but {error}"),
+            Err(error) => say!(warn: "underlay: its device is back, but {error}"),
         }
     }
 

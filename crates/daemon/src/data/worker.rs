@@ -556,7 +556,7 @@ impl Worker {
                 Ask::NextHop(tunnel, mac) => {
                     let command = Command::NextHop { tunnel, mac };
                     if let Err(error) = self.host.switch_mut().command(now, command) {
-                        say!("tunnel {tunnel}: {error:?}");
+                        say!(warn: "tunnel {tunnel}: {error:?}");
                     }
                 }
                 Ask::Device(device) => self.hear_of_device(now, device),
@@ -567,7 +567,7 @@ impl Worker {
                     if let Err(error) =
                         self.orders.attach(now, stream, &mut self.host, &self.poller)
                     {
-                        say!("control cannot attach: {error}");
+                        say!(warn: "control cannot attach: {error}");
                     }
                 }
                 Ask::Move(step, reply) => again |= self.step(&step, reply),

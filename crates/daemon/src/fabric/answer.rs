@@ -16,6 +16,7 @@ use sluice_control::table;
 use sluice_control::vport::{Key, Origin};
 
 use crate::config::FabricPlan;
+use crate::log::Level;
 
 pub(super) use self::holds::words as priorities;
 
@@ -29,29 +30,33 @@ pub(super) struct Answers<'a> {
     now: Nanos,
 }
 
-/// Whether an event is worth a line in the log of the operator: what concerns hosts and what is
-/// wrong, not what endpoints do all day.
-pub(super) const fn is_for_the_log(event: &Event) -> bool {
-    matches!(
-        event,
+/// The level of an event in the log of the operator: what concerns hosts and what is wrong stands
+/// there, and what endpoints do all day only if it is asked for.
+pub(super) const fn level(event: &Event) -> Level {
+    match event {
         Event::Conflict { .. }
-            | Event::Held(..)
-            | Event::Refused(..)
-            | Event::HostUp(..)
-            | Event::HostSuspected(..)
-            | Event::HostDown(..)
-            | Event::SessionUp(..)
-            | Event::SessionDown(..)
-            | Event::SessionHung(..)
-            | Event::ClaimsStale(..)
-            | Event::ClaimsLive(..)
-            | Event::ClaimsEvicted(..)
-            | Event::Isolated(..)
-            | Event::Restored(..)
-            | Event::HoldsUnknown(..)
-            | Event::WrongTalk(..)
-            | Event::Full(..)
-    )
+        | Event::AddressSilent { .. }
+        | Event::Held(..)
+        | Event::Outdone(..)
+        | Event::LinkDown(..)
+        | Event::OutOfBounds(..)
+        | Event::Refused(..)
+        | Event::HostSuspected(..)
+        | Event::HostDown(..)
+        | Event::SessionHung(..)
+        | Event::ClaimsStale(..)
+        | Event::ClaimsEvicted(..)
+        | Event::Isolated(..)
+        | Event::HoldsUnknown(..)
+        | Event::WrongTalk(..)
+        | Event::Full(..) => Level::Warn,
+        Event::HostUp(..)
+        | Event::SessionUp(..)
+        | Event::SessionDown(..)
+        | Event::ClaimsLive(..)
+        | Event::Restored(..) => Level::Info,
+        _ => Level::Debug,
+    }
 }
 
 impl<'a> Answers<'a> {
@@ -183,7 +188,7 @@ impl<'a> Answers<'a> {
                     ago_ns: self.plane.ago(step.when).0,
                     from: self.host(step.from),
                     to: self.host(step.to),
-                    why: format!("{:?}", step.why).to_lowercase(),
+                    why: step.why.to_string(),
                 })
                 .collect(),
         })
@@ -215,6 +220,7 @@ impl<'a> Answers<'a> {
             kind: "own".to_owned(),
             health: "alive".to_owned(),
             connected: true,
+            incarnation: self.plane.incarnation(),
             vports: self.plane.own_claims(),
             stale_ns: None,
             sequence: self.plane.sequence(),
@@ -222,6 +228,7 @@ impl<'a> Answers<'a> {
             records_sent: 0,
             records_received: 0,
             talk: BTreeMap::new(),
+            differs: Vec::new(),
         };
         let others = self.plane.hosts().map(|info| {
             let plan = self.plan.hosts.iter().find(|known| known.host == info.host);
@@ -239,6 +246,7 @@ impl<'a> Answers<'a> {
                 }
                 .to_owned(),
                 connected: info.is_up,
+                incarnation: info.have.incarnation,
                 vports: info.claims,
                 stale_ns: info.stale_since.map(|since| self.plane.ago(since).0),
                 sequence: info.have.sequence,
@@ -246,6 +254,8 @@ impl<'a> Answers<'a> {
                 records_sent: info.counts.records_sent,
                 records_received: info.counts.records_received,
                 talk: self.plane.talk_counts(info.host).map(named_counts).unwrap_or_default(),
+                // Known of elsewhere.
+                differs: Vec::new(),
             }
         });
         std::iter::once(own).chain(others).collect()
@@ -304,14 +314,22 @@ impl<'a> Answers<'a> {
                 format!("{} from {} to {}", endpoint(key), self.host(*from), self.host(*to))
             }
             Event::VportWithdrawn(key, host, why) => {
-                format!("{} at {}: {why:?}", endpoint(key), self.host(*host))
+                format!("{} at {}: {why}", endpoint(key), self.host(*host))
+            }
+            Event::AddressMoved { from, to, ip } => format!("{ip} from {} to {to}", endpoint(from)),
+            Event::AddressSilent { key, ip } => {
+                format!("{} does not answer for {ip}", endpoint(key))
             }
             Event::Refused(port, key, why) => {
-                format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
+                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
             }
             Event::Held(port, key, why) => {
-                format!("{} at port {}: {why:?}", endpoint(key), self.port(self.plan.own, *port))
+                format!("{} at port {}: {why}", endpoint(key), self.port(self.plan.own, *port))
             }
+            Event::Outdone(host, known) => format!(
+                "{} knows this host as {known}, a later start than this one; it goes on above that",
+                self.host(*host)
+            ),
             Event::HostUp(host, _)
             | Event::HostSuspected(host)
             | Event::HostDown(host)
@@ -321,6 +339,13 @@ impl<'a> Answers<'a> {
             | Event::ClaimsEvicted(host)
             | Event::TunnelOpened(host) => self.host(*host),
             Event::Isolated(port, receiver) => self.isolated(*port, receiver),
+            Event::LinkUp(port) => {
+                format!("port {}: somebody is behind it", self.port(self.plan.own, *port))
+            }
+            Event::LinkDown(port) => format!(
+                "port {}: its link is down, or its namespace is gone",
+                self.port(self.plan.own, *port)
+            ),
             Event::Restored(port) => {
                 format!("port {} takes what comes again", self.port(self.plan.own, *port))
             }
@@ -334,14 +359,17 @@ impl<'a> Answers<'a> {
             Event::ClaimsStale(host, count) | Event::ClaimsLive(host, count) => {
                 format!("{count} of {}", self.host(*host))
             }
-            Event::TunnelClosed(host, end) => format!("{}: {end:?}", self.host(*host)),
+            Event::TunnelClosed(host, end) => format!("{}: {end}", self.host(*host)),
             Event::FlowMade(key, host) => format!("{} to {}", endpoint(key), self.host(*host)),
             Event::FlowEnded(key, host, end) => {
-                format!("{} to {}: {end:?}", endpoint(key), self.host(*host))
+                format!("{} to {}: {end}", endpoint(key), self.host(*host))
             }
             Event::DecapMade(vni, host) => format!("{} from {}", self.vnet(*vni), self.host(*host)),
             Event::DecapEnded(vni, host, end) => {
-                format!("{} from {}: {end:?}", self.vnet(*vni), self.host(*host))
+                format!("{} from {}: {end}", self.vnet(*vni), self.host(*host))
+            }
+            Event::OutOfBounds(host, key, bound) => {
+                format!("{} {}: {}", self.host(*host), bound.name(), key.mac)
             }
             Event::WrongTalk(host, what) => format!("{}: {}", self.host(*host), what.name()),
             Event::Conflict { .. } | Event::TooManyIps(..) | Event::Full(_) => return None,

@@ -39,7 +39,7 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     waiting: BTreeMap<(HostId, u64), Waiting>,
-    served: [Arc<AtomicUsize>; 3],
+    served: [Arc<AtomicUsize>; 5],
 }
 
 impl Fabric {
@@ -68,6 +68,18 @@ impl Fabric {
         self.ask(Ask::Facts(wanted, reply));
         let late = |_| "the fabric's thread did not answer in time".to_owned();
         facts.recv_timeout(limit).map_err(late)?
+    }
+
+    /// Whom a name means.
+    pub(super) fn named(
+        &self,
+        wanted: trace::Named,
+        limit: Duration,
+    ) -> Result<trace::Found, String> {
+        let (reply, found) = sync_channel(1);
+        self.ask(Ask::Named(wanted, reply));
+        let late = |_| "the fabric's thread did not answer in time".to_owned();
+        found.recv_timeout(limit).map_err(late)?
     }
 }
 
@@ -119,6 +131,8 @@ impl Calls {
             Topic::TRACE => &self.served[0],
             Topic::ARRIVAL => &self.served[1],
             Topic::PLACEMENT => &self.served[2],
+            Topic::PORT => &self.served[3],
+            Topic::AGREE => &self.served[4],
             _ => return Err(Failure::UnknownTopic),
         };
         if served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
@@ -129,6 +143,7 @@ impl Calls {
         let spawned = crate::control::spawn("answer", move || {
             let answer = match topic {
                 Topic::PLACEMENT => fabric.held.serve(host, &body),
+                Topic::AGREE => fabric.agreement.serve(host, &body),
                 _ => trace::serve(&fabric, host, topic, limit, &body),
             };
             done.fetch_sub(1, Ordering::Relaxed);

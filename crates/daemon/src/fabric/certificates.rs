@@ -23,9 +23,9 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::DnsName;
+use sluice_api::envelope::civil;
 
 use super::identity::{AUTHORITY, CERTIFICATE, KEY};
-use crate::log::civil;
 
 /// The file of the authority's key.
 const AUTHORITY_KEY: &str = "ca.key";

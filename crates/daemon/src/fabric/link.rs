@@ -17,17 +17,28 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
+use sluice_ports::guard;
 
 use super::identity::{Identity, reason};
+use super::seal::SECRET_SIZE;
 
 /// The most bytes that are handed to a connection at a time.
 const ROOM: usize = 256 << 10;
 /// The most that is read from a connection before others are looked at.
 const READ_MAX: usize = 1 << 20;
+
+/// What the keys of datagrams come out of (RFC 8446 section 7.5).
+const LABEL: &[u8] = b"EXPORTER-sluice-liveness";
+/// A peer that does not answer the kernel for so long is gone: it was switched off, or the way to
+/// it was. The session finds that out earlier; this is for what has no session.
+const SILENT: Duration = Duration::from_secs(1);
+/// Questions of the kernel without an answer.
+const SILENT_COUNT: u32 = 3;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +46,26 @@ pub(super) enum Failure {
     /// The peer has gone.
     #[error("the connection was closed")]
     Closed,
+    /// It comes from where no member is.
+    #[error("a connection from an address that no member has that connects to this host")]
+    Stranger,
+    /// A certificate of this fabric, and of no member.
+    #[error("its certificate is of this fabric, and of no member that the file names")]
+    NoMember,
+    /// A member's certificate, from another address.
+    #[error("it shows the certificate of {0} from another address; is it a copy of that host?")]
+    Copy(String),
+    /// The one with the higher number is to wait.
+    #[error(
+        "it shows the certificate of {0}, to which this host connects; are the ids as they say?"
+    )]
+    WrongWay(String),
+    /// No connection in time.
+    #[error("it does not answer; is it up, and the way to it?")]
+    NoConnection,
+    /// No TLS in time.
+    #[error("it does not say who it is")]
+    NoHandshake,
     /// The network.
     #[error("{0}")]
     Socket(#[from] io::Error),
@@ -64,22 +95,22 @@ impl Link {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
             .map_err(io::Error::from)?;
+        // Before the first packet: the guard lets no other through.
+        mark(&socket)?;
         rustix::net::bind(&socket, &SocketAddr::new(from, 0)).map_err(io::Error::from)?;
         match rustix::net::connect(&socket, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(io::Error::from(error).into()),
         }
         let stream = TcpStream::from(socket);
-        stream.set_nodelay(true)?;
-        mark(&stream)?;
+        settle(&stream)?;
         Ok(Self::new(stream, identity.connect(name)?.into(), true))
     }
 
     /// A connection that came.
     pub(super) fn accept(stream: TcpStream, identity: &Identity) -> Result<Self, Failure> {
         stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        mark(&stream)?;
+        settle(&stream)?;
         Ok(Self::new(stream, identity.accept()?.into(), false))
     }
 
@@ -152,6 +183,21 @@ impl Link {
         !self.connecting && !self.tls.is_handshaking()
     }
 
+    /// Whether the TCP connection is there.
+    pub(super) const fn is_connected(&self) -> bool {
+        !self.connecting
+    }
+
+    /// Whether this side began.
+    pub(super) const fn began(&self) -> bool {
+        matches!(self.tls, Connection::Client(_))
+    }
+
+    /// What both sides know and nobody else, once the connection is open.
+    pub(super) fn secret(&self) -> Option<[u8; SECRET_SIZE]> {
+        self.tls.export_keying_material([0; SECRET_SIZE], LABEL, None).ok()
+    }
+
     /// How many bytes may be sent now.
     pub(super) fn room(&self) -> usize {
         if self.is_open() && !self.tls.wants_write() { ROOM } else { 0 }
@@ -181,9 +227,23 @@ impl Link {
     }
 }
 
+/// What every connection is set to.
+fn settle(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENT)?;
+    sockopt::set_tcp_keepintvl(stream, SILENT)?;
+    sockopt::set_tcp_keepcnt(stream, SILENT_COUNT)?;
+    let millis = u32::try_from((SILENT * SILENT_COUNT).as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, millis)?;
+    mark(stream)
+}
+
 /// Network control, DSCP CS6 (RFC 4594 section 3.2): what keeps the fabric together does not wait
-/// behind the tenants' frames, and is not paused with them.
+/// behind the tenants' frames, and is not paused with them. It also has the mark of what Sluice
+/// sends ([`guard`]).
 pub(super) fn mark(socket: &impl AsFd) -> io::Result<()> {
+    guard::mark(socket)?;
     Ok(sockopt::set_ip_tos(socket, 48 << 2)?)
 }
 

@@ -20,20 +20,28 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use rustix::process::setpriority_process;
 use sluice_api::fabric as api;
 use sluice_base::{HostId, Nanos, PortId};
-use sluice_control::plane::{Kind, Plane};
+use sluice_control::plane::{Event as Noted, Kind, Plane};
 use sluice_control::rpc::Failure;
 use sluice_control::session::Due;
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    RealtimeThreadSchedulePolicy, ScheduleParams, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
 
 use super::answer::Answers;
 use super::calls::{Call, Calls};
 use super::data::Data;
 use super::few::Few;
+use super::incarnation::Incarnations;
 use super::ports;
+use super::seal::SEAL_SIZE;
+use super::taps::Taps;
 use super::wires::{Happened, Wires};
 use super::{Fabric, trace};
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
-use crate::log::say;
+use crate::log::{self, say};
 use crate::poller::{Event, Poller};
 
 /// The poller's indices.
@@ -63,8 +71,12 @@ pub(super) enum Ask {
     AddPort(Box<(PortId, LocalPort, Option<Bound>)>, SyncSender<Result<(), String>>),
     /// The port of this name goes.
     DelPort(String, SyncSender<()>),
+    /// Somebody is behind a port, or nobody any more.
+    Link(PortId, bool),
     /// What is known of a frame's way.
     Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
+    /// Whom a name means.
+    Named(trace::Named, SyncSender<Result<trace::Found, String>>),
     /// A question to a member.
     Call(Call),
     /// An answer to a member's question, by its ticket.
@@ -78,6 +90,7 @@ pub(super) struct Member {
     pub(super) plan: FabricPlan,
     pub(super) plane: Plane,
     pub(super) started: Nanos,
+    pub(super) incarnations: Incarnations,
     pub(super) poller: Poller,
     pub(super) wires: Wires,
     pub(super) udp: UdpSocket,
@@ -88,6 +101,8 @@ pub(super) struct Member {
     pub(super) silent_until: Option<Nanos>,
     pub(super) watchers: Vec<SyncSender<api::Answer>>,
     pub(super) few: Few,
+    /// TAPs whose links are looked at.
+    pub(super) taps: Taps,
     /// The UDP socket may have more.
     pub(super) udp_ready: bool,
     /// Bytes on their way to a connection.
@@ -107,6 +122,9 @@ impl Member {
         }
         for (&id, port) in &self.plan.ports {
             ports::add(&self.plan, &mut self.plane, now, id, port);
+            if let Some(tap) = &port.tap {
+                self.taps.add(id, tap);
+            }
         }
         for host in &self.plan.hosts {
             let kind = if host.at.is_some() { Kind::Member } else { Kind::Foreign };
@@ -114,7 +132,7 @@ impl Member {
         }
         for bound in &self.plan.bound {
             if let Err(error) = ports::bind(&mut self.plane, now, bound) {
-                say!("{}: {error}", bound.mac);
+                say!(warn: "{}: {error}", bound.mac);
             }
         }
         Ok(())
@@ -122,9 +140,7 @@ impl Member {
 
     /// Turns for as long as the process lives, or until told to leave.
     pub(super) fn run(mut self) {
-        // Who waits for a processor behind tenants looks to other members as if it hung. Where that
-        // may not be asked for, it waits like everybody.
-        _ = setpriority_process(None, PRIORITY);
+        go_first();
         loop {
             let now = clock::now();
             if let Some(done) = self.answer(now) {
@@ -145,7 +161,7 @@ impl Member {
             self.write_others(now);
             let timeout = self.next(now);
             if let Err(error) = self.sleep(timeout) {
-                say!("the fabric cannot wait for events: {error}");
+                say!(warn: "the fabric cannot wait for events: {error}");
                 clock::sleep(Nanos::from_millis(100));
             }
         }
@@ -155,14 +171,14 @@ impl Member {
         if let Some(data) = &mut self.data
             && let Err(error) = data.read(now, &self.plan, &mut self.plane)
         {
-            say!("the data process is gone: {error}");
+            say!(warn: "the data process is gone: {error}");
             self.data = None;
             self.plane.chip_lost(now);
         }
         let Self { wires, plane, plan, poller, silent_until, .. } = self;
         let (mut moved, mut failed) = (Vec::new(), Vec::new());
         if silent_until.is_none() {
-            wires.accept(now, poller);
+            wires.accept(now, plan, poller);
         }
         wires.work(now, plan, |host, happened, bytes| match happened {
             Happened::Open => plane.connected(now, host),
@@ -174,7 +190,7 @@ impl Member {
                 }
                 Err(error) => {
                     bytes.clear();
-                    say!("{}: {error}", plan.host_name(host).unwrap_or_default());
+                    say!(warn: "{}: {error}", plan.host_name(host).unwrap_or_default());
                     failed.push(host);
                 }
             },
@@ -184,26 +200,43 @@ impl Member {
             self.write_to(now, host);
         }
         for host in failed {
-            // Why it ends is said first.
-            self.write_to(now, host);
-            self.wires.close(host);
-            self.plane.disconnected(now, host);
+            self.end_connection(now, host);
         }
         self.read_datagrams(now);
+        self.outlive(now);
+    }
+
+    /// Ends the connection of a host. Why it ends is said first.
+    fn end_connection(&mut self, now: Nanos, host: HostId) {
+        self.write_to(now, host);
+        self.wires.close(host);
+        self.plane.disconnected(now, host);
+    }
+
+    /// A member knows a later life of this host: it goes on in the next one.
+    fn outlive(&mut self, now: Nanos) {
+        let Some(known) = self.plane.outdone() else { return };
+        let next = self.incarnations.after(known);
+        if next <= self.plane.incarnation() {
+            return;
+        }
+        for host in self.plane.reincarnate(now, next) {
+            self.end_connection(now, host);
+        }
     }
 
     fn read_datagrams(&mut self, now: Nanos) {
-        let mut datagram = [0; sluice_control::liveness::DATAGRAM_MAX];
+        let mut datagram = [0; sluice_control::liveness::DATAGRAM_MAX + SEAL_SIZE];
         for _ in 0..DATAGRAMS_MAX {
             if !self.udp_ready {
                 return;
             }
             match self.udp.recv_from(&mut datagram) {
-                // A hint from an address that no member has is none. (Whoever can forge addresses
-                // can still make claims stale; they forward as before.)
                 Ok((size, from)) => {
-                    if self.plan.hosts.iter().any(|host| host.at == Some(from)) {
-                        self.plane.datagram(now, &datagram[..size]);
+                    let sender = self.plan.hosts.iter().find(|host| host.at == Some(from));
+                    let Some(host) = sender.map(|sender| sender.host) else { continue };
+                    if let Some(inside) = self.wires.unseal(host, &datagram[..size]) {
+                        self.plane.datagram(now, host, inside);
                     }
                 }
                 // Someone's ICMP about an earlier datagram is no reason to stop.
@@ -275,15 +308,18 @@ impl Member {
         while let Some(event) = self.plane.event() {
             // Putting a hundred thousand endpoints into words that nobody reads takes longer than
             // learning them.
-            let is_for_the_log =
-                super::answer::is_for_the_log(&event) && self.few.admit(event.name());
+            if let Noted::SessionUp(host) = event {
+                self.handle.is_connected(host);
+            }
+            let level = super::answer::level(&event);
+            let is_for_the_log = log::is_on(level) && self.few.admit(event.name());
             if self.watchers.is_empty() && !is_for_the_log {
                 continue;
             }
             let row =
                 Answers::new(&self.plan, &self.plane, clock::now()).event(&event, self.started);
             if is_for_the_log {
-                say!("{} {}", row.event, row.what);
+                log::line(level, format_args!("{} {}", row.event, row.what));
             }
             // Who does not read fast enough misses lines, and nobody waits for it.
             self.watchers.retain(|watcher| {
@@ -297,16 +333,19 @@ impl Member {
     /// What was too often to be written is written as a number.
     fn write_others(&mut self, now: Nanos) {
         for (kind, others) in self.few.others(now) {
-            say!("{kind}: {others} more in this second; `sluice vport watch` shows each");
+            say!(warn: "{kind}: {others} more in this second; `sluice vport watch` shows each");
         }
     }
 
     fn send_datagrams(&mut self) {
         while let Some((host, datagram)) = self.plane.datagram_out() {
             let known = self.plan.hosts.iter().find(|known| known.host == host);
-            if let Some(at) = known.and_then(|known| known.at) {
+            // One for a host that was never connected is none of its: it would not open it.
+            if let Some(at) = known.and_then(|known| known.at)
+                && let Some(sealed) = self.wires.seal(host, &datagram)
+            {
                 // A lost datagram is what the protocol is made for.
-                _ = self.udp.send_to(&datagram, at);
+                _ = self.udp.send_to(&sealed, at);
             }
         }
     }
@@ -322,6 +361,9 @@ impl Member {
                 Ask::Facts(wanted, reply) => {
                     _ = reply.try_send(trace::facts(&self.plan, &self.plane, &wanted));
                 }
+                Ask::Named(wanted, reply) => {
+                    _ = reply.try_send(trace::find(&self.plan, &self.plane, &wanted));
+                }
                 Ask::Call(call) => self.call(now, call),
                 Ask::Reply(host, ticket, answer) => {
                     let answer = answer.as_deref().map_err(|failure| *failure);
@@ -333,6 +375,7 @@ impl Member {
                     let (id, port, bound) = *port;
                     _ = reply.try_send(self.add_port(now, id, port, bound.as_ref()));
                 }
+                Ask::Link(port, is_up) => self.plane.port_link(now, port, is_up),
                 Ask::DelPort(name, reply) => {
                     self.del_port(now, &name);
                     _ = reply.try_send(());
@@ -354,7 +397,7 @@ impl Member {
             Ok(data)
         }) {
             Ok(data) => self.data = Some(data),
-            Err(error) => say!("cannot attach to the data process: {error}"),
+            Err(error) => say!(warn: "cannot attach to the data process: {error}"),
         }
     }
 
@@ -397,6 +440,18 @@ impl Member {
             }
             Event::Readable(_) | Event::Writable(_) | Event::Woken => {}
         })
+    }
+}
+
+/// Whoever waits for a processor behind tenants looks to other members as if it hung. A nice value
+/// counts within a session only where the kernel groups by session (sched_autogroup(7)), so this
+/// thread goes before all that are shared by time (sched(7)); it works for milliseconds at a time.
+/// Where neither may be asked for, it waits like everybody.
+fn go_first() {
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
+    let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
+    if set_thread_priority_and_policy(thread_native_id(), lowest, policy).is_err() {
+        _ = setpriority_process(None, PRIORITY);
     }
 }
 

@@ -40,6 +40,9 @@ impl Member {
                 self.plane.remove_port(now, id);
             }
             add(&self.plan, &mut self.plane, now, id, &port);
+            if let Some(tap) = &port.tap {
+                self.taps.add(id, tap);
+            }
             self.plan.ports.insert(id, port);
         }
         self.plan.bound.retain(|known| known.port != id);
@@ -54,6 +57,7 @@ impl Member {
         let known = self.plan.ports.iter().find(|(_, port)| port.name == name);
         if let Some(id) = known.map(|(id, _)| *id) {
             self.plan.ports.remove(&id);
+            self.taps.remove(id);
             self.plan.bound.retain(|known| known.port != id);
             self.plane.remove_port(now, id);
         }

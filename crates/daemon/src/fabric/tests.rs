@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_api::fabric::{Answer, MemberRow, Question, VportRow};
 use sluice_api::trace::{self, Between, Hop, Verdict};
 use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
+use sluice_control::plane::Config;
 use sluice_control::rpc::Failure;
 use sluice_testkit::bound::at_most;
 use sluice_wire::fabric::Topic;
@@ -18,6 +19,8 @@ use super::Fabric;
 use super::certificates::{Wanted, make};
 use crate::config::{Bound, FabricPlan, HostPlan, LocalPort, Workers};
 use crate::controller::Held;
+
+mod hostile;
 
 /// A folder that goes with the test.
 pub(crate) struct Folder(PathBuf);
@@ -73,9 +76,15 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         listen: at(own),
         certificates: folder.join(format!("h{own}")),
         vnets: vec![(vni(), "blue".to_owned())],
+        mtus: vec![1450],
+        policy: "ZL".to_owned(),
+        vtep: at(own).ip(),
         hosts: others.collect(),
-        ports: [(PortId(0), LocalPort { name: "c".to_owned(), vnet: VnetId(0), is_bound: true })]
-            .into(),
+        ports: [(
+            PortId(0),
+            LocalPort { name: "c".to_owned(), vnet: VnetId(0), is_bound: true, tap: None },
+        )]
+        .into(),
         ports_max: 4,
         bound: vec![Bound {
             port: PortId(0),
@@ -84,7 +93,10 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
             ips: vec![IpAddr::from([10, 0, 0, own])],
         }],
         learn_max: 8,
+        claims_per_host: 1000,
         punts_per_port: 10_000,
+        confirmed: Nanos::from_millis(30_000),
+        chip_flows: 1024,
         workers: Workers { count: 1, ports: vec![] },
     }
 }
@@ -93,7 +105,7 @@ fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
     let run_dir = folder.join(format!("run-{}", plan.name));
     std::fs::create_dir_all(&run_dir).unwrap();
     let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
-    Fabric::start(plan, &run_dir, Nanos::ZERO, held).unwrap()
+    Fabric::start(plan, (&run_dir, &run_dir), Nanos::ZERO, held).unwrap()
 }
 
 /// Two members that are connected, with the policies that they hold. The directory of one is
@@ -105,7 +117,8 @@ pub(crate) fn two_that_hold(folder: &Path) -> [(Fabric, Arc<Held>); 2] {
         let (plan, run_dir) = (plan(folder, own, 2, port), folder.join(format!("run-h{own}")));
         std::fs::create_dir_all(&run_dir).unwrap();
         let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
-        let fabric = Fabric::start(&plan, &run_dir, Nanos::ZERO, Arc::clone(&held)).unwrap();
+        let fabric =
+            Fabric::start(&plan, (&run_dir, &run_dir), Nanos::ZERO, Arc::clone(&held)).unwrap();
         (fabric, held)
     });
     connected(&[&both[0].0], &["h2"]);
@@ -136,7 +149,7 @@ fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 /// Certificates for hosts of one fabric.
-pub(super) fn certificates(folder: &Path, hosts: &[&str]) {
+pub(crate) fn certificates(folder: &Path, hosts: &[&str]) {
     let hosts: Vec<String> = hosts.iter().map(|&name| name.to_owned()).collect();
     make(&Wanted { folder, hosts: &hosts, days: 30, replace: true }).unwrap();
 }
@@ -157,6 +170,7 @@ fn members_tell_each_other_and_one_that_leaves_is_stale_until_it_is_back() {
     assert_eq!(rows[1].ips, [IpAddr::from([10, 0, 0, 2])]);
     assert_eq!((rows[0].port.as_str(), rows[0].origin.as_str()), ("c", "bound"));
 
+    wait_for("it is known to be alive", || member(&members[0], "h3").health == "alive");
     let events = members[0].watch();
     members.remove(2).leave();
     wait_for("its endpoint is stale", || vports(&members[0])[2].state == "stale");
@@ -176,7 +190,7 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
     let port = free_port();
     let [h1, h2] = [1, 2].map(|own| start(&folder, &plan(&folder, own, 2, port)));
     let add = |id: u16, name: &str, mac: u8| {
-        let port = LocalPort { name: name.to_owned(), vnet: VnetId(0), is_bound: true };
+        let port = LocalPort { name: name.to_owned(), vnet: VnetId(0), is_bound: true, tap: None };
         let (mac, ips) = (Mac([2, 0, 0, 0, 1, mac]), vec![IpAddr::from([10, 0, 1, mac])]);
         h1.add_port(PortId(id), port, Some(Bound { port: PortId(id), vni: vni(), mac, ips }))
     };
@@ -203,7 +217,7 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
     all_know(&["10.0.1.1"]);
     h1.del_port("nobody").unwrap();
     // A machine that is bound at a second host has moved there.
-    let there = LocalPort { name: "moved".to_owned(), vnet: VnetId(0), is_bound: true };
+    let there = LocalPort { name: "moved".to_owned(), vnet: VnetId(0), is_bound: true, tap: None };
     let (mac, ips) = (Mac([2, 0, 0, 0, 1, 1]), vec![IpAddr::from([10, 0, 1, 1])]);
     let bound = Bound { port: PortId(3), vni: vni(), mac, ips };
     h2.add_port(PortId(3), there, Some(bound)).unwrap();
@@ -267,8 +281,9 @@ fn members_ask_each_other_and_every_failure_has_its_name() {
     let hop: Hop = serde_json::from_slice(&ask(&h1, Topic::ARRIVAL).unwrap()).unwrap();
     assert_eq!((&*hop.host, hop.steps[0].verdict), ("h2", Verdict::SwitchSilent));
     // The names are those of the counters.
-    let talk = member(&h1, "h2").talk;
-    assert_eq!((talk["asked"], talk["answered"]), (3, 3), "{talk:?}");
+    let count = |name: &str| member(&h1, "h2").talk.get(name).copied().unwrap_or(0);
+    // One more is whether they say alike what they must, which is asked when they connect.
+    wait_for("each question is counted", || (count("asked"), count("answered")) == (4, 4));
     let question = trace::Question {
         vnet: "blue".to_owned(),
         from: between().from,
@@ -313,4 +328,78 @@ fn a_member_that_answers_slowly_is_waited_for_as_long_as_was_said_and_serves_a_f
     assert_eq!(ask(1), Err(Failure::TooLate));
     at_most("a call that may take 1 ms", begin.elapsed(), Duration::from_millis(700));
     assert!(member(&h1, "h2").connected, "nothing else follows from it");
+}
+
+#[test]
+fn trace_takes_addresses_and_ports_of_both_sides() {
+    let folder = Folder::new("fabric-names");
+    certificates(&folder, &["h1", "h2", "h3"]);
+    let port = free_port();
+    let mut plans = [1, 2, 3].map(|own| plan(&folder, own, 3, port));
+    let name = |plan: &mut FabricPlan, name: &str| {
+        plan.ports.values_mut().for_each(|port| port.name = name.to_owned());
+    };
+    name(&mut plans[0], "web");
+    name(&mut plans[1], "db");
+    // h3 has a port of the same name, and h1 is not in its networks.
+    name(&mut plans[2], "db");
+    plans[2].hosts.iter_mut().for_each(|host| host.vnets.clear());
+    let [h1, h2, h3] = plans.each_ref().map(|plan| start(&folder, plan));
+    connected(&[&h1], &["h2", "h3"]);
+    wait_for("h1 knows all endpoints", || vports(&h1).len() == 3);
+    let trace = |fabric: &Fabric, from: &str, to: &str| -> Result<_, String> {
+        let (vnet, from, to) = ("blue".to_owned(), from.to_owned(), to.to_owned());
+        let question = trace::Question { vnet, from, to, port: None, limit_ms: 4_000 };
+        match fabric.answer(Question::Trace(question))? {
+            Answer::Trace(told) => Ok((told.from, told.to, told.verdict)),
+            other => panic!("{other:?}"),
+        }
+    };
+    let [first, second] = ["02:00:00:00:00:01", "02:00:00:00:00:02"].map(str::to_owned);
+    let told = |to: &str| Ok((first.clone(), to.to_owned(), Verdict::SwitchSilent));
+    assert_eq!(trace(&h1, "10.0.0.1", "10.0.0.2"), told("10.0.0.2"));
+    assert_eq!(trace(&h1, "web", &second), told(&second));
+    assert_eq!(trace(&h1, "h1/web", "h2/db"), told(&second));
+    // h3 tells nothing to a host that is not in the network, and is not counted as one more.
+    assert_eq!(trace(&h1, "web", "db"), told(&second));
+    // Another host's port as the sender: it is asked, as for a MAC.
+    let (from, ..) = trace(&h1, "db", "web").unwrap();
+    assert_eq!(from, second);
+    let unheard = ("10.0.0.99".to_owned(), second, Verdict::SourceUnknown);
+    assert_eq!(trace(&h1, "10.0.0.99", &unheard.1), Ok(unheard));
+    let error = trace(&h1, "web", "mail").unwrap_err();
+    assert!(error.contains("`mail`") && error.contains("h3: "), "{error}");
+    drop((h2, h3));
+}
+
+#[test]
+fn flows_are_as_many_as_the_chip_holds() {
+    let folder = Folder::new("fabric-flows");
+    for chip_flows in [2, 1_000_000] {
+        let plan = FabricPlan { chip_flows, ..plan(&folder, 1, 2, 1) };
+        let mut config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
+        super::bound(&plan, &mut config);
+        assert_eq!(config.flow_limit, chip_flows as usize);
+    }
+}
+
+#[test]
+fn what_members_say_otherwise_stands_in_members_until_it_is_mended() {
+    let folder = Folder::new("fabric-agree");
+    certificates(&folder, &["h1", "h2"]);
+    let port = free_port();
+    let [h1, mut other] = [1, 2].map(|own| plan(&folder, own, 2, port));
+    other.mtus = vec![1400];
+    let h1 = start(&folder, &h1);
+    let h2 = start(&folder, &other);
+    let said = |fabric: &Fabric, host: &str| {
+        let all = member(fabric, host).differs;
+        all.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    wait_for("h1 knows", || said(&h1, "h2") == ["mtu of blue is 1450 here and 1400 there"]);
+    wait_for("h2 knows", || said(&h2, "h1") == ["mtu of blue is 1400 here and 1450 there"]);
+    h2.leave();
+    let h2 = start(&folder, &plan(&folder, 2, 2, port));
+    wait_for("nothing differs", || said(&h1, "h2").is_empty() && member(&h1, "h2").connected);
+    drop(h2);
 }

@@ -17,11 +17,13 @@
 
 mod facts;
 mod judge;
+mod names;
 
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use sluice_api::agree::Difference;
 use sluice_api::trace::{Between, Hop, LIMIT_MS_MAX, Look, Looked, Question, Step, Trace, Verdict};
 use sluice_base::{HostId, Mac, Nanos, Vni};
 use sluice_control::directory::State;
@@ -32,6 +34,7 @@ use sluice_wire::fabric::Topic;
 pub(super) use self::facts::Facts;
 use self::facts::{Claimed, Frame, LocalPort, To};
 use self::judge::Next;
+pub(super) use self::names::{Found, Wanted as Named, find};
 use super::Fabric;
 use crate::clock;
 use crate::config::FabricPlan;
@@ -98,9 +101,20 @@ fn read(between: &Between) -> Result<Frame, String> {
 pub(super) fn run(fabric: &Fabric, question: &Question) -> Result<Trace, String> {
     let limit = question.limit_ms.clamp(1, LIMIT_MS_MAX);
     let time = Time::new(Nanos::from_millis(limit.into()));
-    let facts = fabric.facts(Wanted::Asked(question.clone()), span(time.left()))?;
+    let question = match names::resolved(fabric, question, time)? {
+        Ok(question) => question,
+        Err(why) => return Ok(unheard(fabric, question, why)),
+    };
+    let facts = fabric.facts(Wanted::Asked(question), span(time.left()))?;
     let hops = hops(fabric, &facts, time, true);
     Ok(trace(&facts, hops))
+}
+
+/// Nobody has the sender's IP address.
+fn unheard(fabric: &Fabric, question: &Question, why: String) -> Trace {
+    let steps = vec![Step::new("source", Verdict::SourceUnknown, why)];
+    let hop = Hop { host: fabric.name().to_owned(), role: "asked".to_owned(), steps };
+    Trace::new(question.vnet.clone(), question.from.clone(), question.to.clone(), vec![hop])
 }
 
 /// Answers a question of a member's.
@@ -113,6 +127,9 @@ pub(super) fn serve(
 ) -> Result<Vec<u8>, Failure> {
     // Its answer takes time as well.
     let time = Time::new(Nanos(limit.0 / 4 * 3));
+    if topic == Topic::PORT {
+        return names::serve(fabric, host, body, time);
+    }
     let between: Between = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
     let gather = |wanted| fabric.facts(wanted, span(time.left())).map_err(|_| Failure::Refused);
     let answer = match topic {
@@ -166,7 +183,8 @@ fn from_here(fabric: &Fabric, facts: &Facts, port: &LocalPort, time: Time) -> Ve
         Ok(looked) => looked,
         Err(error) => return vec![hop(vec![silent(&error)])],
     };
-    let (steps, next) = judge::source(facts, &looked, port);
+    let (mut steps, next) = judge::source(facts, &looked, port);
+    steps.extend(differs(fabric, facts));
     let mut hops = vec![hop(steps)];
     if let (Next::Host(host, target), Some(peer)) = (next, &facts.peer) {
         let between = between(facts, target.to_string());
@@ -182,6 +200,21 @@ fn from_here(fabric: &Fabric, facts: &Facts, port: &LocalPort, time: Time) -> Ve
         hops.push(Hop { host: peer.name.clone(), role: "destination".to_owned(), steps });
     }
     hops
+}
+
+/// What the receiver's host says otherwise, as far as this frame is concerned.
+fn differs(fabric: &Fabric, facts: &Facts) -> Vec<Step> {
+    let Some(peer) = &facts.peer else { return Vec::new() };
+    let own = facts.vnet.as_ref().map(|(_, name)| name);
+    let all = fabric.agreement.of(peer.host);
+    let on_the_way = all.iter().filter(|one| {
+        one.what.concerns_frames() && (one.vnet.is_none() || one.vnet.as_ref() == own)
+    });
+    let step = |one: &Difference| {
+        let step = Step::new("agree", Verdict::Differs, format!("{}: {one}", peer.name));
+        Step { remedy: one.what.remedy().to_owned(), ..step }
+    };
+    on_the_way.map(step).collect()
 }
 
 /// The sender is at another host, which knows more.

@@ -2,15 +2,20 @@
 //!
 //! ```text
 //!   connect(host) ──────────────> MINE: belongs to the host that was asked for ──┐
-//!                                                                                ├─> open
-//!   accepted ──> UNKNOWN ── certificate names a member that connects to us ──────┘
-//!                   └── another name, or silence for too long: closed
+//!                    └── no TCP, or no TLS, for too long: closed                   ├─> open
+//!   accepted ──> UNKNOWN ── certificate names the member whose address that is ──┘
+//!      │            └── another name, silence for too long, a newer one from there: closed
+//!      └── from no member's address: closed
 //! ```
 //!
-//! Of two members the one with the lower number connects. Whoever is connected to knows the other
-//! by its certificate alone; where a connection comes from says nothing.
+//! Of two members the one with the lower number connects, from its own address. Whoever is
+//! connected to knows the other by its certificate; from another address the same certificate is a
+//! copy of that host. How many may be on their way is bounded for each address, and the newest
+//! counts, so that whoever says nothing keeps nobody out.
+//!
+//! An open connection brings the keys of the failure detector's datagrams ([`Seals`]).
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -18,14 +23,18 @@ use sluice_base::{HostId, Nanos};
 
 use super::identity::{Identity, is_of};
 use super::link::{Failure, Link};
+use super::seal::Seals;
 use crate::config::{FabricPlan, HostPlan};
 use crate::log::say;
 use crate::poller::Poller;
 
-/// Connections that came and have not said who they are.
-const UNKNOWN_MAX: usize = 64;
-/// How long one may take to say so.
-const UNKNOWN_LIFE: Nanos = Nanos::from_millis(5_000);
+/// Connections that came from one address and have not said who they are.
+const UNKNOWN_MAX: usize = 4;
+/// How long TLS may take.
+const HANDSHAKE_LIFE: Nanos = Nanos::from_millis(2_000);
+/// How long TCP may take: less than the kernel takes to ask again, so that a path that is back is
+/// found by the next attempt.
+const CONNECT_LIFE: Nanos = Nanos::from_millis(400);
 /// How often the same complaint about a peer is worth a line.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
@@ -45,6 +54,14 @@ struct Wire {
     unread: Vec<u8>,
 }
 
+impl Wire {
+    /// When it ends unless it is open by then.
+    fn ends(&self) -> Option<Nanos> {
+        let life = if self.link.is_connected() { HANDSHAKE_LIFE } else { CONNECT_LIFE };
+        (!self.told).then(|| self.since.after(life))
+    }
+}
+
 /// All connections.
 pub(super) struct Wires {
     identity: Identity,
@@ -55,6 +72,7 @@ pub(super) struct Wires {
     wires: Vec<Option<Wire>>,
     first_index: usize,
     complaints: std::collections::BTreeMap<HostId, (String, Nanos)>,
+    seals: Seals,
 }
 
 /// What happened on a connection.
@@ -82,7 +100,8 @@ impl Wires {
         poller.add(index, listener.as_fd(), true)?;
         let complaints = std::collections::BTreeMap::new();
         let wires = Vec::new();
-        Ok(Self { identity, listener, accepting: true, wires, first_index, complaints })
+        let seals = Seals::default();
+        Ok(Self { identity, listener, accepting: true, wires, first_index, complaints, seals })
     }
 
     /// Somebody connects.
@@ -116,11 +135,11 @@ impl Wires {
         }
     }
 
-    /// Accepts whoever waits.
-    pub(super) fn accept(&mut self, now: Nanos, poller: &Poller) {
+    /// Accepts whoever waits, at the address of a member.
+    pub(super) fn accept(&mut self, now: Nanos, plan: &FabricPlan, poller: &Poller) {
         while self.accepting {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+            let (stream, from) = match self.listener.accept() {
+                Ok((stream, from)) => (stream, from.ip()),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     self.accepting = false;
                     return;
@@ -132,12 +151,31 @@ impl Wires {
                     continue;
                 }
             };
-            let unknown = self.wires.iter().flatten().filter(|wire| wire.host.is_none()).count();
-            if unknown < UNKNOWN_MAX
-                && let Ok(link) = Link::accept(stream, &self.identity)
-            {
+            let is_expected =
+                |host: &HostPlan| host.host < plan.own && host.at.is_some_and(|at| at.ip() == from);
+            if !plan.hosts.iter().any(is_expected) {
+                self.complain(now, STRANGER, &from.to_string(), &Failure::Stranger);
+                continue;
+            }
+            self.make_room(from);
+            if let Ok(link) = Link::accept(stream, &self.identity) {
                 self.add(now, link, None, poller);
             }
+        }
+    }
+
+    /// Ends the oldest connections from an address that have not said who they are, if there are as
+    /// many as may be.
+    fn make_room(&mut self, from: IpAddr) {
+        let is_from = |wire: &Wire| wire.link.peer().is_ok_and(|peer| peer.ip() == from);
+        let unknown = |(at, place): (usize, &Option<Wire>)| {
+            let wire = place.as_ref().filter(|wire| wire.host.is_none() && is_from(wire))?;
+            Some((wire.since, at))
+        };
+        let mut waiting: Vec<_> = self.wires.iter().enumerate().filter_map(unknown).collect();
+        waiting.sort_unstable();
+        for (_, at) in waiting.iter().rev().skip(UNKNOWN_MAX - 1) {
+            self.wires[*at] = None;
         }
     }
 
@@ -169,9 +207,12 @@ impl Wires {
             let worked = wire.link.work(&mut wire.unread);
             wire.ready = matches!(worked, Ok(true));
             if wire.host.is_none() && wire.link.is_open() {
-                let Some(host) = who(&wire.link, plan) else {
-                    self.wires[at] = None;
-                    continue;
+                let host = match who(&wire.link, plan) {
+                    Ok(host) => host,
+                    Err(error) => {
+                        self.refuse(now, at, &error);
+                        continue;
+                    }
                 };
                 wire.host = Some(host);
                 self.replace_older(at, host, &mut each);
@@ -186,18 +227,18 @@ impl Wires {
             if wire.link.is_open() && !wire.told {
                 wire.told = true;
                 self.complaints.remove(&host);
+                if let Some(secret) = wire.link.secret() {
+                    self.seals.add(host, &secret, wire.link.began());
+                }
                 each(host, Happened::Open, &mut wire.unread);
             }
             // What came before the end counts.
             each(host, Happened::Moved, &mut wire.unread);
             if let Err(error) = &worked {
-                each(host, Happened::Gone, &mut Vec::new());
-                let name = plan.host_name(host).unwrap_or_default().to_owned();
-                self.complain(now, host, &name, error);
-                self.wires[at] = None;
+                self.lose(now, at, plan, (host, error), &mut each);
             }
         }
-        self.end_silent(now);
+        self.end_late(now, plan, &mut each);
     }
 
     /// A member that connects again has lost its connection before, whether this side knows or not.
@@ -236,19 +277,53 @@ impl Wires {
         }
     }
 
-    fn end_silent(&mut self, now: Nanos) {
-        for place in &mut self.wires {
-            let silent = |wire: &mut Wire| !wire.told && now.since(wire.since) > UNKNOWN_LIFE;
-            if place.as_mut().is_some_and(silent) && wire_host(place).is_none() {
-                *place = None;
-            }
+    /// Ends connections that are not open when they should be.
+    fn end_late(
+        &mut self,
+        now: Nanos,
+        plan: &FabricPlan,
+        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
+    ) {
+        for at in 0..self.wires.len() {
+            let late = |wire: &&Wire| wire.ends().is_some_and(|end| now > end);
+            let Some(wire) = self.wires[at].as_ref().filter(late) else { continue };
+            let is_connected = wire.link.is_connected();
+            let Some(host) = wire.host else {
+                self.wires[at] = None;
+                continue;
+            };
+            let error = if is_connected { Failure::NoHandshake } else { Failure::NoConnection };
+            self.lose(now, at, plan, (host, &error), each);
         }
     }
 
-    /// When a connection that does not say who it is ends.
+    /// The connection of a host is gone, and why.
+    fn lose(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        plan: &FabricPlan,
+        (host, error): (HostId, &Failure),
+        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
+    ) {
+        self.wires[at] = None;
+        each(host, Happened::Gone, &mut Vec::new());
+        self.complain(now, host, plan.host_name(host).unwrap_or_default(), error);
+    }
+
+    /// A datagram for a host, as its seal has it; `None` if there was no connection to it yet.
+    pub(super) fn seal(&mut self, host: HostId, datagram: &[u8]) -> Option<Vec<u8>> {
+        self.seals.seal(host, datagram)
+    }
+
+    /// What is in a datagram of a host, if it has written it.
+    pub(super) fn unseal<'a>(&mut self, host: HostId, sealed: &'a [u8]) -> Option<&'a [u8]> {
+        self.seals.open(host, sealed)
+    }
+
+    /// When a connection ends that is not open.
     pub(super) fn deadline(&self) -> Option<Nanos> {
-        let unknown = self.wires.iter().flatten().filter(|wire| wire.host.is_none());
-        let ends = unknown.map(|wire| wire.since.after(UNKNOWN_LIFE).after(Nanos(1)));
+        let ends = self.wires.iter().flatten().filter_map(Wire::ends).map(|at| at.after(Nanos(1)));
         let at_once = self.wires.iter().flatten().any(|wire| wire.ready) || self.accepting;
         at_once.then_some(Nanos::ZERO).into_iter().chain(ends).min()
     }
@@ -279,13 +354,17 @@ fn wire_host(wire: &Option<Wire>) -> Option<HostId> {
     wire.as_ref().and_then(|wire| wire.host)
 }
 
-/// The member that a certificate names, if it is one that connects to this host.
-fn who(link: &Link, plan: &FabricPlan) -> Option<HostId> {
-    let certificate = link.certificate()?;
-    let members = plan.hosts.iter().filter(|host| host.at.is_some());
-    let found = members.into_iter().find(|host| is_of(certificate, &host.name));
-    if found.is_none() {
-        say!("a connection was closed: its certificate is of this fabric, and of no member of it");
+/// The member that a certificate names, if it is one that connects to this host, from there.
+fn who(link: &Link, plan: &FabricPlan) -> Result<HostId, Failure> {
+    let certificate = link.certificate().ok_or(Failure::NoMember)?;
+    let mut members = plan.hosts.iter().filter(|host| host.at.is_some());
+    let found = members.find(|host| is_of(certificate, &host.name)).ok_or(Failure::NoMember)?;
+    let is_there = link.peer().is_ok_and(|peer| found.at.is_some_and(|at| at.ip() == peer.ip()));
+    if !is_there {
+        return Err(Failure::Copy(found.name.clone()));
     }
-    found.map(|host| host.host).filter(|&host| host < plan.own)
+    if found.host > plan.own {
+        return Err(Failure::WrongWay(found.name.clone()));
+    }
+    Ok(found.host)
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_api::fabric::{
-    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, VnetRow, Vport, VportRow,
+    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow, Status, VnetRow, Vport,
+    VportRow,
 };
 use sluice_api::trace::{Step, Trace};
 
@@ -140,7 +141,13 @@ fn members(rows: &[MemberRow]) -> String {
             row.lag.to_string(),
         ]
     });
-    table(&header, cells)
+    let mut text = table(&header, cells);
+    for row in rows {
+        for one in &row.differs {
+            _ = writeln!(text, "{}: {one}. {}", row.host, one.what.remedy());
+        }
+    }
+    text
 }
 
 fn all_flows(flows: &Flows) -> String {
@@ -190,6 +197,31 @@ fn all_holds(holds: &Holds) -> String {
         table(&header, isolated),
         table(&["VNET", "MAC", "HOST", "HELD", "STUCK", "FOR", "IN USE"], held),
     )
+}
+
+/// State of a host and of its fabric.
+pub(super) fn status(status: &Status) -> String {
+    let mut text = members(&status.members);
+    text.push('\n');
+    if let Some(why) = &status.data_silent {
+        _ = writeln!(text, "the data process of {} is silent: {why}\n", status.host);
+    }
+    if status.receivers.is_empty() {
+        return text + "every receiver takes what comes\n";
+    }
+    let cells = status.receivers.iter().map(|row: &ReceiverRow| {
+        vec![
+            row.host.clone(),
+            row.port.clone().unwrap_or_else(|| "-".to_owned()),
+            row.endpoints.join(", "),
+            row.priority.to_string(),
+            row.state.clone(),
+            span(row.since_ns),
+            row.waiting.join(", "),
+        ]
+    });
+    let header = ["HOST", "PORT", "ENDPOINTS", "PRIORITY", "STATE", "FOR", "WAITING"];
+    text + "receivers that do not take what comes\n" + &table(&header, cells)
 }
 
 fn traced(trace: &Trace) -> String {

@@ -1,14 +1,16 @@
 use super::*;
 
 #[test]
-fn moments_are_written_as_rfc_3339() {
-    for (millis, text) in [
-        (0, "1970-01-01T00:00:00.000Z"),
-        (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-        (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-        (1_772_366_400_123, "2026-03-01T12:00:00.123Z"),
-        (4_102_444_800_000, "2100-01-01T00:00:00.000Z"),
-    ] {
-        assert_eq!(timestamp(millis), text);
+fn graver_levels_are_written_and_others_not() {
+    for (at, level) in Level::ALL.into_iter().enumerate() {
+        assert_eq!(level as usize, at);
+        assert_eq!(level_named(level.name()), Some(level));
     }
+    assert_eq!(level_named("verbose"), None);
+    // Nobody else in this process sets it.
+    set_level(Some(Level::Warn));
+    let on = Level::ALL.map(is_on);
+    set_level(None);
+    assert_eq!(on, [true, true, false, false]);
+    assert_eq!(Level::ALL.map(is_on), [true, true, true, false]);
 }

@@ -25,9 +25,9 @@ fn a_socket_that_a_killed_process_left_is_replaced() {
     let dir = scratch("stale");
     let role = Role::take(&dir, "data").unwrap();
     let path = dir.join(DATA_SOCKET);
-    drop(role.listen(&path).unwrap());
+    drop(role.listen(&path, None).unwrap());
     assert!(path.exists(), "a dropped listener leaves its file");
-    let listener = role.listen(&path).unwrap();
+    let listener = role.listen(&path, None).unwrap();
     std::os::unix::net::UnixStream::connect(&path).unwrap();
     drop(listener);
     fs::remove_dir_all(&dir).unwrap();
@@ -35,7 +35,8 @@ fn a_socket_that_a_killed_process_left_is_replaced() {
 
 #[test]
 fn a_directory_whose_sockets_would_have_too_long_a_path_is_refused() {
-    let error = create(Path::new(&format!("/tmp/{}", "x".repeat(120)))).unwrap_err().to_string();
+    let error =
+        create(Path::new(&format!("/tmp/{}", "x".repeat(120))), None).unwrap_err().to_string();
     assert!(error.contains("use a shorter `run_dir`"), "{error}");
 }
 
@@ -50,4 +51,31 @@ fn what_is_written_for_good_replaces_and_leaves_nothing_else() {
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
     fs::remove_dir_all(&dir).unwrap();
     assert!(replace_for_good(&path, "3").is_err());
+}
+
+/// Whoever may open a lock file may hold the lock, so that nobody but the owner may.
+#[test]
+fn directory_and_lock_are_for_their_owner() {
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let dir = scratch("modes").join("own");
+    create(&dir, None).unwrap();
+    assert_eq!(mode(&dir), 0o700);
+    let lock = dir.join("data.pid");
+    // One of an earlier version.
+    File::create(&lock).unwrap().set_permissions(fs::Permissions::from_mode(0o644)).unwrap();
+    let role = Role::take(&dir, "data").unwrap();
+    assert_eq!(mode(&lock), 0o600);
+    let socket = dir.join(SHOW_SOCKET);
+    let _listens = role.listen(&socket, None).unwrap();
+    assert_eq!(mode(&socket), 0o600);
+    let error = group_id("no such group").unwrap_err().to_string();
+    assert!(error.contains("groupadd no such group"), "{error}");
+    assert_eq!(group_id("77").unwrap(), 77);
+    // Somebody's directory stays as it was.
+    let theirs = scratch("theirs");
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o755)).unwrap();
+    create(&theirs, None).unwrap();
+    assert_eq!(mode(&theirs), 0o755);
+    fs::remove_dir_all(dir.parent().unwrap()).unwrap();
+    fs::remove_dir_all(&theirs).unwrap();
 }

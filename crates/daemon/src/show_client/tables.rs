@@ -3,8 +3,8 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Body, DropRow, LossRow, MacRow, PauseRow, PlacementRow, PortRow,
-    QueueRow, TunnelRow, WorkerTimes, seconds,
+    Answer, Audit, AuditRow, Body, DropRow, GuardRow, LossRow, MacRow, PauseRow, PlacementRow,
+    PortRow, QueueRow, TunnelRow, WorkerTimes, seconds,
 };
 
 /// Columns up to here hold names; the ones behind hold numbers.
@@ -28,7 +28,16 @@ pub(super) fn render(answer: &Answer) -> String {
         Body::Mac(rows) => macs(rows),
         Body::Worker(times) => workers(times),
         Body::Placement(rows) => placement(rows),
-    }
+    } + &unguarded(&answer.guard)
+}
+
+/// The devices without a guard, and why; nothing if there are none.
+fn unguarded(rows: &[GuardRow]) -> String {
+    let line = |row: &GuardRow| {
+        let (device, lacks) = (&row.device, row.lacks.as_ref()?);
+        Some(format!("{device} has no guard of the other hosts' VTEPs: {lacks}\n"))
+    };
+    rows.iter().filter_map(line).collect()
 }
 
 pub(super) fn table(header: &[&str], names: Names, rows: Vec<Vec<String>>, none: &str) -> String {

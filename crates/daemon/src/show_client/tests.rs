@@ -9,8 +9,8 @@ use super::*;
 
 fn answer(body: Body) -> Answer {
     let host = "h1".to_owned();
-    let (policy, outside) = (Policy::ZZ, Vec::new());
-    Answer { version: VERSION, host, policy, at_ns: 1_500_000_000, outside, body }
+    let (policy, outside, guard) = (Policy::ZZ, Vec::new(), Vec::new());
+    Answer { version: VERSION, host, policy, at_ns: 1_500_000_000, outside, guard, body }
 }
 
 #[test]

@@ -27,6 +27,26 @@ impl Kernel {
         self.0.frames(netns.name(), device, reason)
     }
 
+    /// What the kernel lost in a namespace, a line each; not what it refused on the way out
+    /// (`ENOBUFS`), which Sluice sends again.
+    pub(crate) fn lost_in(&self, netns: &super::Netns) -> Vec<String> {
+        let is_again = |row: &Dropped| {
+            ["QDISC_DROP", "FULL_RING", "CPU_BACKLOG", "DEV_HDR"].contains(&&*row.reason)
+        };
+        self.rows_in(netns, |row| !is_again(row))
+    }
+
+    /// All that the kernel dropped in a namespace and calls a loss, a line each.
+    pub(crate) fn dropped_in(&self, netns: &super::Netns) -> Vec<String> {
+        self.rows_in(netns, |_| true)
+    }
+
+    fn rows_in(&self, netns: &super::Netns, is: impl Fn(&Dropped) -> bool) -> Vec<String> {
+        let rows = self.0.losses().into_iter();
+        let rows = rows.filter(|row| row.namespace == netns.name() && is(row));
+        rows.map(|row| row.to_string()).collect()
+    }
+
     /// Panics if the kernel lost a packet that nobody sent again. `senders` have a port and its
     /// device on which a full queue refuses a frame (`ENOBUFS`) and Sluice sends it again: those
     /// are listed, and must be in Sluice's own rows.

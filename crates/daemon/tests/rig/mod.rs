@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
+pub(crate) mod culprit;
 pub(crate) mod dpdk;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
@@ -22,6 +23,7 @@ pub(crate) mod monitor;
 pub(crate) mod pair;
 pub(crate) mod ping;
 pub(crate) mod raw;
+pub(crate) mod scene;
 pub(crate) mod tagger;
 pub(crate) mod vm;
 pub(crate) mod wire;
@@ -397,6 +399,12 @@ impl Daemon {
                 assert_eq!(value.as_u64(), Some(0), "{name} of {row}");
             }
         }
+    }
+
+    /// Whether this host is connected with every other.
+    pub(crate) fn is_connected(&self) -> bool {
+        let members = self.ask(&["fabric", "members"])["members"].take();
+        members.as_array().unwrap().iter().all(|row| row["connected"] == true)
     }
 
     /// Waits until the next hop of every tunnel is known.

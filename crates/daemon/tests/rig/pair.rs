@@ -73,10 +73,7 @@ vnets = ["blue"]
         let daemons = [daemon(0), daemon(1)];
         let case = Self { daemons, net, hosts, containers };
         for own in 0..2 {
-            wait_for("the hosts are connected", || {
-                let members = case.daemons[own].ask(&["fabric", "members"])["members"].take();
-                members.as_array().unwrap().iter().all(|row| row["connected"] == true)
-            });
+            wait_for("the hosts are connected", || case.daemons[own].is_connected());
         }
         case
     }

@@ -56,7 +56,15 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             other => panic!("{other}"),
         };
         let (host, policy) = (config.host.name.clone(), config.host.policy);
-        let answer = Answer { version: VERSION, host, policy, at_ns: 1, outside: Vec::new(), body };
+        let answer = Answer {
+            version: VERSION,
+            host,
+            policy,
+            at_ns: 1,
+            outside: Vec::new(),
+            guard: Vec::new(),
+            body,
+        };
         let text = serde_json::to_string(&answer).unwrap() + "\n";
         let _ = stream.write_all(text.as_bytes());
     }

@@ -16,13 +16,16 @@
 //!
 //! The program also takes MAC Control frames (PAUSE, PFC) away, which the kernel would otherwise
 //! count under the device's `rx_dropped`, where a real loss could hide among them.
-#![allow(unsafe_code, reason = "bpf(2) has no wrapper")]
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::driver::KernelShare;
+use crate::ebpf::{
+    self, EXIT, Hook, Insn, LOAD_BYTES, NEXT, SHOT, SKB_PROTOCOL, add, and, call, if_equal, if_not,
+    load8, load16, load32, mov, set, shift_left,
+};
 use crate::sys::receive_nothing;
 use crate::udp::VXLAN_PORT;
 
@@ -48,7 +51,9 @@ impl Quiet {
             KernelShare::Nothing => drop_all(),
             KernelShare::NoVxlan(vtep) => drop_vxlan(vtep),
         };
-        match (attach(index, &program), share) {
+        let attached = ebpf::load(&program, "sluice_quiet", Hook::Ingress)
+            .and_then(|program| ebpf::attach(&program, index, Hook::Ingress));
+        match (attached, share) {
             (Ok(link), _) => Ok(Self::Tcx(link)),
             (Err(_), KernelShare::NoVxlan(vtep)) => own_port(vtep).map(Self::Socket),
             // Without the hook the kernel looks at frames that are not for it, and drops them.
@@ -72,79 +77,6 @@ fn own_port(vtep: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddrV4::new(vtep, VXLAN_PORT))?;
     receive_nothing(&socket)?;
     Ok(socket)
-}
-
-/// One instruction of BPF (`struct bpf_insn`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-struct Insn {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    value: i32,
-}
-
-/// What `bpf_skb_load_bytes` is called by.
-const LOAD_BYTES: i32 = 26;
-/// `TC_ACT_SHOT`: the frame ends here.
-const SHOT: i32 = 2;
-/// `TCX_NEXT`: go on with the next program, or the stack.
-const NEXT: i32 = -1;
-/// Offset of `protocol` in `struct __sk_buff`: the EtherType in network order.
-const SKB_PROTOCOL: i16 = 16;
-
-const fn insn(code: u8, to: u8, from: u8, offset: i16, value: i32) -> Insn {
-    Insn { code, registers: from << 4 | to, offset, value }
-}
-
-/// r`to` = r`from`
-const fn mov(to: u8, from: u8) -> Insn {
-    insn(0xbf, to, from, 0, 0)
-}
-
-/// r`to` = value
-const fn set(to: u8, value: i32) -> Insn {
-    insn(0xb7, to, 0, 0, value)
-}
-
-/// r`to` += value
-const fn add(to: u8, value: i32) -> Insn {
-    insn(0x07, to, 0, 0, value)
-}
-
-/// r`to` &= value
-const fn and(to: u8, value: i32) -> Insn {
-    insn(0x57, to, 0, 0, value)
-}
-
-/// r`to` <<= value
-const fn shift_left(to: u8, value: i32) -> Insn {
-    insn(0x67, to, 0, 0, value)
-}
-
-/// r`to` = the 32, 16 or 8 bits at r`from` + offset
-const fn load32(to: u8, from: u8, offset: i16) -> Insn {
-    insn(0x61, to, from, offset, 0)
-}
-const fn load16(to: u8, from: u8, offset: i16) -> Insn {
-    insn(0x69, to, from, offset, 0)
-}
-const fn load8(to: u8, from: u8, offset: i16) -> Insn {
-    insn(0x71, to, from, offset, 0)
-}
-
-const fn call(function: i32) -> Insn {
-    insn(0x85, 0, 0, 0, function)
-}
-
-const EXIT: Insn = insn(0x95, 0, 0, 0, 0);
-
-/// If the low 32 bits of r`of` are (are not) `value`, go to one of the two ends of the program.
-const fn if_equal(of: u8, value: i32, end: i16) -> Insn {
-    insn(0x16, of, 0, end, value)
-}
-const fn if_not(of: u8, value: i32, end: i16) -> Insn {
-    insn(0x56, of, 0, end, value)
 }
 
 /// Marks of the two ends, until [`finish`] knows how far they are.
@@ -213,80 +145,6 @@ fn drop_vxlan(vtep: Ipv4Addr) -> Vec<Insn> {
         load16(1, 10, UDP + 2),
         if_not(1, net16(VXLAN_PORT), TO_NEXT),
     ])
-}
-
-/// The beginning of `union bpf_attr` for `BPF_PROG_LOAD`, as far as it is used.
-#[repr(C)]
-#[derive(Default)]
-struct LoadAttr {
-    kind: u32,
-    instructions: u32,
-    program: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-    device: u32,
-    attach_type: u32,
-}
-
-/// The beginning of `union bpf_attr` for `BPF_LINK_CREATE`, with its part for tcx.
-#[repr(C)]
-#[derive(Default)]
-struct LinkAttr {
-    program: u32,
-    device: u32,
-    attach_type: u32,
-    flags: u32,
-    relative: u32,
-    padding: u32,
-    revision: u64,
-}
-
-const BPF_PROG_LOAD: libc::c_long = 5;
-const BPF_LINK_CREATE: libc::c_long = 28;
-const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
-const BPF_TCX_INGRESS: u32 = 46;
-
-/// # Safety
-/// `attr` is the right one for `command`, and all its pointers are good.
-unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads that many bytes of a live value; the rest is the caller's promise.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
-    match i32::try_from(fd) {
-        // SAFETY: the kernel just made it, and nobody else knows it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Loads a program and attaches it to the tcx ingress hook of a device.
-fn attach(index: u32, program: &[Insn]) -> io::Result<OwnedFd> {
-    let mut name = [0; 16];
-    name[..12].copy_from_slice(b"sluice_quiet");
-    let load = LoadAttr {
-        kind: BPF_PROG_TYPE_SCHED_CLS,
-        instructions: u32::try_from(program.len()).expect("a short program"),
-        program: program.as_ptr() as u64,
-        license: c"Apache-2.0".as_ptr() as u64,
-        name,
-        attach_type: BPF_TCX_INGRESS,
-        ..LoadAttr::default()
-    };
-    // SAFETY: program and license are alive during the call.
-    let program = unsafe { bpf(BPF_PROG_LOAD, &load) }?;
-    let link = LinkAttr {
-        program: program.as_raw_fd().cast_unsigned(),
-        device: index,
-        attach_type: BPF_TCX_INGRESS,
-        ..LinkAttr::default()
-    };
-    // SAFETY: there is no pointer in it.
-    unsafe { bpf(BPF_LINK_CREATE, &link) }
 }
 
 #[cfg(test)]

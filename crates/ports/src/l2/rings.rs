@@ -21,6 +21,7 @@ use sluice_wire::EtherType;
 
 use super::driver::KernelShare;
 use super::filter;
+use crate::guard;
 use crate::staging::{STAGED_FRAMES_MAX, Staging};
 use crate::sys::{self, Instruction, bpf};
 
@@ -312,6 +313,7 @@ impl TxSocket {
     pub(super) fn open(index: u32) -> io::Result<Self> {
         let socket = sys::packet_socket()?;
         sys::bind_packet(&socket, index, 0)?;
+        guard::mark(&socket)?;
         Ok(Self(socket))
     }
 

@@ -23,9 +23,11 @@
 
 mod driver;
 mod kept;
+mod look;
 mod rings;
 #[cfg(test)]
 mod tests;
 
 pub use driver::{TapConfig, TapPort, TapRoute};
 pub use kept::{KeptTap, KnownTap};
+pub use look::TapLook;

@@ -28,6 +28,9 @@ pub const VXLAN_PORT: u16 = 4789;
 pub struct UdpConfig {
     /// The address of this host's VTEP, which a device of the kernel has.
     pub local: Ipv4Addr,
+    /// The device that datagrams are taken from; `None`: whichever they come by, also one behind
+    /// which a tenant is that knows the address of a VTEP.
+    pub device: Option<String>,
     /// The UDP port that every VTEP listens on.
     pub port: u16,
     /// The MAC that received frames are addressed to: the switch's underlay MAC.
@@ -54,6 +57,7 @@ impl UdpConfig {
     pub fn new(local: Ipv4Addr, mac: Mac, mtu: u16) -> Self {
         Self {
             local,
+            device: None,
             port: VXLAN_PORT,
             mac,
             mtu,
@@ -142,8 +146,7 @@ impl UdpPort {
     pub fn take_up(config: &UdpConfig, lent: Option<OwnedFd>) -> Result<Self, OpenError> {
         let address = SocketAddrV4::new(config.local, config.port);
         let failed = |(what, source)| OpenError::Address { address, what, source };
-        let receiver = Receiver::open(address, config.receive_buffer_bytes, config.sharers, lent)
-            .map_err(failed)?;
+        let receiver = Receiver::open(config, lent).map_err(failed)?;
         // What is staged is what a datagram carries.
         let size_max =
             usize::from(config.mtu).saturating_sub(ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE);
@@ -506,6 +509,13 @@ impl Port for UdpPort {
 
     fn mtu(&self) -> u16 {
         self.config.mtu
+    }
+
+    fn device_is(&mut self) -> io::Result<()> {
+        match (&self.open, &self.config.device) {
+            (Some(open), Some(device)) => open.receiver.take_from_anew(device),
+            _ => Ok(()),
+        }
     }
 
     fn close(&mut self) -> io::Result<()> {

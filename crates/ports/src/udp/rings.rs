@@ -6,7 +6,12 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::driver::UdpConfig;
 use super::sharing;
+use crate::device::device;
+use crate::guard;
 use crate::patience::Patience;
 use crate::pool::SlotMut;
 use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
@@ -57,25 +62,24 @@ pub(super) struct Receiver(UdpSocket);
 
 impl Receiver {
     pub(super) fn open(
-        at: SocketAddrV4,
-        buffer_bytes: usize,
-        sharers: usize,
+        config: &UdpConfig,
         lent: Option<OwnedFd>,
     ) -> Result<Self, (&'static str, io::Error)> {
+        let at = SocketAddrV4::new(config.local, config.port);
+        let (sharers, device) = (config.sharers, config.device.as_deref());
         let has_lent = lent.is_some();
         let lent = lent.map(UdpSocket::from).filter(|socket| {
             sharers <= 1 && socket.local_addr().is_ok_and(|address| address == at.into())
         });
         let bound = match lent {
             Some(socket) => Ok(socket),
-            None if sharers > 1 => sharing::bind(at, sharers),
-            None => UdpSocket::bind(at),
+            None => bind(at, sharers, device),
         };
         let bound = match bound {
             // Whoever lent the other one is about to close its own copy.
             Err(error) if has_lent && error.kind() == io::ErrorKind::AddrInUse => {
                 std::thread::sleep(LENT_CLOSED_WITHIN);
-                if sharers > 1 { sharing::bind(at, sharers) } else { UdpSocket::bind(at) }
+                bind(at, sharers, device)
             }
             bound => bound,
         };
@@ -84,13 +88,34 @@ impl Receiver {
         sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &1)
             .map_err(|e| ("ask for the TOS of datagrams", e))?;
         // The kernel doubles what it is told, for its own overhead.
-        let half = i32::try_from(buffer_bytes / 2).unwrap_or(i32::MAX / 2);
+        let half = i32::try_from(config.receive_buffer_bytes / 2).unwrap_or(i32::MAX / 2);
         let level = libc::SOL_SOCKET;
         sys::set_option(&socket, level, libc::SO_RCVBUFFORCE, &half)
             // Without CAP_NET_ADMIN it is as much as the system allows.
             .or_else(|_| sys::set_option(&socket, level, libc::SO_RCVBUF, &half))
             .map_err(|e| ("set its receive buffer", e))?;
-        Ok(Self(socket))
+        let receiver = Self(socket);
+        // One that was lent may be bound to a device that has gone since.
+        device
+            .map_or(Ok(()), |device| receiver.take_from(device))
+            .map_err(|e| ("take datagrams from its device alone", e))?;
+        Ok(receiver)
+    }
+
+    /// Takes datagrams from this device alone, by the index that it has now.
+    pub(super) fn take_from(&self, device: &str) -> io::Result<()> {
+        sys::bind_to_device(&self.0, device)
+    }
+
+    /// The same, if the device has another index than it had: to change it takes `CAP_NET_RAW`.
+    pub(super) fn take_from_anew(&self, name: &str) -> io::Result<()> {
+        let bound = sys::get_option(&self.0, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, 0)?;
+        match device(name) {
+            Ok(now) if now.index.cast_signed() == bound => Ok(()),
+            Ok(_) => self.take_from(name),
+            // It has another name now, or is gone.
+            Err(_) => Ok(()),
+        }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -169,6 +194,21 @@ impl Receiver {
     }
 }
 
+/// A socket at `at`. It is of its device before it has the port: sockets that share a port have
+/// to be of one.
+fn bind(at: SocketAddrV4, sharers: usize, device: Option<&str>) -> io::Result<UdpSocket> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    if let Some(device) = device {
+        sys::bind_to_device(&socket, device)?;
+    }
+    if sharers > 1 {
+        return sharing::bind(socket, at, sharers);
+    }
+    rustix::net::bind(&socket, &at)?;
+    Ok(UdpSocket::from(socket))
+}
+
 /// The memory of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
@@ -211,6 +251,7 @@ impl Sender {
             .map_err(|e| ("bind a socket that sends", e))?;
         socket.set_nonblocking(true).map_err(|e| ("make a socket non-blocking", e))?;
         sys::receive_nothing(&socket).map_err(|e| ("close a sending socket's other side", e))?;
+        guard::mark(&socket).map_err(|e| ("mark what a socket sends", e))?;
         let set = |level, name, value: i32| sys::set_option(&socket, level, name, &value);
         // Never fragmented (RFC 7348 section 4.3), and no outer checksum (section 5).
         set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)

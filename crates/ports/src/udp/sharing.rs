@@ -11,6 +11,7 @@
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -86,10 +87,8 @@ fn unlike() -> BucketTable {
     std::array::from_fn(|bucket| bucket.to_le_bytes()[0])
 }
 
-/// A socket at `at`, one of so many. Its number among them is the order of binding.
-pub(super) fn bind(at: SocketAddrV4, sharers: usize) -> io::Result<UdpSocket> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+/// Binds a socket to `at`, one of so many. Its number among them is the order of binding.
+pub(super) fn bind(socket: OwnedFd, at: SocketAddrV4, sharers: usize) -> io::Result<UdpSocket> {
     sockopt::set_socket_reuseport(&socket, true)?;
     rustix::net::bind(&socket, &at)?;
     sys::choose_socket(&socket, &mut program(&evenly(sharers), &HighFlows::default()))?;

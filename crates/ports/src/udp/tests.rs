@@ -59,7 +59,9 @@ fn counters_are_found_by_name() {
 #[test]
 fn datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
     for size in [0, 1, 60, 200, 500, 900, 1450, 8000] {
-        let receiver = Receiver::open("127.0.0.1:0".parse().unwrap(), 1 << 20, 1, None).unwrap();
+        let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac::default(), 1500);
+        (config.port, config.receive_buffer_bytes) = (0, 1 << 20);
+        let receiver = Receiver::open(&config, None).unwrap();
         let to = receiver.socket().local_addr().unwrap();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         for count in 1..=10 {

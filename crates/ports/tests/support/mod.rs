@@ -108,7 +108,7 @@ pub(crate) trait Peer {
 }
 
 /// A packet socket on a device.
-pub(crate) struct RawPeer(OwnedFd);
+pub(crate) struct RawPeer(pub(crate) OwnedFd);
 
 impl RawPeer {
     /// On `device` of the caller's namespace.

@@ -183,7 +183,7 @@ impl<B: Buf> Switch<B> {
             record.stuck = false;
         }
         if now.since(record.window_at) >= patience {
-            record.drained = sent - record.window_sent;
+            record.drained = sent.wrapping_sub(record.window_sent);
             (record.window_at, record.window_sent) = (now, sent);
         }
         record.stuck |= waits && hold.is_over(now.since(record.moved_at));

@@ -66,6 +66,14 @@ pub fn pause_config() -> PauseConfig {
     }
 }
 
+/// A port whose input has 400,000 bytes and pauses its wire in time.
+pub fn pausing(mut port: PortConfig) -> PortConfig {
+    let pause = PauseConfig { xoff: ByteCount(240_000), xon: ByteCount(160_000), ..pause_config() };
+    port.input = limit(8_192, 400_000);
+    port.input_full = InputFull::Pause(pause);
+    port
+}
+
 /// The underlay port of switch `n`.
 pub fn underlay(n: u8) -> PortConfig {
     PortConfig {

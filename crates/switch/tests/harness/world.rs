@@ -277,6 +277,8 @@ pub struct World {
     pub never_takes: u64,
     /// Frames that a driver took and its device did not.
     never_taken: u64,
+    /// In so many frames what a switch says of those it received is compared once.
+    pub looks_every: u64,
     next_id: u64,
 }
 
@@ -322,6 +324,7 @@ impl World {
             came: 0,
             never_takes: 0,
             never_taken: 0,
+            looks_every: 8,
             next_id: seed << 40,
             config,
         }
@@ -496,7 +499,7 @@ impl World {
         let classifier = self.switch.classifier(input);
         let window = self.switch.window(input);
         // Now and then: an audit takes far longer than a frame.
-        let looks = self.next_id.is_multiple_of(8);
+        let looks = self.next_id.is_multiple_of(self.looks_every);
         let mut told = if looks { self.received(input) } else { [0; Priority::COUNT] };
         for buf in bufs {
             let priority = classifier.priority(buf.head(), buf.size(), buf.tag);

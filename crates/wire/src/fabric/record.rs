@@ -1,4 +1,4 @@
-//! Records of claims: one vport in as few bytes as it takes (21 with one IPv4 address).
+//! Records of claims: one vport in as few bytes as it takes (25 with one IPv4 address).
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,11 @@ pub const IPS_MAX: usize = 4;
 /// The size of a withdrawal in bytes.
 pub const WITHDRAWAL_SIZE: usize = size_of::<RawKey>();
 /// The size of the largest record that this version writes, in bytes.
-pub const RECORD_SIZE_MAX: usize = WITHDRAWAL_SIZE + size_of::<RawClaimed>() + IPS_MAX * 16;
+pub const RECORD_SIZE_MAX: usize = WITHDRAWAL_SIZE + size_of::<RawClaimed>() + IPS_MAX * (16 + 4);
+/// The version since which addresses have sequences.
+pub const SEQUENCES_VERSION: u8 = 3;
+/// The sequence of an address that has none: its owner speaks an older version.
+pub const SEQUENCE_FIRST: u32 = 1;
 
 /// The low bits of `what` if the vport is gone.
 const WITHDRAWN: u8 = 0;
@@ -49,20 +53,20 @@ pub enum Origin {
     Bound,
 }
 
-/// Addresses of a vport, IPv4 before IPv6.
+/// Addresses of a vport, each with its sequence, IPv4 before IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpList {
-    places: [Option<IpAddr>; IPS_MAX],
+    places: [Option<(IpAddr, u32)>; IPS_MAX],
 }
 
 impl IpList {
     /// The first [`IPS_MAX`] of `ips`, IPv4 before IPv6 and otherwise in their order.
-    pub fn new(ips: impl Iterator<Item = IpAddr>) -> Self {
+    pub fn new(ips: impl Iterator<Item = (IpAddr, u32)>) -> Self {
         let mut given = [None; IPS_MAX];
         for (place, ip) in given.iter_mut().zip(ips) {
             *place = Some(ip);
         }
-        let of = |four| given.into_iter().flatten().filter(move |ip| ip.is_ipv4() == four);
+        let of = |four| given.into_iter().flatten().filter(move |(ip, _)| ip.is_ipv4() == four);
         let mut places = [None; IPS_MAX];
         for (place, ip) in places.iter_mut().zip(of(true).chain(of(false))) {
             *place = Some(ip);
@@ -70,13 +74,13 @@ impl IpList {
         Self { places }
     }
 
-    /// The addresses.
-    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    /// The addresses and their sequences.
+    pub fn iter(&self) -> impl Iterator<Item = (IpAddr, u32)> + '_ {
         self.places.iter().flatten().copied()
     }
 
     fn counts(&self) -> (usize, usize) {
-        let four = self.iter().filter(IpAddr::is_ipv4).count();
+        let four = self.iter().filter(|(ip, _)| ip.is_ipv4()).count();
         (four, self.iter().count() - four)
     }
 }
@@ -147,7 +151,7 @@ impl Record {
             Self::Withdrawn { .. } => WITHDRAWAL_SIZE,
             Self::Claimed { ips, .. } => {
                 let (four, six) = ips.counts();
-                WITHDRAWAL_SIZE + size_of::<RawClaimed>() + four * 4 + six * 16
+                WITHDRAWAL_SIZE + size_of::<RawClaimed>() + four * (4 + 4) + six * (16 + 4)
             }
         }
     }
@@ -173,16 +177,22 @@ impl Record {
             return Err(RecordError::TooManyIps { count: four + six });
         }
         let (claimed, addresses) = split::<RawClaimed>(fields).map_err(|_| short)?;
-        // What a newer version has put behind the addresses is skipped.
+        // An older version has no sequences; what a newer one has put behind them is skipped.
         let (four, addresses) = addresses.split_at_checked(four * 4).ok_or(short)?;
-        let six = addresses.get(..six * 16).ok_or(short)?;
+        let (six, sequences) = addresses.split_at_checked(six * 16).ok_or(short)?;
         let (four, _) = four.as_chunks::<4>();
         let (six, _) = six.as_chunks::<16>();
         let four = four.iter().map(|&octets| IpAddr::from(Ipv4Addr::from(octets)));
         let six = six.iter().map(|&octets| IpAddr::from(Ipv6Addr::from(octets)));
         let mut ips = IpList::default();
         for (place, ip) in ips.places.iter_mut().zip(four.chain(six)) {
-            *place = Some(ip);
+            *place = Some((ip, SEQUENCE_FIRST));
+        }
+        if !sequences.is_empty() {
+            let mut sequences = sequences.as_chunks::<4>().0.iter();
+            for (_, sequence) in ips.places.iter_mut().flatten() {
+                *sequence = u32::from_be_bytes(*sequences.next().ok_or(short)?);
+            }
         }
         let (port, moves) = (PortId(claimed.port.get()), claimed.moves.get());
         Ok((Self::Claimed { vni, mac, port, origin, moves, ips }, rest))
@@ -210,12 +220,16 @@ impl Record {
                 let mut at = WITHDRAWAL_SIZE;
                 put(&RawClaimed { port: U16::new(port.0), moves: U32::new(moves) }, &mut out[at..]);
                 at += size_of::<RawClaimed>();
-                for ip in ips.iter() {
+                for (ip, _) in ips.iter() {
                     match ip {
                         IpAddr::V4(ip) => put(&ip.octets(), &mut out[at..]),
                         IpAddr::V6(ip) => put(&ip.octets(), &mut out[at..]),
                     }
                     at += if ip.is_ipv4() { 4 } else { 16 };
+                }
+                for (_, sequence) in ips.iter() {
+                    put(&sequence.to_be_bytes(), &mut out[at..]);
+                    at += size_of::<u32>();
                 }
             }
         }

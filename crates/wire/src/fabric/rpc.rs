@@ -60,6 +60,10 @@ impl Topic {
     /// Receivers of the host that asks which do not take what comes
     /// ([`HoldPart`](super::HoldPart)). The answer has no body.
     pub const HOLD: Self = Self(4);
+    /// The endpoints at a port of the host that is asked, by the name of the port.
+    pub const PORT: Self = Self(5);
+    /// What must agree between members: networks, MTUs, policy, VTEP, version, clock.
+    pub const AGREE: Self = Self(6);
 }
 
 /// A question.

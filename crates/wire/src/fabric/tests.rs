@@ -32,7 +32,7 @@ fn record(last: u8, ips: &[IpAddr]) -> Record {
         port: PortId(7),
         origin: Origin::Sticky,
         moves: 9,
-        ips: IpList::new(ips.iter().copied()),
+        ips: IpList::new(ips.iter().map(|ip| (*ip, 3))),
     }
 }
 
@@ -67,12 +67,13 @@ fn a_hello_is_written_to_the_last_byte() {
 }
 
 #[test]
-fn a_claim_with_one_address_takes_21_bytes() {
+fn a_claim_with_one_address_takes_25_bytes() {
     let ip = Ipv4Addr::new(10, 0, 0, 1).into();
     let bytes = claims(&[record(5, &[ip])], 1, 2);
-    let expected = [20, 0b110, 1, 2, 3, 2, 0, 0, 0, 0, 5, 0, 7, 0, 0, 0, 9, 10, 0, 0, 1];
+    let expected =
+        [24, 0b110, 1, 2, 3, 2, 0, 0, 0, 0, 5, 0, 7, 0, 0, 0, 9, 10, 0, 0, 1, 0, 0, 0, 3];
     assert_eq!(bytes[CLAIMS_SIZE_MIN..], expected);
-    assert_eq!(bytes[..4], [0, 39, 2, 0]);
+    assert_eq!(bytes[..4], [0, 43, 2, 0]);
 }
 
 #[test]
@@ -143,13 +144,31 @@ fn a_wrong_record_is_named() {
 }
 
 #[test]
+fn a_claim_of_an_older_version_has_first_sequences() {
+    let ip = Ipv4Addr::new(10, 0, 0, 1).into();
+    let mut bytes = claims(&[record(5, &[ip])], 1, 2);
+    let size = bytes.len();
+    (bytes[3 - 2], bytes[CLAIMS_SIZE_MIN]) = (39, 20);
+    bytes.truncate(size - 4);
+    let Message::Claims(view) = parsed(&bytes) else { panic!("no claims") };
+    let Some(Record::Claimed { ips, .. }) = view.records.iter().next() else { panic!("no claim") };
+    assert_eq!(ips.iter().collect::<Vec<_>>(), [(ip, SEQUENCE_FIRST)]);
+    // Part of a sequence is none.
+    bytes[1] += 3;
+    bytes[CLAIMS_SIZE_MIN] += 3;
+    bytes.extend([0; 3]);
+    let error = Message::parse(&bytes).map(|_| ()).unwrap_err();
+    assert_eq!(error, Malformed::Record(RecordError::Short { size: 23 }));
+}
+
+#[test]
 fn a_frame_takes_as_many_records_as_fit() {
     let mut out = vec![0; 3 * FRAME_SIZE_MAX];
     let mut writer = ClaimsWriter::new(&mut out);
     let one = record(1, &[Ipv4Addr::LOCALHOST.into()]);
     while writer.push(&one) {}
     let count = writer.count();
-    assert_eq!(usize::from(count), (FRAME_SIZE_MAX - CLAIMS_SIZE_MIN) / 21);
+    assert_eq!(usize::from(count), (FRAME_SIZE_MAX - CLAIMS_SIZE_MIN) / 25);
     let size = writer.finish(0, 1);
     assert!(size <= FRAME_SIZE_MAX);
     let Message::Claims(claims) = parsed(&out[..size]) else { panic!("no claims") };
@@ -172,7 +191,7 @@ fn records() -> impl Strategy<Value = Record> {
         any::<u128>().prop_map(|ip| IpAddr::from(Ipv6Addr::from(ip))),
     ];
     let origin = prop_oneof![Just(Origin::Learned), Just(Origin::Sticky), Just(Origin::Bound)];
-    let ips = prop::collection::vec(ip, 0..=IPS_MAX);
+    let ips = prop::collection::vec((ip, any::<u32>()), 0..=IPS_MAX);
     (0..=Vni::MAX, any::<[u8; 6]>(), any::<(u16, u32)>(), prop::option::of((origin, ips))).prop_map(
         |(vni, mac, (port, moves), claimed)| {
             let (vni, mac) = (Vni::new(vni).unwrap(), Mac(mac));

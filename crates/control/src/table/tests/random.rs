@@ -23,10 +23,14 @@ fn op() -> impl Strategy<Value = Op> {
     let origin = prop_oneof![
         6 => Just(Origin::Learned), 1 => Just(Origin::Sticky), 1 => Just(Origin::Bound)
     ];
-    let ips = prop::collection::vec(1u8..5, 0..3);
+    let ips = prop::collection::vec((1u8..5, 0u32..3), 0..3);
     let claim =
         (0..KEYS, 0u32..4, ips, origin, 0u16..2).prop_map(|(number, moves, ips, origin, port)| {
-            Claim { origin, port: PortId(port), ..claim(number, moves, &ips) }
+            let mut claim = Claim { origin, port: PortId(port), ..claim(number, moves, &[]) };
+            for (last, sequence) in ips {
+                claim.ips.set(ip(last), sequence).unwrap();
+            }
+            claim
         });
     prop_oneof![
         12 => (host(), claim).prop_map(|(owner, claim)| Op::Claim(owner, claim)),
@@ -140,21 +144,22 @@ fn check_told(before: &Model, after: &Model, told: &[Change]) -> Result<(), Test
         let (had, has) = (ips(was), ips(is));
         let change = told.iter().find(|change| change.key == key);
         let Some(change) = change else {
-            prop_assert_eq!((holder(was), had), (holder(is), has), "nothing was told");
+            prop_assert_eq!(holder(was), holder(is), "nothing was told");
+            prop_assert_eq!(had.len(), has.len());
+            // A sequence that falls is no news.
+            let news = has.with_sequences().find(|(ip, now)| had.sequence(*ip) < Some(*now));
+            prop_assert_eq!(news, None);
             continue;
         };
         prop_assert_eq!((change.before, change.after), (holder(was), holder(is)));
-        prop_assert_eq!(change.gone, had.iter().filter(|ip| !has.contains(*ip)).collect());
-        prop_assert_eq!(change.come, has.iter().filter(|ip| !had.contains(*ip)).collect());
+        prop_assert_eq!(change.gone, only(&had, |(ip, _)| !has.contains(*ip)));
+        prop_assert_eq!(change.come, only(&has, |(ip, now)| had.sequence(*ip) < Some(*now)));
         let others = |ip| {
             let mut keys = (0..KEYS).map(super::key).filter(|other| *other != key);
             keys.any(|other| ips(after.winner(other)).contains(ip))
         };
         if told.len() == 1 {
-            prop_assert_eq!(
-                change.duplicates,
-                change.come.iter().filter(|ip| others(*ip)).collect()
-            );
+            prop_assert_eq!(change.duplicates, only(&change.come, |(ip, _)| others(*ip)));
         }
     }
     Ok(())
@@ -177,7 +182,9 @@ fn check_answers(model: &Model, table: &Table) -> Result<(), TestCaseError> {
         let best = table.find_ip(vni(7), ip(last)).map(|vport| vport.claim.key);
         let order = |key: &Key| {
             let (owner, claim) = model.winner(*key).unwrap();
-            (model.stale.contains(&owner), Reverse(claim.origin), key.mac)
+            let sequence = claim.ips.sequence(ip(last));
+            let is_unbound = claim.origin != Origin::Bound;
+            (model.stale.contains(&owner), is_unbound, Reverse(sequence), key.mac)
         };
         prop_assert_eq!(best, expected.into_iter().min_by_key(order));
     }

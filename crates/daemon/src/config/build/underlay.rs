@@ -81,7 +81,10 @@ impl Builder<'_> {
                 let is_spread = workers.ports.last().is_some_and(|placed| placed.worker.is_none());
                 let sharers = if is_spread { workers.count } else { 1 };
                 let receive_bytes = ring_bytes;
-                (Attachment::Udp { local, mac, receive_bytes, sharers, mtu }, "an l2 underlay")
+                let device = underlay.device.clone();
+                let attachment =
+                    Attachment::Udp { local, device, mac, receive_bytes, sharers, mtu };
+                (attachment, "an l2 underlay")
             }
             UnderlayKind::VhostUser => {
                 let socket = underlay.socket.clone().unwrap_or_default().into();

@@ -105,7 +105,7 @@ impl Worker {
         }
         self.unwatch(&*attached.port);
         if let Err(error) = attached.port.close() {
-            say!("port {}: while closing: {error}", attached.name);
+            say!(warn: "port {}: while closing: {error}", attached.name);
         }
         dropped
     }
@@ -122,7 +122,7 @@ impl Worker {
         }
         let detached = self.host.switch_mut().detach(now, attached.id);
         let (name, frames) = (&attached.name, detached.dropped);
-        say!("port {name}: {error}; it is closed, {frames} frames ended with it");
+        say!(error: "port {name}: {error}; it is closed, {frames} frames ended with it");
         // Another process may have a copy of its descriptors, so that they stay open.
         attached.port.poll_fds().iter().for_each(|poll| _ = self.poller.remove(poll.fd));
         _ = attached.port.close();

@@ -18,7 +18,7 @@ impl Worker {
     pub(in crate::data) fn close(&mut self) {
         for attached in &mut self.ports {
             if let Err(error) = attached.port.close() {
-                say!("port {}: while closing: {error}", attached.name);
+                say!(warn: "port {}: while closing: {error}", attached.name);
             }
         }
     }

@@ -165,7 +165,7 @@ impl Worker {
         let attached = self.forget(id)?;
         for poll in attached.port.poll_fds() {
             if let Err(error) = self.poller.remove(poll.fd) {
-                say!("port {}: it is watched on: {error}", attached.name);
+                say!(warn: "port {}: it is watched on: {error}", attached.name);
             }
         }
         self.crossings.elsewhere.push(Elsewhere { port: id, link, held: true });
@@ -176,7 +176,7 @@ impl Worker {
     fn take(&mut self, moving: Box<Moving>) -> Option<Box<Moving>> {
         let id = moving.id;
         if let Err(error) = self.watch_all(&*moving.port, id) {
-            say!("port {}: it cannot be watched here: {error}", moving.name);
+            say!(warn: "port {}: it cannot be watched here: {error}", moving.name);
             return Some(moving);
         }
         self.arrive(*moving);

@@ -45,6 +45,9 @@ impl Worker {
             Device::Is(port, mac, mtu) => {
                 // Another worker's switch has no such port.
                 _ = self.host.switch_mut().command(now, Command::Underlay { port, mac, mtu });
+                if let Some(index) = self.position(port) {
+                    self.take_from_device(index);
+                }
             }
             Device::Gone(port, why) => {
                 if let Some(index) = self.position(port) {
@@ -57,6 +60,14 @@ impl Worker {
         }
     }
 
+    /// A socket that is bound to a device is bound to the one that is there now.
+    fn take_from_device(&mut self, index: usize) {
+        let attached = &mut self.ports[index];
+        if let Err(error) = attached.port.device_is() {
+            say!("port {}: it cannot take datagrams from its device: {error}", attached.name);
+        }
+    }
+
     fn position(&self, id: PortId) -> Option<usize> {
         self.positions.get(id.index()).copied().flatten()
     }
@@ -66,7 +77,7 @@ impl Worker {
     pub(super) fn wait_for_device(&mut self, index: usize, error: io::Error) {
         let attached = &mut self.ports[index];
         let (name, staged) = (&attached.name, attached.port.pending().frames);
-        say!("port {name}: {error}; it waits for its device, {staged} frames ended with it");
+        say!(warn: "port {name}: {error}; it waits for its device, {staged} frames ended with it");
         _ = attached.port.close();
         attached.readable = false;
         attached.gone = Some(error);
@@ -79,7 +90,7 @@ impl Worker {
         // Its descriptors leave the poller with it.
         _ = self.ports[index].port.close();
         if let Err(error) = self.watch_all(&*port, id) {
-            say!("port {}: its device cannot be watched: {error}", self.ports[index].name);
+            say!(warn: "port {}: its device cannot be watched: {error}", self.ports[index].name);
             return;
         }
         let attached = &mut self.ports[index];

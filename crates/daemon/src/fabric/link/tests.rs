@@ -27,7 +27,7 @@ fn meet(a: &Identity, b: &Identity, b_is: &str) -> (Link, Link, [Option<String>;
         if near.is_open() && far.is_open() || ends.iter().all(Option::is_some) {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
     (near, far, ends)
 }
@@ -56,7 +56,7 @@ fn two_hosts_of_a_fabric_know_each_other_and_carry_bytes() {
     near.close();
     let end = loop {
         match far.work(&mut got) {
-            Ok(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
             Err(error) => break error.to_string(),
         }
     };

@@ -258,7 +258,10 @@ fn as_many_matches_as_may_be_are_one_program() {
     assert_eq!(count, 1783, "as is written where it is asked for");
     assert_eq!(HighFlows::new(&[flows, vec![FlowMatch::default()]].concat()), None);
     // The kernel takes it.
-    let socket = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+    let flags = SocketFlags::CLOEXEC;
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None).unwrap();
+    let socket = bind(socket, "127.0.0.1:0".parse().unwrap(), 2).unwrap();
     sys::choose_socket(&socket, &mut program(&unlike(), &high)).unwrap();
     Selector::would_take(&high).unwrap();
 }

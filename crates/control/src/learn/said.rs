@@ -1,0 +1,114 @@
+//! What a frame of neighbours says of its source: ARP (RFC 826, RFC 5227) and Neighbor Discovery
+//! (RFC 4861).
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sluice_base::Mac;
+use sluice_wire::{arp, icmpv6};
+
+use super::Reason;
+use crate::frame::{Body, Frame};
+
+/// What a frame says of its source beyond the header.
+pub(super) struct Said {
+    /// An address that it uses.
+    pub(super) uses: Option<IpAddr>,
+    /// An address that it has, and whether others may be told: a router's may not.
+    pub(super) has: Option<(IpAddr, bool)>,
+    /// Whether it is an announcement for all to hear.
+    pub(super) announces: bool,
+    /// The address that it would like to have.
+    pub(super) probes: Option<IpAddr>,
+}
+
+impl Said {
+    const NOTHING: Self = Self { uses: None, has: None, announces: false, probes: None };
+}
+
+/// The address that `frame` teaches of its source, if it teaches any.
+///
+/// # Errors
+/// The source is none, or says what must not be believed.
+pub(crate) fn taught(frame: &Frame<'_>) -> Result<Option<IpAddr>, Reason> {
+    if frame.src.is_group() {
+        return Err(Reason::GroupSource);
+    }
+    if frame.src == Mac::default() {
+        return Err(Reason::ZeroSource);
+    }
+    let has = said(frame)?.has;
+    Ok(has.filter(|(_, tell)| *tell).map(|(ip, _)| ip))
+}
+
+/// The address that the source of `frame` says it has, if that may be believed: whoever says so is
+/// there and uses it.
+pub(crate) fn confirmed(frame: &Frame<'_>) -> Option<IpAddr> {
+    said(frame).ok()?.uses
+}
+
+/// The address that the source of `frame` announces to all, if that may be believed.
+pub(crate) fn announced(frame: &Frame<'_>) -> Option<IpAddr> {
+    let said = said(frame).ok()?;
+    said.uses.filter(|_| said.announces)
+}
+
+/// What `frame` says of its source, if it may be believed.
+pub(super) fn said(frame: &Frame<'_>) -> Result<Said, Reason> {
+    match frame.body {
+        Body::Malformed => Err(Reason::Malformed),
+        Body::Other => Ok(Said::NOTHING),
+        Body::Arp(arp) if arp.sender_mac != frame.src => Err(Reason::SenderMismatch),
+        // A probe: the sender has no address yet (RFC 5227 section 2.1.1).
+        Body::Arp(arp) if arp.sender_ip.is_unspecified() => {
+            let probes = arp.is_probe().then_some(arp.target_ip.into());
+            Ok(Said { probes, ..Said::NOTHING })
+        }
+        Body::Arp(arp) if !is_unicast_v4(arp.sender_ip) => Err(Reason::BadAddress),
+        Body::Arp(arp) => {
+            let ip = IpAddr::V4(arp.sender_ip);
+            // A reply to all is as good as a gratuitous one.
+            let to_all = arp.operation == arp::Operation::REPLY && frame.dst.is_group();
+            let announces = arp.is_gratuitous() || to_all;
+            Ok(Said { uses: Some(ip), has: Some((ip, true)), announces, probes: None })
+        }
+        Body::Neighbor { src, message, .. } => said_by_neighbor(frame.src, src, message),
+    }
+}
+
+fn said_by_neighbor(mac: Mac, src: Ipv6Addr, message: icmpv6::Repr) -> Result<Said, Reason> {
+    let (link, target) = match message {
+        icmpv6::Repr::Solicitation { source_mac, .. } => (source_mac, None),
+        icmpv6::Repr::Advertisement { target, target_mac, router, .. } => {
+            (target_mac, Some((target, !router)))
+        }
+    };
+    if link.is_some_and(|link| link != mac) {
+        return Err(Reason::SenderMismatch);
+    }
+    let announces = matches!(message, icmpv6::Repr::Advertisement { solicited: false, .. });
+    let probes = match message {
+        icmpv6::Repr::Solicitation { target, .. } => Some(target.into()),
+        icmpv6::Repr::Advertisement { .. } => None,
+    };
+    match target {
+        Some((ip, _)) if !is_unicast_v6(ip) => Err(Reason::BadAddress),
+        Some((ip, tell)) => {
+            let has = Some((ip.into(), tell));
+            Ok(Said { uses: Some(ip.into()), has, announces, probes: None })
+        }
+        None if src.is_unspecified() => Ok(Said { probes, ..Said::NOTHING }),
+        None if !is_unicast_v6(src) => Err(Reason::BadAddress),
+        None => Ok(Said { uses: Some(src.into()), ..Said::NOTHING }),
+    }
+}
+
+/// Whether an interface can have it (RFC 1122 section 3.2.1.3).
+pub(crate) const fn is_unicast_v4(ip: Ipv4Addr) -> bool {
+    let first = ip.octets()[0];
+    first != 0 && first != 127 && first < 224
+}
+
+/// Whether an interface of a link can have it (RFC 4291 clauses 2.5.2, 2.5.3 and 2.7).
+pub(crate) const fn is_unicast_v6(ip: Ipv6Addr) -> bool {
+    !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
+}

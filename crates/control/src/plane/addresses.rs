@@ -1,0 +1,263 @@
+//! IP addresses that go from one endpoint to another, and owners that are asked whether they are
+//! still there.
+//!
+//! ```text
+//!   an own endpoint announces an address of another ──> claimed, one sequence higher
+//!   … uses it, and says so to nobody ──> claimed, one sequence lower: the other one is asked
+//!
+//!   another endpoint's claim of an own one's address
+//!     bound, or a higher sequence ──> it leaves the own claim at once
+//!     else ──> doubt
+//!   a question or probe that reached the own endpoint ──> doubt
+//!
+//!   doubt ── the endpoint says that it has it ──> nothing
+//!         └─ silent for a second ──> it leaves the own claim
+//! ```
+//!
+//! An address never leaves a binding. When it leaves another claim, the best one that is left gets
+//! the higher sequence, so that a claim that was made low does not stay so.
+//!
+//! **Confirmed** is what the endpoint itself said lately, as far as this host heard it. What is not
+//! confirmed is not answered for: the question goes to the endpoint (RFC 9161 clause 3.2 and those
+//! that follow), and so does every probe (RFC 5227 section 2.1.1, RFC 4862 clause 5.4).
+//!
+//! **Limits.** So many doubts at a time; beyond it an address stays until the next question. So
+//! many confirmations are remembered; one that is forgotten costs a question to its endpoint.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use sluice_base::{Mac, Nanos, Vni};
+
+use super::Plane;
+use super::agenda::Agenda;
+use super::ask;
+use super::surface::{Command, Event, Way};
+use crate::frame::Frame;
+use crate::learn;
+use crate::recent::{Mark, Recent};
+use crate::table::{Change, OwnerState, Vport};
+use crate::vport::{Claim, IP_SEQUENCE_FIRST, Ips, Key, Origin};
+
+/// How long an endpoint has to answer: as long as whoever probes waits (RFC 4861 clause 10,
+/// RETRANS_TIMER).
+const ANSWER_MAX: Nanos = Nanos::from_millis(1_000);
+/// When it is asked again meanwhile.
+const ASK_AGAIN: Nanos = Nanos::from_millis(400);
+/// So many doubts at a time.
+const DOUBTS_MAX: usize = 4_096;
+/// So many confirmations are remembered.
+const CONFIRMED_MAX: u32 = 1 << 16;
+
+/// Own addresses that somebody else may have, and addresses that were confirmed.
+#[derive(Debug)]
+pub(super) struct Doubts {
+    /// When to ask or to decide.
+    due: Agenda<(Key, IpAddr)>,
+    /// Until when an answer counts.
+    until: BTreeMap<(Key, IpAddr), Nanos>,
+    confirmed: Recent,
+}
+
+impl Doubts {
+    pub(super) fn new(confirmed_life: Nanos, seed: u64) -> Self {
+        let confirmed = Recent::new(CONFIRMED_MAX, confirmed_life, seed);
+        Self { due: Agenda::new(), until: BTreeMap::new(), confirmed }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.due.deadline()
+    }
+
+    pub(super) fn is_confirmed(&self, now: Nanos, key: Key, ip: IpAddr) -> bool {
+        self.confirmed.contains(now, &mark(key, ip))
+    }
+
+    fn confirm(&mut self, now: Nanos, key: Key, ip: IpAddr) {
+        self.end(key, ip);
+        self.confirmed.insert(now, mark(key, ip));
+    }
+
+    fn end(&mut self, key: Key, ip: IpAddr) {
+        self.due.remove((key, ip));
+        self.until.remove(&(key, ip));
+    }
+}
+
+fn mark(key: Key, ip: IpAddr) -> Mark {
+    Mark::new(key.vni, key.mac, Some(ip), 0)
+}
+
+impl Plane {
+    /// A frame came that may say which address its source has.
+    pub(super) fn heard(&mut self, now: Nanos, vni: Vni, frame: &Frame<'_>) {
+        if let Some(ip) = learn::confirmed(frame) {
+            self.learner.heard(vni, ip, frame.src);
+            self.doubts.confirm(now, Key { vni, mac: frame.src }, ip);
+        }
+    }
+
+    /// A claim with the sequences that its addresses are to have: `announced` is taken from whoever
+    /// has it.
+    pub(super) fn with_sequences(&self, claim: &Claim, announced: Option<IpAddr>) -> Claim {
+        let mut ips = Ips::default();
+        for ip in claim.ips.iter() {
+            let sequence = self.sequence_of(claim.key, ip, announced == Some(ip));
+            ips.set(ip, sequence).expect("as many as there were");
+        }
+        Claim { ips, ..*claim }
+    }
+
+    fn sequence_of(&self, key: Key, ip: IpAddr, is_announced: bool) -> u32 {
+        let own = self.table.claims(key).filter_map(|vport| vport.claim.ips.sequence(ip)).max();
+        let others = || {
+            let all = self.table.all_with_ip(key.vni, ip);
+            all.filter(|vport| vport.claim.key != key)
+        };
+        let sequence = |vport: Vport| vport.claim.ips.sequence(ip);
+        let highest = others().filter_map(sequence).max();
+        let is_live = others().any(|vport| vport.state == OwnerState::Live);
+        match (own, highest) {
+            (None, None) => IP_SEQUENCE_FIRST,
+            (Some(own), None) => own,
+            (own, Some(highest)) if is_announced && own <= Some(highest) => {
+                highest.saturating_add(1)
+            }
+            (Some(own), _) => own,
+            // Who is gone is not asked.
+            (None, Some(highest)) if !is_live => highest.saturating_add(1),
+            (None, Some(highest)) => highest.saturating_sub(1),
+        }
+    }
+
+    /// The addresses of own endpoints follow what others claim.
+    pub(super) fn addresses_follow(&mut self, now: Nanos, change: &Change) {
+        for (ip, _) in change.come.with_sequences() {
+            let there = self.table.find(change.key);
+            if let Some(there) = there.filter(|there| there.state == OwnerState::Live) {
+                self.address_came(now, &there, ip);
+            }
+        }
+        for (ip, sequence) in change.gone.with_sequences() {
+            self.address_left(now, change.key.vni, ip, sequence);
+        }
+    }
+
+    /// Another endpoint claims an address.
+    fn address_came(&mut self, now: Nanos, there: &Vport, ip: IpAddr) {
+        let Some(sequence) = there.claim.ips.sequence(ip) else { return };
+        if there.owner != self.own {
+            // Its host has heard it.
+            self.doubts.confirm(now, there.claim.key, ip);
+        }
+        let is_bound = there.claim.origin == Origin::Bound;
+        for (key, own) in self.own_with_ip(there.claim.key.vni, ip) {
+            if key == there.claim.key {
+                continue;
+            }
+            if is_bound || sequence > own {
+                self.outbox.event(Event::AddressMoved { from: key, to: there.claim.key.mac, ip });
+                self.drop_ip(now, key, ip);
+            } else {
+                self.doubt(now, key, ip, false);
+            }
+        }
+    }
+
+    /// An endpoint claims an address no more, which had this sequence.
+    fn address_left(&mut self, now: Nanos, vni: Vni, ip: IpAddr, sequence: u32) {
+        let Some(best) = self.table.find_ip(vni, ip) else { return };
+        let is_lower = best.claim.ips.sequence(ip).is_some_and(|own| own <= sequence);
+        if best.owner != self.own || best.claim.origin == Origin::Bound || !is_lower {
+            return;
+        }
+        let Some(mut claim) = self.own_claim(best.claim.key) else { return };
+        claim.ips.set(ip, sequence.saturating_add(1)).expect("it is there");
+        self.publish(now, &claim);
+    }
+
+    /// The own endpoints that have an address and are not bound, and its sequence.
+    fn own_with_ip(&self, vni: Vni, ip: IpAddr) -> Vec<(Key, u32)> {
+        let all = self.table.all_with_ip(vni, ip);
+        let own = all.filter(|vport| vport.owner == self.own);
+        own.filter(|vport| vport.claim.origin != Origin::Bound)
+            .filter_map(|vport| Some((vport.claim.key, vport.claim.ips.sequence(ip)?)))
+            .collect()
+    }
+
+    /// An own endpoint that is not bound has an address no more.
+    fn drop_ip(&mut self, now: Nanos, key: Key, ip: IpAddr) {
+        self.doubts.end(key, ip);
+        self.doubts.confirmed.remove(&mark(key, ip));
+        self.learner.forget_ip(key, ip);
+        let own = self.own_claim(key).filter(|claim| claim.origin != Origin::Bound);
+        if let Some(mut claim) = own
+            && claim.ips.remove(ip)
+        {
+            self.publish(now, &claim);
+        }
+    }
+
+    /// Whether an own endpoint still has an address is to be found out. Somebody's question has
+    /// reached it already, or not. Nothing happens if it is bound, or being found out.
+    pub(super) fn doubt(&mut self, now: Nanos, key: Key, ip: IpAddr, is_asked: bool) {
+        let own = self.own_claim(key).filter(|claim| claim.origin != Origin::Bound);
+        let has_it = own.is_some_and(|claim| claim.ips.contains(ip));
+        let is_known = self.doubts.due.contains((key, ip));
+        if !has_it || is_known || self.doubts.due.len() >= DOUBTS_MAX {
+            return;
+        }
+        let first = if is_asked { now.after(ASK_AGAIN) } else { now };
+        self.doubts.due.set((key, ip), first);
+        self.doubts.until.insert((key, ip), now.after(ANSWER_MAX));
+    }
+
+    /// A question or probe for an address went to one endpoint only.
+    pub(super) fn asked_alone(&mut self, now: Nanos, vni: Vni, frame: &Frame<'_>) {
+        if frame.dst.is_group() || frame.src == ask::MAC {
+            return;
+        }
+        if let Some(ip) = frame.asks_for() {
+            self.doubt(now, Key { vni, mac: frame.dst }, ip, true);
+        }
+    }
+
+    /// Asks own endpoints that are in doubt, and takes the addresses of those that were silent.
+    pub(super) fn settle_doubts(&mut self, now: Nanos) {
+        while let Some((key, ip)) = self.doubts.due.due(now) {
+            let until = self.doubts.until.get(&(key, ip)).copied().unwrap_or(now);
+            if now >= until {
+                self.outbox.event(Event::AddressSilent { key, ip });
+                self.drop_ip(now, key, ip);
+                continue;
+            }
+            self.doubts.due.set((key, ip), now.after(ASK_AGAIN).min(until));
+            self.ask_endpoint(key, ip);
+        }
+    }
+
+    /// Asks an own endpoint for its address in the name of nobody.
+    pub(super) fn ask_endpoint(&mut self, key: Key, ip: IpAddr) {
+        let Some(claim) = self.own_claim(key) else { return };
+        if self.outbox.has_room() {
+            let frame = ask::to_endpoint(key.mac, ip);
+            self.outbox.command(Command::Send { vni: key.vni, to: Way::Port(claim.port), frame });
+        }
+    }
+
+    /// Asks an own endpoint that was silent for long for all of its addresses.
+    pub(super) fn ask_all(&mut self, key: Key) {
+        let ips = self.own_claim(key).map_or(Ips::default(), |claim| claim.ips);
+        ips.iter().for_each(|ip| self.ask_endpoint(key, ip));
+    }
+
+    /// Whether a frame is for the one in whose name endpoints are asked. What waits for it ends.
+    pub(super) fn is_for_asker(&mut self, vni: Vni, dst: Mac) -> bool {
+        let is = dst == ask::MAC;
+        if is && self.outbox.has_room() {
+            self.outbox.command(Command::Reject { vni, mac: dst });
+        }
+        is
+    }
+}

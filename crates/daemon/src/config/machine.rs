@@ -1,0 +1,99 @@
+//! What a configuration needs of the machine, looked at without changing anything: certificates,
+//! addresses, namespaces, and whether anybody could send or receive. Devices are looked at when the
+//! configuration is read.
+
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+
+use sluice_api::config::{PortKind, UnderlayKind};
+
+use super::Plan;
+use crate::fabric;
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// As it should be.
+    Fine(String),
+    /// It runs, and does not do what people may think.
+    Warning(String),
+    /// It would not run.
+    Problem(String),
+}
+
+/// Looks at the machine.
+#[must_use]
+pub fn look(plan: &Plan) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(fabric) = &plan.fabric {
+        let folder = fabric.certificates.display();
+        findings.push(match fabric::check_certificates(&fabric.certificates, &fabric.name) {
+            Ok(()) => {
+                Finding::Fine(format!("the certificates in {folder} are those of {}", fabric.name))
+            }
+            Err(error) => Finding::Problem(format!("{error:#}")),
+        });
+        findings.extend(address("fabric.address", fabric.listen.ip()));
+    }
+    findings.extend(vtep(plan));
+    findings.extend(namespaces(plan));
+    findings.extend(silent(plan));
+    findings
+}
+
+/// The VTEP, where the kernel has it.
+fn vtep(plan: &Plan) -> Option<Finding> {
+    let underlay = plan.config.underlay.as_ref()?;
+    if underlay.kind == UnderlayKind::VhostUser {
+        return None;
+    }
+    let address = address("underlay.address", underlay.address.into())?;
+    // Both are the same address most of the time.
+    let listen = plan.fabric.as_ref().map(|fabric| fabric.listen.ip());
+    (listen != Some(underlay.address.into())).then_some(address)
+}
+
+/// Whether this machine has an address: only then a socket can have it.
+fn address(key: &str, address: IpAddr) -> Option<Finding> {
+    use std::io::ErrorKind::AddrNotAvailable;
+    match UdpSocket::bind((address, 0)) {
+        Err(error) if error.kind() == AddrNotAvailable => Some(Finding::Problem(format!(
+            "{key}: {address} is not an address of this host; give it to the device with \
+             `ip addr add {address}/PREFIX dev DEVICE`, or say the right one"
+        ))),
+        Err(error) => Some(Finding::Warning(format!("{key}: {address} cannot be tried: {error}"))),
+        Ok(_) => Some(Finding::Fine(format!("{key}: {address} is an address of this host"))),
+    }
+}
+
+fn namespaces(plan: &Plan) -> impl Iterator<Item = Finding> + '_ {
+    let taps = plan.config.ports.iter().filter(|port| port.kind == PortKind::Tap);
+    taps.filter_map(|port| {
+        let netns = port.netns.as_deref().filter(|path| !Path::new(path).exists())?;
+        Some(Finding::Problem(format!(
+            "port {}: there is no namespace {netns}; make it first, such as with `ip netns add`",
+            port.name
+        )))
+    })
+}
+
+/// A switch that forwards nothing, in words.
+fn silent(plan: &Plan) -> Vec<Finding> {
+    let config = &plan.config;
+    let mut findings = Vec::new();
+    if config.ports.is_empty() && config.spare_ports() == 0 {
+        let words = "there is no [[port]], and none can be added: nobody sends or receives; list \
+                     ports, or set `host.spare_ports`";
+        findings.push(Finding::Warning(words.to_owned()));
+    }
+    if config.vports.is_empty() && config.fabric.is_none() {
+        let words = "there is no [[vport]] and no [fabric]: no address is known, and what is sent \
+                     to one ends as `unresolved`; list the endpoints, or add a [fabric], which \
+                     learns them";
+        findings.push(Finding::Warning(words.to_owned()));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests;

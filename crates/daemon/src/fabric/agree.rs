@@ -1,0 +1,258 @@
+//! Whether members say alike what they must: asked of each when it connects, and once a minute,
+//! for clocks drift. What differs is a line of the log once, and stands in `fabric members` and in
+//! `trace` for as long as it does.
+//!
+//! ```text
+//!   session up ── host ──> thread ── Topic::AGREE ──> the member's networks, page by page
+//!                            └── compare ──> differences by host
+//! ```
+//!
+//! A host tells a member of the networks that it takes the member to be in, and of no others.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluice_api::agree::{Difference, Matter, Page, Particulars, VnetParticulars};
+use sluice_base::{HostId, Nanos, Vni};
+use sluice_control::rpc::Failure;
+use sluice_wire::fabric::{ANSWER_SIZE_MAX, Topic};
+
+use super::Fabric;
+use crate::config::{FabricPlan, HostPlan};
+use crate::log::say;
+
+/// How often all are asked again.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How long an answer may take.
+const ANSWER_MAX: Nanos = Nanos::from_millis(2_000);
+/// Hosts that may wait to be asked. One beyond them is asked with all others.
+const WAITING_MAX: usize = 64;
+/// By how much clocks may differ.
+const CLOCK_MS_MAX: u64 = 1_000;
+/// Differences that are kept of a host.
+const DIFFERENCES_MAX: usize = 32;
+/// Bytes of a page that are left for what is no network.
+const HEAD_SIZE: usize = 512;
+/// Pages that are asked for.
+const PAGES_MAX: usize = 64;
+
+/// What is known of it.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    plan: FabricPlan,
+    differences: Mutex<BTreeMap<HostId, Vec<Difference>>>,
+    connected: SyncSender<HostId>,
+}
+
+impl Agreement {
+    /// For a host, and the hosts that are to be asked now.
+    pub(super) fn new(plan: &FabricPlan) -> (Self, Receiver<HostId>) {
+        let (connected, asks) = sync_channel(WAITING_MAX);
+        (Self { plan: plan.clone(), differences: Mutex::default(), connected }, asks)
+    }
+
+    /// A member is connected.
+    pub(super) fn connected(&self, host: HostId) {
+        _ = self.connected.try_send(host);
+    }
+
+    /// What a member says otherwise.
+    pub(super) fn of(&self, host: HostId) -> Vec<Difference> {
+        self.all().get(&host).cloned().unwrap_or_default()
+    }
+
+    /// The same of a member by its name.
+    pub(super) fn of_named(&self, name: &str) -> Vec<Difference> {
+        let known = self.plan.hosts.iter().find(|known| known.name == name);
+        known.map_or_else(Vec::new, |known| self.of(known.host))
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<HostId, Vec<Difference>>> {
+        self.differences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a member.
+    pub(super) fn serve(&self, host: HostId, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let page: Page = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
+        let known = self.plan.hosts.iter().find(|known| known.host == host);
+        let known = known.ok_or(Failure::Refused)?;
+        let answer = page_of(&self.plan, known, page.from, now_ms());
+        serde_json::to_vec(&answer).map_err(|_| Failure::Refused)
+    }
+
+    /// Something was heard of a member; what is new is said.
+    fn set(&self, known: &HostPlan, found: Vec<Difference>) {
+        let name = &known.name;
+        let mut all = self.all();
+        let before = all.remove(&known.host).unwrap_or_default();
+        // Clocks never differ by the same twice.
+        let is_like = |one: &Difference, other: &Difference| match one.what {
+            Matter::Clock => other.what == Matter::Clock,
+            _ => one == other,
+        };
+        for one in found.iter().filter(|one| !before.iter().any(|other| is_like(one, other))) {
+            say!(warn: "{name}: {one}: {}", one.what.remedy());
+        }
+        if found.is_empty() && !before.is_empty() {
+            say!("{name}: says alike what it must");
+        }
+        if !found.is_empty() {
+            all.insert(known.host, found);
+        }
+    }
+}
+
+/// Asks whoever connects, and all once a minute, in a thread of its own.
+pub(super) fn start(fabric: Fabric, asks: Receiver<HostId>) -> anyhow::Result<()> {
+    crate::control::spawn("agreement", move || {
+        let members = |plan: &FabricPlan| -> Vec<HostPlan> {
+            plan.hosts.iter().filter(|known| known.at.is_some()).cloned().collect()
+        };
+        let members = members(&fabric.agreement.plan);
+        loop {
+            match asks.recv_timeout(AGAIN) {
+                Ok(host) => members.iter().filter(|known| known.host == host).for_each(|known| {
+                    ask(&fabric, known);
+                }),
+                Err(RecvTimeoutError::Timeout) => {
+                    members.iter().for_each(|known| ask(&fabric, known));
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    })
+}
+
+/// Asks a member and remembers what it says otherwise. Of one that does not answer nothing changes.
+fn ask(fabric: &Fabric, known: &HostPlan) {
+    let agreement = &fabric.agreement;
+    let mut whole: Option<(Particulars, u64)> = None;
+    let mut page = Page::default();
+    for _ in 0..PAGES_MAX {
+        let asked = now_ms();
+        let answer = fabric.call(known.host, Topic::AGREE, ANSWER_MAX, &page);
+        let answered = now_ms();
+        let part = match answer.map(|body| serde_json::from_slice::<Particulars>(&body)) {
+            Ok(Ok(part)) => part,
+            Err(Failure::UnknownTopic | Failure::TooOld) => {
+                let here = env!("CARGO_PKG_VERSION").to_owned();
+                let there = "one that compares nothing".to_owned();
+                let what = Matter::Version;
+                agreement.set(known, vec![Difference { what, vnet: None, here, there }]);
+                return;
+            }
+            _ => return,
+        };
+        let next = part.next;
+        match &mut whole {
+            // Its clock is read somewhere between question and answer.
+            None => whole = Some((part, asked.midpoint(answered))),
+            Some((whole, _)) => whole.vnets.extend(part.vnets),
+        }
+        match next {
+            Some(from) if from > page.from => page.from = from,
+            _ => break,
+        }
+    }
+    if let Some((theirs, at_ms)) = whole {
+        agreement.set(known, compare(&agreement.plan, known, &theirs, at_ms));
+    }
+}
+
+/// What this host says of itself to a member.
+fn page_of(plan: &FabricPlan, to: &HostPlan, from: u32, clock_ms: u64) -> Particulars {
+    let mut answer = Particulars {
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        policy: plan.policy.clone(),
+        vtep: plan.vtep,
+        clock_ms,
+        vnets: Vec::new(),
+        next: None,
+    };
+    let shared = plan.vnets.iter().zip(&plan.mtus).filter(|((vni, _), _)| to.vnets.contains(vni));
+    let mut left = ANSWER_SIZE_MAX - HEAD_SIZE;
+    for (at, ((vni, name), mtu)) in (0..).zip(shared).skip(from as usize) {
+        let row = VnetParticulars { vnet: name.clone(), vni: vni.get(), mtu: *mtu };
+        let size = serde_json::to_vec(&row).map_or(left, |text| text.len() + 1);
+        if size > left {
+            // A name that fits on no page is left out.
+            answer.next = Some(if answer.vnets.is_empty() { at + 1 } else { at });
+            break;
+        }
+        left -= size;
+        answer.vnets.push(row);
+    }
+    answer
+}
+
+/// What a member says otherwise than this host, which had `at_ms` on its clock.
+fn compare(
+    plan: &FabricPlan,
+    known: &HostPlan,
+    theirs: &Particulars,
+    at_ms: u64,
+) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut differ = |what, vnet: Option<&str>, here: String, there: String| {
+        if here != there && found.len() < DIFFERENCES_MAX {
+            let (vnet, there) = (vnet.map(str::to_owned), clean(&there));
+            found.push(Difference { what, vnet, here, there });
+        }
+    };
+    for ((vni, name), mtu) in plan.vnets.iter().zip(&plan.mtus) {
+        if !known.vnets.contains(vni) {
+            continue;
+        }
+        let by_name = theirs.vnets.iter().find(|theirs| theirs.vnet == *name);
+        let by_vni = theirs.vnets.iter().find(|theirs| theirs.vni == vni.get());
+        match (by_vni, by_name) {
+            // Hosts may call a network by different names.
+            (Some(there), _) => {
+                differ(Matter::Mtu, Some(name), mtu.to_string(), there.mtu.to_string());
+            }
+            (None, Some(there)) => {
+                differ(Matter::Vni, Some(name), vni.to_string(), there.vni.to_string());
+            }
+            (None, None) => {
+                let here = format!("shared with {}", known.name);
+                differ(Matter::Network, Some(name), here, format!("not with {}", plan.name));
+            }
+        }
+    }
+    for there in &theirs.vnets {
+        let vni = Vni::new(there.vni);
+        let at = plan.vnets.iter().find(|(own, name)| Some(*own) == vni || *name == there.vnet);
+        if at.is_none_or(|(own, _)| Some(*own) == vni && !known.vnets.contains(own)) {
+            let here = format!("not shared with {}", known.name);
+            let name = clean(&there.vnet);
+            differ(Matter::Network, Some(&name), here, format!("shared with {}", plan.name));
+        }
+    }
+    differ(Matter::Policy, None, plan.policy.clone(), theirs.policy.clone());
+    differ(Matter::Vtep, None, known.vtep.to_string(), theirs.vtep.to_string());
+    let program = env!("CARGO_PKG_VERSION").to_owned();
+    differ(Matter::Version, None, program, theirs.program.clone());
+    let apart = theirs.clock_ms.abs_diff(at_ms);
+    if apart > CLOCK_MS_MAX {
+        let side = if theirs.clock_ms > at_ms { "ahead" } else { "behind" };
+        let there = format!("{}.{} s {side}", apart / 1000, apart % 1000 / 100);
+        let here = sluice_api::envelope::rfc3339(at_ms.into());
+        differ(Matter::Clock, None, here, there);
+    }
+    found
+}
+
+/// What another host sent, as far as it may be printed.
+fn clean(text: &str) -> String {
+    text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

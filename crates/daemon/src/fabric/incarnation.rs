@@ -1,0 +1,93 @@
+//! Which life of this host this is: a number above all before it, on a disk that outlives the
+//! machine.
+//!
+//! The number counts starts. Its lower bits are random, so that a disk that was set back to an
+//! earlier day does not give a number that others have seen. No clock says anything: one that is
+//! wrong by a year would lock the host out for a year. A host whose disk is lost, or full, learns
+//! from the others which numbers are over.
+
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::log::say;
+use crate::run_dir;
+
+/// The highest incarnation of this host so far.
+const FILE: &str = "incarnation";
+/// Bits that are random.
+const RANDOM_BITS: u32 = u16::BITS;
+
+/// Where the number is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Incarnations {
+    path: PathBuf,
+}
+
+impl Incarnations {
+    /// In this directory.
+    pub(super) fn of(state_dir: &Path) -> Self {
+        Self { path: state_dir.join(FILE) }
+    }
+
+    /// The next number, above every one in the file, which says so from now on.
+    pub(super) fn next(&self) -> u64 {
+        let before = std::fs::read_to_string(&self.path).ok();
+        self.after(before.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
+    }
+
+    /// The next number above one that others know.
+    pub(super) fn after(&self, known: u64) -> u64 {
+        let count = (known >> RANDOM_BITS).saturating_add(1).min(u64::MAX >> RANDOM_BITS);
+        let next = (count << RANDOM_BITS | u64::from(random())).max(known.saturating_add(1));
+        if let Err(error) = self.write(next) {
+            let path = self.path.display();
+            say!("cannot write {path}: {error}; the other members will say which start this is");
+        }
+        next
+    }
+
+    fn write(&self, number: u64) -> std::io::Result<()> {
+        if let Some(folder) = self.path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        run_dir::replace_for_good(&self.path, &format!("{number}\n"))
+    }
+}
+
+/// Of the kernel; zero if it has none, which costs no more than a reminder of another member.
+fn random() -> u16 {
+    let mut bytes = [0; 2];
+    _ = SystemRandom::new().fill(&mut bytes);
+    u16::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::tests::Folder;
+
+    #[test]
+    fn each_is_above_those_before_it() {
+        let folder = Folder::new("incarnation");
+        let here = Incarnations::of(&folder);
+        let first = here.next();
+        assert!(first >> RANDOM_BITS == 1, "{first}");
+        let second = Incarnations::of(&folder).next();
+        assert!(second > first);
+        let raised = here.after(1_763_000_000_000);
+        assert!(raised > 1_763_000_000_000);
+        assert!(here.next() > raised);
+        assert_eq!(here.after(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_or_cannot_be_written_is_no_reason_to_stop() {
+        let folder = Folder::new("incarnation-broken");
+        std::fs::write(folder.join(FILE), "\u{0}garbage").unwrap();
+        assert!(Incarnations::of(&folder).next() > 0);
+        // A file stands where the directory should be.
+        std::fs::write(folder.join("full"), "").unwrap();
+        assert!(Incarnations::of(&folder.join("full")).next() > 0);
+    }
+}

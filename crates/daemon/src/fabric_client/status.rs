@@ -1,0 +1,98 @@
+//! `sluice fabric status`: hosts, and receivers that do not take what comes. What control knows
+//! (hosts, holds) beside what data knows (who waits here); it is worth most when one of them hangs,
+//! so that it says what the other knows then.
+
+use sluice_api::fabric::{Answer, Holds, IsolatedRow, MemberRow, Question, ReceiverRow, Status};
+use sluice_api::show::{self, Body};
+
+use super::{ask, print, tables};
+use crate::protocol;
+use crate::show_client::{self, Whom, enveloped, socket};
+
+/// Asks both processes of a host and prints, as tables or as one line of JSON.
+///
+/// # Errors
+/// If no host answers, with what to do.
+pub fn status(whom: &Whom, json: bool) -> anyhow::Result<()> {
+    let socket = socket(whom)?;
+    let Answer::Members(members) = protocol::expect(&ask(&socket, Question::Members)?)? else {
+        anyhow::bail!("the host answered something else than was asked");
+    };
+    let Answer::Holds(holds) = protocol::expect(&ask(&socket, Question::Holds)?)? else {
+        anyhow::bail!("the host answered something else than was asked");
+    };
+    let told = show_client::ask(&socket, show::Question::Pauses);
+    let told = told.and_then(|line| protocol::expect::<show::Answer>(&line));
+    let status = composed(members, &holds, told.map_err(|error| error.to_string()));
+    let text = if json {
+        enveloped(&socket, &serde_json::to_string(&status)?)
+    } else {
+        tables::status(&status)
+    };
+    print(&text)?;
+    Ok(())
+}
+
+fn composed(members: Vec<MemberRow>, holds: &Holds, told: Result<show::Answer, String>) -> Status {
+    let own = members.iter().find(|row| row.kind == "own");
+    let host = own.map_or_else(String::new, |row| row.host.clone());
+    let (mut receivers, data_silent) = match told {
+        Ok(answer) => (of_data(&host, &answer), None),
+        Err(error) => (of_control(&host, &holds.isolated), Some(error)),
+    };
+    for row in &holds.held {
+        receivers.extend(row.held.iter().map(|&priority| ReceiverRow {
+            host: row.host.clone(),
+            port: None,
+            endpoints: vec![format!("{} {}", row.vnet, row.mac)],
+            priority,
+            state: state(row.stuck.contains(&priority), true),
+            since_ns: row.since_ns,
+            waiting: vec![host.clone()],
+        }));
+    }
+    Status { host, data_silent, members, receivers }
+}
+
+/// Those of this host, as its data process knows them.
+fn of_data(host: &str, answer: &show::Answer) -> Vec<ReceiverRow> {
+    let Body::Pauses(rows) = &answer.body else { return Vec::new() };
+    let isolated = rows.iter().filter_map(|row| Some((row, row.isolated.as_ref()?)));
+    let row_of = |(row, isolation): (&show::PauseRow, &show::Isolation)| ReceiverRow {
+        host: host.to_owned(),
+        port: Some(row.port.clone()),
+        endpoints: isolation.endpoints.clone(),
+        priority: row.priority,
+        state: state(isolation.stuck, isolation.held_at_senders),
+        since_ns: answer.at_ns.saturating_sub(isolation.since_ns),
+        waiting: isolation.waiting.clone(),
+    };
+    isolated.map(row_of).collect()
+}
+
+/// Those of this host, as control was told last.
+fn of_control(host: &str, rows: &[IsolatedRow]) -> Vec<ReceiverRow> {
+    let row_of = |row: &IsolatedRow, priority: u8| ReceiverRow {
+        host: host.to_owned(),
+        port: Some(row.port.clone()),
+        endpoints: row.endpoints.clone(),
+        priority,
+        state: state(row.stuck.contains(&priority), row.held.contains(&priority)),
+        since_ns: row.since_ns,
+        waiting: row.senders.clone(),
+    };
+    let all = rows.iter().flat_map(|row| row.isolated.iter().map(move |&priority| (row, priority)));
+    all.map(|(row, priority)| row_of(row, priority)).collect()
+}
+
+fn state(stuck: bool, held: bool) -> String {
+    match (stuck, held) {
+        (true, _) => "stuck",
+        (false, true) => "held",
+        (false, false) => "probation",
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests;

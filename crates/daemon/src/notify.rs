@@ -1,0 +1,59 @@
+//! What the service manager is told (`sd_notify(3)`): that control is ready, that it lives, that it
+//! stops. Without `$NOTIFY_SOCKET` nobody is.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// The variable with the socket of the service manager.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Tells the service manager of a state, such as `READY=1`.
+pub(crate) fn tell(state: &str) {
+    let Some(socket) = std::env::var_os(SOCKET) else { return };
+    // Nobody listens any more: then nobody waits for it, either.
+    _ = send(&socket, state);
+}
+
+fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+/// How often it wants to hear that this process lives: half of what it waits at most.
+pub(crate) fn beat() -> Option<Duration> {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let is_for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+    let micros = number("WATCHDOG_USEC").filter(|micros| is_for_us && *micros > 0)?;
+    Some(Duration::from_micros(micros / 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both kinds of sockets that service managers give.
+    #[test]
+    fn both_kinds_of_sockets_are_told() {
+        let name = format!("sluice-notify-{}", std::process::id());
+        let path = std::env::temp_dir().join(&name);
+        let by_path = UnixDatagram::bind(&path).unwrap();
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let by_name = UnixDatagram::bind_addr(&address).unwrap();
+        for (socket, at) in
+            [(by_path, path.clone().into_os_string()), (by_name, format!("@{name}").into())]
+        {
+            send(&at, "READY=1").unwrap();
+            let mut bytes = [0; 32];
+            let size = socket.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..size], b"READY=1");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

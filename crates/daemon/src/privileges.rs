@@ -1,0 +1,85 @@
+//! What the two processes may do: no more than they need, whoever started them.
+//!
+//! | capability | for |
+//! |---|---|
+//! | `NET_ADMIN`, `NET_RAW` | devices, TAPs, packet sockets, marks |
+//! | `SYS_ADMIN` | to enter the network namespaces of containers |
+//! | `SYS_PTRACE` | to find the namespace of a process (`port add --pid`) |
+//! | `BPF` | the programs at a device's hooks |
+//! | `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | sockets of machines that other users run; the group of `show.sock` |
+//! | `SYS_NICE`, `IPC_LOCK`, `SYS_RESOURCE` | priorities, CPUs, memory that stays, descriptors |
+//! | `KILL` | to end a data process that does not listen |
+//!
+//! The rest goes at the start, before there is a second thread, also from what a program that is
+//! executed later could get (`NoNewPrivs`, the bounding set). Files are for their owner alone.
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+use crate::log::say;
+
+/// What is kept, of what there is.
+const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_RESOURCE)
+    .union(CapabilitySet::KILL);
+
+/// Gives up what is not needed.
+pub(crate) fn drop_others() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    if let Err(error) = give_up() {
+        say!("privileges that are not needed cannot all be given up: {error}");
+    }
+}
+
+fn give_up() -> Result<(), Errno> {
+    set_no_new_privs(true)?;
+    let now = capabilities(None)?;
+    if now.effective.contains(CapabilitySet::SETPCAP) {
+        for bit in 0..u64::BITS {
+            let one = CapabilitySet::from_bits_retain(1 << bit);
+            // Beyond the last one that the kernel knows.
+            let Ok(is_there) = capability_is_in_bounding_set(one) else { break };
+            if is_there && !KEPT.contains(one) {
+                remove_capability_from_bounding_set(one)?;
+            }
+        }
+    }
+    let kept = |set: CapabilitySet| set & KEPT;
+    let (effective, permitted) = (kept(now.effective), kept(now.permitted));
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective, permitted, inheritable })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The unit allows what the processes keep, so that either list alone would do.
+    #[test]
+    fn unit_has_the_same_list() {
+        let unit = include_str!("../../../packaging/sluice.service");
+        let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+        let in_unit: CapabilitySet = line
+            .unwrap()
+            .split_whitespace()
+            .map(|word| {
+                let name = word.strip_prefix("CAP_").unwrap();
+                CapabilitySet::from_name(name).unwrap_or_else(|| panic!("{word}"))
+            })
+            .collect();
+        assert_eq!(in_unit, KEPT);
+    }
+}

@@ -1,0 +1,57 @@
+//! The parts of the parity suite: what a case is, and what it runs on.
+
+pub(crate) mod bridge;
+pub(crate) mod cases;
+pub(crate) mod client;
+pub(crate) mod fabric;
+pub(crate) mod frames;
+pub(crate) mod judge;
+pub(crate) mod listen;
+pub(crate) mod round;
+pub(crate) mod seen;
+pub(crate) mod station;
+pub(crate) mod table;
+pub(crate) mod world;
+
+use seen::Seen;
+use world::World;
+
+/// When a case runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Beside others.
+    Beside,
+    /// By itself, after the others: it fills a host's limits, or measures.
+    Alone,
+    /// By itself, and only under `SLUICE_SOAK=1`: it takes long.
+    Soak,
+}
+
+/// A script and its name.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    /// Theme and behaviour, as in the tables of `docs/bridge-parity.md`.
+    pub(crate) name: &'static str,
+    pub(crate) when: When,
+    /// Programs without which it is skipped.
+    pub(crate) tools: &'static [&'static str],
+    /// Sets up stations, lets them act, and says what was seen.
+    pub(crate) script: fn(&World<'_>) -> Seen,
+}
+
+/// A case that runs beside others and needs no program but `ip`.
+pub(crate) const fn case(name: &'static str, script: fn(&World<'_>) -> Seen) -> Case {
+    Case { name, when: When::Beside, tools: &[], script }
+}
+
+impl Case {
+    /// The same with programs that it needs.
+    pub(crate) const fn with(self, tools: &'static [&'static str]) -> Self {
+        Self { tools, ..self }
+    }
+
+    /// The same at another time.
+    pub(crate) const fn when(self, when: When) -> Self {
+        Self { when, ..self }
+    }
+}

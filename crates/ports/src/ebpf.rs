@@ -1,0 +1,374 @@
+//! Programs of eBPF, assembled here: a few dozen instructions need no compiler, neither where this
+//! is built nor where it runs.
+//!
+//! A program is attached to a device's tcx hook (Linux 6.6) by a link that ends with its
+//! descriptor: after SIGKILL nothing is left behind. Maps are hash tables and arrays of bytes.
+#![allow(unsafe_code, reason = "bpf(2) has no wrapper")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// One instruction of BPF (`struct bpf_insn`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Insn {
+    pub(crate) code: u8,
+    registers: u8,
+    pub(crate) offset: i16,
+    value: i32,
+}
+
+/// What `bpf_skb_load_bytes` is called by.
+pub(crate) const LOAD_BYTES: i32 = 26;
+/// `TC_ACT_SHOT`: the frame ends here.
+pub(crate) const SHOT: i32 = 2;
+/// `TCX_NEXT`: go on with the next program, or the stack.
+pub(crate) const NEXT: i32 = -1;
+/// Offset of `protocol` in `struct __sk_buff`: the EtherType in network order.
+pub(crate) const SKB_PROTOCOL: i16 = 16;
+
+const fn insn(code: u8, to: u8, from: u8, offset: i16, value: i32) -> Insn {
+    Insn { code, registers: from << 4 | to, offset, value }
+}
+
+/// r`to` = r`from`
+pub(crate) const fn mov(to: u8, from: u8) -> Insn {
+    insn(0xbf, to, from, 0, 0)
+}
+
+/// r`to` = value
+pub(crate) const fn set(to: u8, value: i32) -> Insn {
+    insn(0xb7, to, 0, 0, value)
+}
+
+/// r`to` += value
+pub(crate) const fn add(to: u8, value: i32) -> Insn {
+    insn(0x07, to, 0, 0, value)
+}
+
+/// r`to` &= value
+pub(crate) const fn and(to: u8, value: i32) -> Insn {
+    insn(0x57, to, 0, 0, value)
+}
+
+/// r`to` <<= value
+pub(crate) const fn shift_left(to: u8, value: i32) -> Insn {
+    insn(0x67, to, 0, 0, value)
+}
+
+/// r`to` = the 32, 16 or 8 bits at r`from` + offset
+pub(crate) const fn load32(to: u8, from: u8, offset: i16) -> Insn {
+    insn(0x61, to, from, offset, 0)
+}
+pub(crate) const fn load16(to: u8, from: u8, offset: i16) -> Insn {
+    insn(0x69, to, from, offset, 0)
+}
+pub(crate) const fn load8(to: u8, from: u8, offset: i16) -> Insn {
+    insn(0x71, to, from, offset, 0)
+}
+
+pub(crate) const fn call(function: i32) -> Insn {
+    insn(0x85, 0, 0, 0, function)
+}
+
+pub(crate) const EXIT: Insn = insn(0x95, 0, 0, 0, 0);
+
+/// If the low 32 bits of r`of` are (are not) `value`, go to one of the two ends of the program.
+pub(crate) const fn if_equal(of: u8, value: i32, end: i16) -> Insn {
+    insn(0x16, of, 0, end, value)
+}
+pub(crate) const fn if_not(of: u8, value: i32, end: i16) -> Insn {
+    insn(0x56, of, 0, end, value)
+}
+
+/// *(r`to` + offset) = the low 32, 16 or 8 bits of r`from`
+pub(crate) const fn store32(to: u8, offset: i16, from: u8) -> Insn {
+    insn(0x63, to, from, offset, 0)
+}
+pub(crate) const fn store16(to: u8, offset: i16, from: u8) -> Insn {
+    insn(0x6b, to, from, offset, 0)
+}
+pub(crate) const fn store8(to: u8, offset: i16, from: u8) -> Insn {
+    insn(0x73, to, from, offset, 0)
+}
+
+/// The 64 bits at r`to` + offset += r`from`, atomically.
+pub(crate) const fn atomic_add(to: u8, offset: i16, from: u8) -> Insn {
+    insn(0xdb, to, from, offset, 0)
+}
+
+/// The 32 bits at r`to` + offset = value
+pub(crate) const fn set32(to: u8, offset: i16, value: i32) -> Insn {
+    insn(0x62, to, 0, offset, value)
+}
+
+/// r`to` += r`from`
+pub(crate) const fn add_register(to: u8, from: u8) -> Insn {
+    insn(0x0f, to, from, 0, 0)
+}
+
+/// What `bpf_map_lookup_elem` is called by.
+pub(crate) const MAP_LOOKUP: i32 = 1;
+/// Offset of `mark` in `struct __sk_buff`.
+pub(crate) const SKB_MARK: i16 = 8;
+/// Offset of `len`.
+pub(crate) const SKB_LEN: i16 = 0;
+
+/// How a jump compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum If {
+    /// The low 32 bits are the value.
+    Is,
+    /// They are not.
+    IsNot,
+    /// They have a bit of the value.
+    Has,
+    /// The pointer is null.
+    Null,
+}
+
+/// A place in a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label(usize);
+
+/// A program whose jumps are written with labels; they lead forward only.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    insns: Vec<Insn>,
+    jumps: Vec<(usize, Label)>,
+    /// Before which instruction each label stands, once that is known.
+    labels: Vec<Option<usize>>,
+}
+
+impl Program {
+    /// A label that stands nowhere yet.
+    pub(crate) fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The label stands here.
+    pub(crate) fn here(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.insns.len());
+    }
+
+    /// Instructions without jumps.
+    pub(crate) fn plain(&mut self, insns: &[Insn]) {
+        self.insns.extend_from_slice(insns);
+    }
+
+    /// Goes on at the label if r`of` compares so.
+    pub(crate) fn jump(&mut self, of: u8, how: If, value: i32, to: Label) {
+        let code = match how {
+            If::Is => 0x16,
+            If::IsNot => 0x56,
+            If::Has => 0x46,
+            If::Null => 0x15,
+        };
+        self.jumps.push((self.insns.len(), to));
+        self.insns.push(insn(code, of, 0, 0, value));
+    }
+
+    /// r`to` = the map, for a call.
+    pub(crate) fn map(&mut self, to: u8, map: BorrowedFd<'_>) {
+        // `BPF_LD_IMM64` is two instructions; `BPF_PSEUDO_MAP_FD` is 1.
+        self.insns.extend([insn(0x18, to, 1, 0, map.as_raw_fd()), insn(0, 0, 0, 0, 0)]);
+    }
+
+    /// The instructions.
+    pub(crate) fn finish(mut self) -> Vec<Insn> {
+        for (at, label) in self.jumps {
+            let to = self.labels[label.0].expect("it was set");
+            let over = to.checked_sub(at + 1).expect("jumps lead forward");
+            self.insns[at].offset = i16::try_from(over).expect("a short program");
+        }
+        self.insns
+    }
+}
+
+/// A hook of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// What the device receives, behind the place where AF_PACKET sees it.
+    Ingress,
+    /// What the host sends there, whoever made it.
+    Egress,
+}
+
+impl Hook {
+    /// `BPF_TCX_INGRESS`, `BPF_TCX_EGRESS`.
+    const fn attach_type(self) -> u32 {
+        match self {
+            Self::Ingress => 46,
+            Self::Egress => 47,
+        }
+    }
+}
+
+/// The beginning of `union bpf_attr` for `BPF_PROG_LOAD`, as far as it is used.
+#[repr(C)]
+#[derive(Default)]
+struct LoadAttr {
+    kind: u32,
+    instructions: u32,
+    program: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; NAME_SIZE],
+    device: u32,
+    attach_type: u32,
+}
+
+/// The beginning of `union bpf_attr` for `BPF_LINK_CREATE`, with its part for tcx.
+#[repr(C)]
+#[derive(Default)]
+struct LinkAttr {
+    program: u32,
+    device: u32,
+    attach_type: u32,
+    flags: u32,
+    relative: u32,
+    padding: u32,
+    revision: u64,
+}
+
+/// The beginning of `union bpf_attr` for `BPF_MAP_CREATE`.
+#[repr(C)]
+#[derive(Default)]
+struct MapAttr {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    entries_max: u32,
+}
+
+/// `union bpf_attr` for elements of a map.
+#[repr(C)]
+#[derive(Default)]
+struct ElementAttr {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_MAP_TYPE_HASH: u32 = 1;
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
+const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const NAME_SIZE: usize = 16;
+
+/// # Safety
+/// `attr` is the right one for `command`, and all its pointers are good.
+unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<libc::c_long> {
+    // SAFETY: the kernel reads that many bytes of a live value; the rest is the caller's promise.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A descriptor that a command returned.
+///
+/// # Safety
+/// As for [`bpf`], and the command makes a descriptor.
+unsafe fn open<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let fd = i32::try_from(unsafe { bpf(command, attr) }?).map_err(io::Error::other)?;
+    // SAFETY: the kernel just made it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Loads a program for a hook.
+pub(crate) fn load(program: &[Insn], name: &str, hook: Hook) -> io::Result<OwnedFd> {
+    let mut bytes = [0; NAME_SIZE];
+    let size = name.len().min(NAME_SIZE - 1);
+    bytes[..size].copy_from_slice(&name.as_bytes()[..size]);
+    let load = LoadAttr {
+        kind: BPF_PROG_TYPE_SCHED_CLS,
+        instructions: u32::try_from(program.len()).expect("a short program"),
+        program: program.as_ptr() as u64,
+        license: c"Apache-2.0".as_ptr() as u64,
+        name: bytes,
+        attach_type: hook.attach_type(),
+        ..LoadAttr::default()
+    };
+    // SAFETY: program and license are alive during the call.
+    unsafe { open(BPF_PROG_LOAD, &load) }
+}
+
+/// Attaches a program to a device, for as long as the descriptor lives.
+pub(crate) fn attach(program: &OwnedFd, index: u32, hook: Hook) -> io::Result<OwnedFd> {
+    let link = LinkAttr {
+        program: program.as_raw_fd().cast_unsigned(),
+        device: index,
+        attach_type: hook.attach_type(),
+        ..LinkAttr::default()
+    };
+    // SAFETY: there is no pointer in it.
+    unsafe { open(BPF_LINK_CREATE, &link) }
+}
+
+/// A map of keys of `K` bytes to values of `V` words.
+#[derive(Debug)]
+pub(crate) struct Map<const K: usize, const V: usize>(OwnedFd);
+
+impl<const K: usize, const V: usize> Map<K, V> {
+    /// A hash table.
+    pub(crate) fn hash(entries_max: usize) -> io::Result<Self> {
+        Self::create(BPF_MAP_TYPE_HASH, entries_max)
+    }
+
+    /// An array; its keys are numbers of 32 bits.
+    pub(crate) fn array(entries: usize) -> io::Result<Self> {
+        const { assert!(K == size_of::<u32>()) };
+        Self::create(BPF_MAP_TYPE_ARRAY, entries)
+    }
+
+    fn create(kind: u32, entries_max: usize) -> io::Result<Self> {
+        let size = |bytes: usize| u32::try_from(bytes).map_err(io::Error::other);
+        let attr = MapAttr {
+            kind,
+            key_size: size(K)?,
+            value_size: size(V * size_of::<u64>())?,
+            entries_max: size(entries_max.max(1))?,
+        };
+        // SAFETY: there is no pointer in it.
+        unsafe { open(BPF_MAP_CREATE, &attr) }.map(Self)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn element(&self, key: &[u8; K], value: *const u64) -> ElementAttr {
+        ElementAttr {
+            map: self.0.as_raw_fd().cast_unsigned(),
+            key: key.as_ptr() as u64,
+            value: value as u64,
+            ..ElementAttr::default()
+        }
+    }
+
+    /// Sets an element.
+    pub(crate) fn set(&self, key: &[u8; K], value: &[u64; V]) -> io::Result<()> {
+        // SAFETY: the kernel reads `K` bytes and `V` words, which live.
+        unsafe { bpf(BPF_MAP_UPDATE_ELEM, &self.element(key, value.as_ptr())) }.map(drop)
+    }
+
+    /// An element.
+    pub(crate) fn get(&self, key: &[u8; K]) -> io::Result<[u64; V]> {
+        let mut value = [0; V];
+        // SAFETY: the kernel reads `K` bytes and writes `V` words, which live.
+        unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &self.element(key, value.as_mut_ptr())) }?;
+        Ok(value)
+    }
+}
