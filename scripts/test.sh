@@ -132,6 +132,8 @@ step_live() {
 live_alone() {
     local left status=0
     mount -t tmpfs -o mode=755 sluice-live /run/netns
+    # Those of one package do not make the programs of another.
+    cargo build --workspace --bins
     cargo test --workspace --no-fail-fast --test "${LIVE:-live*}" -- \
         --include-ignored --test-threads=1 || status=$?
     left=$(ip netns list)

@@ -5,8 +5,8 @@
 //! on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and
 //! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows what the
 //! kernel knows about next hops, [`device`] asks it about devices, [`machines`] about the cores of
-//! virtual machines, [`topology`] about which cores belong together. [`guard`] keeps others from speaking in a VTEP's
-//! name.
+//! virtual machines, [`topology`] about which cores belong together. [`guard`] keeps others from
+//! speaking in a VTEP's name.
 //!
 //! A port is driven by one thread and promises three things. It reads a frame only if somebody
 //! promised to take it (a window) and if there is a slot for it. It never drops a frame that it

@@ -2,8 +2,8 @@
 //! never takes it.
 //!
 //! No error says whether a device has no room now or never wants a frame: `ENOBUFS` says both, and
-//! so does `EPERM` of a rule with a rate. What happens to other frames does. A *sign* is one refusal
-//! of the head while there was, as far as a driver can know, room for another frame:
+//! so does `EPERM` of a rule with a rate. What happens to other frames does. A *sign* is one
+//! refusal of the head while there was, as far as a driver can know, room for another frame:
 //!
 //! ```text
 //!            sign                  sign             as many as wanted

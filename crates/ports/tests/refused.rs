@@ -122,8 +122,8 @@ fn l2_ends_a_hundred_frames_larger_than_the_other_end_takes() {
 
 #[test]
 fn l2_ends_a_hundred_frames_that_a_rule_refuses() {
-    const RULE: &str = "table netdev t { chain c { type filter hook egress device \"l0\" priority 0; \
-                        ether daddr 02:00:00:00:00:02 drop; }; }";
+    const RULE: &str = "table netdev t { chain c { type filter hook egress device \"l0\" \
+                        priority 0; ether daddr 02:00:00:00:00:02 drop; }; }";
     if !can_have_namespaces("l2_ends_a_hundred_frames_that_a_rule_refuses") {
         return;
     }

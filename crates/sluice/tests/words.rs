@@ -1,5 +1,5 @@
-//! What programs read of `sluice`: the envelope of JSON, errors in it, exit codes, and pipes without
-//! screen codes. A thread plays the host.
+//! What programs read of `sluice`: the envelope of JSON, errors in it, exit codes, and pipes
+//! without screen codes. A thread plays the host.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixListener;

@@ -383,8 +383,9 @@ impl<B: Buf> Switch<B> {
     fn judge_unbound(&self, port: u16, vnet: u16, head: &[u8]) -> Result<(), DropReason> {
         for ip in claimed(head).into_iter().flatten() {
             let is_bound = |(at, watch): (usize, &Watch)| {
+                let role = self.ports[at].role;
                 at != usize::from(port)
-                    && matches!(self.ports[at].role, PortRole::Access { vnet: there } if there.0 == vnet)
+                    && matches!(role, PortRole::Access { vnet: there } if there.0 == vnet)
                     && watch.bound.iter().any(|bound| bound.ips.contains(&Some(ip)))
             };
             if self.watch.iter().enumerate().any(is_bound) {

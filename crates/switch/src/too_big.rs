@@ -7,8 +7,8 @@
 //! host, is elsewhere: the answer goes to its address, as any frame would. All who send through an
 //! underlay share its allowance, and so do those of another switch.
 //!
-//! A tenant's own tag is answered with the same tag. In a tunnel it takes room from the packet; on a
-//! port it does not (802.3 clause 3.2.7).
+//! A tenant's own tag is answered with the same tag. In a tunnel it takes room from the packet; on
+//! a port it does not (802.3 clause 3.2.7).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -49,9 +49,9 @@ const PLATEAUS: [u16; 7] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006];
 /// Writes the answer to a frame that is too large for a layer-3 MTU, and returns its size. `head`
 /// is the frame from its destination address on, as far as there is something of it.
 ///
-/// A tag comes back. `None` if there is no answer to it: it is not IP, has two tags, may be fragmented (RFC 791), is a
-/// later fragment, is an error itself or is not from one host to another (RFC 1122 section 3.2.2;
-/// RFC 4443 section 2.4), or it would have fitted.
+/// A tag comes back. `None` if there is no answer to it: it is not IP, has two tags, may be
+/// fragmented (RFC 791), is a later fragment, is an error itself or is not from one host to another
+/// (RFC 1122 section 3.2.2; RFC 4443 section 2.4), or it would have fitted.
 #[must_use]
 pub fn answer(head: &[u8], mtu: u16, out: &mut [u8; ANSWER_SIZE_MAX]) -> Option<usize> {
     let frame = ethernet::Frame::new_checked(head).ok()?;

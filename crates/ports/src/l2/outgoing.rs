@@ -32,8 +32,8 @@ const DOWN_RETRY: Nanos = Nanos::from_millis(10);
 const REFUSED_MIN: u32 = 8;
 /// How often there must be room for another frame and not for this one, unless others were refused
 /// for good just before: more than 50 ms. Somebody else may fill the last place between two calls
-/// now and then, and of a device's several queues one may stand still alone, but not for longer than
-/// any pause lasts by itself (33.6 ms at 1 Gbit/s).
+/// now and then, and of a device's several queues one may stand still alone, but not for longer
+/// than any pause lasts by itself (33.6 ms at 1 Gbit/s).
 const SIGNS_FULL: u32 = 250;
 
 /// Why frames stay staged.

@@ -282,9 +282,9 @@ pub(super) fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
 
 /// Sends what is staged on one socket. Returns a host to which a datagram was too large.
 ///
-/// A full socket says `EAGAIN`. Whatever else the kernel says of the first datagram may be over soon
-/// (memory, a rule with a rate, a full table of connections) or never (a rule), and others wait
-/// behind it meanwhile: it is tried for a time, and ends.
+/// A full socket says `EAGAIN`. Whatever else the kernel says of the first datagram may be over
+/// soon (memory, a rule with a rate, a full table of connections) or never (a rule), and others
+/// wait behind it meanwhile: it is tried for a time, and ends.
 fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Option<Ipv4Addr> {
     let mut too_large = None;
     while !sender.staging.is_empty() {

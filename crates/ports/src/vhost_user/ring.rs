@@ -454,7 +454,7 @@ impl<'a> Chain<'a> {
         Ok(None)
     }
 
-    /// How many descriptors of the ring it has, as far as it was read: of an indirect one only that.
+    /// Descriptors of the ring that it has, as far as it was read: of an indirect one only that.
     pub(super) const fn descriptors(&self) -> u16 {
         match self.table {
             None => self.ring.size - self.left,
