@@ -123,6 +123,8 @@ drop_reasons! {
     SpoofedIp = "spoofed_ip", Policy;
     /// Larger than the MTU of the port or network it must leave by.
     Oversize = "oversize", Policy;
+    /// The device of its output never takes it. Counted at that output, not where it came in.
+    Refused = "refused", Policy;
     /// Shorter than the headers it says it has.
     Runt = "runt", Malformed;
     /// The source address is a group address.

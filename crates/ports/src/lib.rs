@@ -36,6 +36,7 @@ pub mod neigh;
 mod netlink;
 mod netns;
 mod offload;
+mod patience;
 mod pool;
 mod port;
 mod room;

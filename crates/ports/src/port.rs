@@ -35,7 +35,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
 
-use sluice_base::{Batch, Nanos, PriorityMask};
+use sluice_base::{Batch, Nanos, Priority, PriorityMask};
 use sluice_switch::{Classifier, Sink, Window};
 
 use crate::frame::FrameBuf;
@@ -108,12 +108,34 @@ impl Amount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     by_errno: BTreeMap<i32, Amount>,
+    /// Of those the ones that nobody has booked, by priority.
+    refused: [Amount; Priority::COUNT],
+    unbooked: PriorityMask,
 }
 
 impl Losses {
     /// Counts one frame under the error that the kernel gave.
     pub(crate) fn count(&mut self, errno: i32, bytes: usize) {
         self.by_errno.entry(errno).or_default().add(bytes);
+    }
+
+    /// Counts one frame of a priority that its device never takes.
+    #[cold]
+    pub(crate) fn refuse(&mut self, errno: i32, priority: Priority, bytes: usize) {
+        self.count(errno, bytes);
+        self.refused[priority.index()].add(bytes);
+        self.unbooked.insert(priority);
+    }
+
+    /// Frames of a priority that devices never take, each told once.
+    #[inline]
+    pub(crate) fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        if self.unbooked.is_empty() {
+            return None;
+        }
+        let priority = Priority::all().find(|priority| self.unbooked.contains(*priority))?;
+        self.unbooked.remove(priority);
+        Some((priority, std::mem::take(&mut self.refused[priority.index()])))
     }
 
     /// All of them together.
@@ -349,6 +371,12 @@ pub trait Port: Sink<FrameBuf> + Send {
 
     /// Frames that were taken by `offer` and then refused by the kernel for good.
     fn lost(&self) -> &Losses;
+
+    /// Frames of one priority that the device never takes, each told once: they end under
+    /// [`DropReason::Refused`](sluice_base::DropReason::Refused).
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        None
+    }
 
     /// Counters of the kernel, and of this driver, behind which a loss on the way of this port's
     /// frames could hide, counted from when it was opened.

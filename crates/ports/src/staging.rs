@@ -3,11 +3,12 @@
 //! A bounded ring of copies: header and payload are gathered here, so that the switch's handle is
 //! free as soon as `offer` returns. What the kernel does not take stays at the front, in order.
 
+use sluice_base::Priority;
 use sluice_switch::Egress;
 use sluice_wire::vlan;
 
 use crate::frame::{FrameBuf, frame_size, gather};
-use crate::port::Amount;
+use crate::port::{Amount, Losses};
 
 /// How many frames are staged before the kernel must take some.
 pub(crate) const STAGED_FRAMES_MAX: usize = 32;
@@ -20,6 +21,7 @@ pub(crate) const ADDRESSES_SIZE: usize = 12;
 pub(crate) struct Staging {
     bytes: Box<[u8]>,
     sizes: [usize; STAGED_FRAMES_MAX],
+    priorities: [Priority; STAGED_FRAMES_MAX],
     frame_size_max: usize,
     first: usize,
     amount: Amount,
@@ -39,6 +41,7 @@ impl Staging {
         Self {
             bytes: vec![0; frame_size_max * STAGED_FRAMES_MAX].into_boxed_slice(),
             sizes: [0; STAGED_FRAMES_MAX],
+            priorities: [Priority::ZERO; STAGED_FRAMES_MAX],
             frame_size_max,
             first: 0,
             amount: Amount::default(),
@@ -61,6 +64,7 @@ impl Staging {
         let index = (self.first + self.len()) % STAGED_FRAMES_MAX;
         gather(frame, skip, &mut self.bytes[index * self.frame_size_max..][..size]);
         self.sizes[index] = size;
+        self.priorities[index] = frame.priority;
         self.amount.add(size);
         Ok(())
     }
@@ -86,6 +90,7 @@ impl Staging {
         slot.copy_within(tag.len()..tag.len() + ADDRESSES_SIZE, 0);
         slot[ADDRESSES_SIZE..][..tag.len()].copy_from_slice(&tag);
         self.sizes[index] = size;
+        self.priorities[index] = frame.priority;
         self.amount.add(size);
         Ok(())
     }
@@ -113,6 +118,13 @@ impl Staging {
     pub(crate) fn get(&self, nth: usize) -> &[u8] {
         let place = self.place(nth);
         &self.bytes[place * self.frame_size_max..][..self.sizes[place]]
+    }
+
+    /// Takes the first frame away, which its device never takes.
+    #[cold]
+    pub(crate) fn refuse(&mut self, errno: i32, lost: &mut Losses) {
+        let priority = self.priorities[self.first];
+        lost.refuse(errno, priority, self.pop());
     }
 
     /// Takes the first frame away and returns its size.

@@ -1,6 +1,6 @@
 //! What every frame is charged to, and how frames end. Numbers only; nothing is decided here.
 
-use sluice_base::{DropReason, Full as BatchFull, Priority};
+use sluice_base::{DropReason, Full as BatchFull, PortId, Priority};
 
 use crate::common::Tag;
 use crate::inspect::Counter;
@@ -256,6 +256,14 @@ impl<B> Switch<B> {
             self.uncharge_input(input, bytes, priority);
         }
         self.end_handle(input, buf);
+    }
+
+    /// Books frames of a port that its driver took and its device then refused for good: the driver
+    /// gives them back, and they end here. Where each came in is not known any more.
+    pub fn refused(&mut self, port: PortId, priority: Priority, sum: Counter) {
+        let row = row(self.ports[port.index()].first_input, priority.get());
+        self.rare_rows[row].injected.add_all(sum);
+        self.drops[row][DropReason::Refused.index()].add_all(sum);
     }
 
     /// A handle of an input goes back to its driver, without the frame that it had.

@@ -7,6 +7,13 @@
 //!    PAUSING: XOFF again before it lapses
 //! ```
 //!
+//! **A neighbour in software stalls**: it may not run for 50 ms, while its longest pause lasts 33.6
+//! ms at 1 Gbit/s and 3.4 ms at 10. It has room for what comes during one stall, not for what comes
+//! during each of them while it pauses for seconds. So it repeats XOFF in a quarter of the time,
+//! and the sending side takes the longest pause there is for what it means, "until I say
+//! otherwise": it waits for [`GRACE`] longer. A neighbour that lets such a pause run out without a
+//! word is taken at its word from then on, until it says XON, or repeats one that still holds.
+//!
 //! Entering PAUSING makes an XOFF due at once, leaving it an XON. What is due is a bit per
 //! priority; the frame is made when the port can send it, so that no frame has to be stored and
 //! data cannot starve it. One frame speaks of all priorities that are due.
@@ -18,6 +25,8 @@ use crate::config::{Limit, PauseConfig};
 
 /// The longest pause that a frame can ask for.
 const QUANTA_MAX: u16 = u16::MAX;
+/// How much longer the longest pause is kept: as long as a reader in software may stall.
+const GRACE: Nanos = Nanos::from_millis(50);
 
 /// The receiving side: when to pause the neighbour. What every frame asks comes first.
 #[derive(Clone, Debug)]
@@ -187,6 +196,10 @@ pub struct PauseReceiver {
     since: [Nanos; 8],
     pub(crate) received: [u64; 8],
     paused_ns: [u64; 8],
+    /// Priorities whose pause is kept for [`GRACE`] longer.
+    graced: PriorityMask,
+    /// One of those ran out without a word.
+    runs_out: bool,
 }
 
 /// The rate that pause quanta are taken for on a port that has none.
@@ -204,6 +217,8 @@ impl PauseReceiver {
             paused: PriorityMask::NONE,
             received: [0; 8],
             paused_ns: [0; 8],
+            graced: PriorityMask::NONE,
+            runs_out: false,
         }
     }
 
@@ -230,8 +245,18 @@ impl PauseReceiver {
                 continue;
             }
             // A new time replaces the old one (802.1Q clause 36.1.3.2).
-            self.until[at] = now.after(pause_time(quanta[at], self.link));
+            let until = now.after(pause_time(quanta[at], self.link));
+            // One who repeats it means to say XON in the end.
+            self.runs_out &= quanta[at] != QUANTA_MAX || !self.paused.contains(priority);
+            let has_grace = quanta[at] == QUANTA_MAX && !self.runs_out;
+            self.graced.remove(priority);
+            self.until[at] = until;
+            if has_grace {
+                self.graced.insert(priority);
+                self.until[at] = until.after(GRACE);
+            }
             if quanta[at] == 0 {
+                self.runs_out = false;
                 self.resume(now, priority);
             } else if !self.paused.contains(priority) {
                 self.paused.insert(priority);
@@ -260,6 +285,7 @@ impl PauseReceiver {
         for priority in Priority::all() {
             if self.paused.contains(priority) && self.until[priority.index()] <= now {
                 self.resume(self.until[priority.index()], priority);
+                self.runs_out |= self.graced.contains(priority);
             }
         }
     }

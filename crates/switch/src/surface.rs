@@ -334,12 +334,13 @@ pub enum Notice {
         /// A copy of its first bytes, from the tenant's Ethernet header on.
         head: Head,
     },
-    /// A frame that came in at a port was too large for where it goes, and ended under `oversize`.
-    /// Its sender can be told (`sluice_wire::too_big`).
+    /// A frame was too large for where it goes, and ended under `oversize`. Its sender can be told
+    /// (`sluice_wire::too_big`).
     TooBig {
-        /// The port.
-        port: PortId,
-        /// The largest layer-3 packet that passes there.
+        /// The way to its sender: the port that it came in at, or the sender's address, if that is
+        /// behind a tunnel or at another switch of the host.
+        to: Target,
+        /// The largest layer-3 packet that passes there, with as many tags as the frame has.
         mtu: u16,
         /// A copy of the frame's first bytes.
         head: Head,

@@ -3,17 +3,21 @@
 //!
 //! Each port has an allowance, so that one that sends nothing else costs little; what exceeds it,
 //! or finds no room among what nobody reads, is counted as `oversize` and is not answered. A
-//! sender's next frame is. What came out of a tunnel or from another switch of the host is not
-//! answered: its sender is elsewhere.
+//! sender's next frame is. The sender of what came out of a tunnel, or from another switch of the
+//! host, is elsewhere: the answer goes to its address, as any frame would. All who send through an
+//! underlay share its allowance, and so do those of another switch.
+//!
+//! A tenant's own tag is answered with the same tag. In a tunnel it takes room from the packet; on
+//! a port it does not (802.3 clause 3.2.7).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use sluice_base::{Buf, Nanos, PortId};
+use sluice_base::{Buf, Mac, Nanos, PortId, VnetId};
 
 use crate::config::PortRole;
 use crate::receive::NO_PORT;
-use crate::surface::{Head, LaneKind, Notice};
+use crate::surface::{Head, LaneKind, Notice, Target};
 use crate::switch::Switch;
 use crate::tunnel::OUTER_BYTES;
 use crate::underlay::Paths;
@@ -25,6 +29,8 @@ const ANSWER_EVERY: Nanos = Nanos::from_millis(10);
 const SAVED_MAX: u64 = 16;
 /// What a tenant's frame has beside its layer-3 packet.
 const ETHERNET_BYTES: u32 = 14;
+/// A tag that the tenant has in its frame (802.1Q clause 9.3).
+const TAG_BYTES: u32 = 4;
 
 /// What there is to be told.
 #[derive(Debug)]
@@ -96,23 +102,34 @@ impl<B: Buf> Switch<B> {
         if port == NO_PORT {
             return;
         }
-        let p = &self.ports[usize::from(port)];
-        let is_sender = matches!(p.role, PortRole::Access { .. }) && !p.detached;
-        let Some(mtu) = self.mtu_of(vnet, lane).filter(|_| is_sender) else { return };
+        let Some(to) = self.way_back(port, vnet, &head) else { return };
+        let Some(mtu) = self.mtu_of(vnet, lane, head.as_slice()) else { return };
         if !self.too_big.is_full() && self.too_big.allows(now, port) {
-            self.too_big.tell(Notice::TooBig { port: PortId(port), mtu, head });
+            self.too_big.tell(Notice::TooBig { to, mtu, head });
         }
     }
 
-    /// The largest layer-3 packet of a network that a lane takes.
-    fn mtu_of(&self, vnet: u16, lane: u32) -> Option<u16> {
+    /// The way to whoever sent a frame of an input, if anybody is there.
+    fn way_back(&self, port: u16, vnet: u16, head: &Head) -> Option<Target> {
+        let p = &self.ports[usize::from(port)];
+        if let PortRole::Access { .. } = p.role {
+            return (!p.detached).then_some(Target::Port(PortId(port)));
+        }
+        let src = Mac(*head.as_slice().get(6..)?.first_chunk()?);
+        let is_there = usize::from(vnet) < self.vnets.len() && !src.is_group();
+        is_there.then_some(Target::Address(VnetId(vnet), src))
+    }
+
+    /// The largest layer-3 packet of a network that a lane takes in such a frame.
+    fn mtu_of(&self, vnet: u16, lane: u32, head: &[u8]) -> Option<u16> {
         let lane = &self.lanes[lane as usize];
         let mtu = match lane.kind {
             LaneKind::Port(port) => self.ports[port.index()].frame_size_max - ETHERNET_BYTES,
             LaneKind::Tunnel(tunnel) | LaneKind::Held(tunnel) => {
                 let t = &self.tunnels[tunnel.index()];
                 let device = self.ports[usize::from(t.port)].frame_size_max - ETHERNET_BYTES;
-                let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES);
+                let tag = if head.get(12..14) == Some(&[0x81, 0]) { TAG_BYTES } else { 0 };
+                let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES + tag);
                 outer.min(self.vnets.get(usize::from(vnet))?.frame_size_max - ETHERNET_BYTES)
             }
             LaneKind::Unresolved(..) | LaneKind::Free => return None,

@@ -9,7 +9,7 @@ use harness::ops::address;
 use harness::world::World;
 use harness::{Info, TestBuf};
 use sluice_base::{DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
-use sluice_switch::{Command, CommandError, Destination, Egress, Notice, Switch, Taken};
+use sluice_switch::{Command, CommandError, Destination, Egress, Notice, Switch, Taken, Target};
 use sluice_wire::{checksum, ethernet, ipv4};
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
@@ -143,12 +143,80 @@ fn a_smaller_mtu_of_the_device_ends_what_does_not_fit_and_tells_its_sender() {
     assert!(!sends(&mut world, 2, 1_365));
     assert_eq!(ended(&world, 0, DropReason::Oversize), 1);
     let told = notices(&mut world);
-    let [Notice::TooBig { port: PortId(0), mtu: 1_350, head }] = &told[..] else {
+    let [Notice::TooBig { to: Target::Port(PortId(0)), mtu: 1_350, head }] = &told[..] else {
         panic!("{told:?}");
     };
     assert_eq!(head.as_slice()[..6], address(0, 2).0);
     world.command(Command::Underlay { port, mac, mtu: 1_600 });
     assert!(sends(&mut world, 2, FULL), "it has become wider again");
+}
+
+/// A tenant's own tag takes room from what a tunnel carries.
+#[test]
+fn a_tagged_frame_is_told_what_passes_with_its_tag() {
+    let mut world = world();
+    let tagged = |world: &mut World, size| {
+        let mut frame = Tenant::new(address(0, 2), SRC, 0, size);
+        frame.pcp = Some(0);
+        let buf = world.tenant(0, &frame);
+        world.receive(InputId(0), vec![buf]);
+        let sent = world.transmit(UNDERLAY, || true);
+        world.reclaim_all();
+        world.check();
+        (sent == 1, notices(world))
+    };
+    assert_eq!(tagged(&mut world, FULL), (true, vec![]));
+    world.command(Command::Underlay { port: UNDERLAY, mac: underlay_mac(1), mtu: 1_400 });
+    // 1,400 - 50 for the outer headers, 4 for the tag.
+    assert_eq!(tagged(&mut world, 18 + 1_346), (true, vec![]));
+    let (sent, told) = tagged(&mut world, 18 + 1_347);
+    assert!(!sent);
+    let [Notice::TooBig { to: Target::Port(PortId(0)), mtu: 1_346, .. }] = &told[..] else {
+        panic!("{told:?}");
+    };
+}
+
+/// Its sender is behind the tunnel, and so the answer goes to that address.
+#[test]
+fn what_comes_out_of_a_tunnel_and_is_too_large_for_a_port_is_told_to_its_sender() {
+    let mut config = with_tunnels(config(vec![access(0), access(0), underlay(1)]), 2, &[2, 3]);
+    config.vnets[0].mtu = 1_500;
+    for (port, mtu) in config.ports.iter_mut().zip([1_600, 1_300, 1_600]) {
+        port.mtu = mtu;
+    }
+    let mut switch: Switch<Vec<u8>> = Switch::new(&config, 1, Nanos(0)).unwrap();
+    let now = Nanos(1_000);
+    for (n, to) in [(1, Destination::Port(PortId(1))), (2, Destination::Tunnel(TunnelId(0)))] {
+        switch.command(now, Command::Install { vnet: VnetId(0), mac: address(0, n), to }).unwrap();
+    }
+    let far = address(0, 2);
+    let from_far = |size| {
+        let (dst, remote, local) = (underlay_mac(1), vtep(2), vtep(1));
+        let outer = Outer { dst, remote, local, vni: 100, dscp: 0, ecn: 0, pcp: None };
+        in_vxlan(&outer, &Tenant::new(address(0, 1), far, 0, size).bytes())
+    };
+    for (size, fits) in [(1_314, true), (1_315, false)] {
+        switch.receive_one(now, InputId(2), from_far(size));
+        let taken = switch.transmit(now, PortId(1), &mut |_: &Egress<'_, Vec<u8>>| Taken::All);
+        assert_eq!(taken == 1, fits, "{size}");
+    }
+    let told = std::iter::from_fn(|| switch.notice());
+    let told: Vec<_> = told.filter(|told| matches!(told, Notice::TooBig { .. })).collect();
+    let [Notice::TooBig { to, mtu: 1_300, head }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(*to, Target::Address(VnetId(0), far));
+    // And it gets there.
+    let mut out = [0; sluice_wire::too_big::ANSWER_SIZE_MAX];
+    let mut bytes = head.as_slice().to_vec();
+    // As a tenant sends it that looks for the MTU of its way.
+    bytes[20] |= 0x40;
+    let size = sluice_wire::too_big::answer(&bytes, 1_200, &mut out).unwrap();
+    switch.inject(now, out[..size].to_vec(), *to).unwrap();
+    let mut sent = 0;
+    switch.transmit(now, UNDERLAY, &mut |egress: &Egress<'_, Vec<u8>>| {
+        sent += usize::from(egress.tunnel == Some(TunnelId(0)));
+        Taken::All
+    });
+    assert_eq!(sent, 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@
 
 use core::net::Ipv4Addr;
 
-use crate::{EtherType, checksum, ethernet, ipv4, ipv6, udp, vxlan};
+use crate::{EtherType, checksum, ethernet, ipv4, ipv6, udp, vlan, vxlan};
 
 /// Protocol number of ICMP.
 pub const PROTOCOL_ICMP: u8 = 1;
@@ -35,7 +35,7 @@ const QUOTE_SIZE_MAX: usize = 114;
 
 /// The size of the largest answer.
 pub const ANSWER_SIZE_MAX: usize =
-    ethernet::HEADER_SIZE + ipv6::HEADER_SIZE + MESSAGE_SIZE + QUOTE_SIZE_MAX;
+    ethernet::HEADER_SIZE + vlan::TAG_SIZE + ipv6::HEADER_SIZE + MESSAGE_SIZE + QUOTE_SIZE_MAX;
 
 /// No network has a smaller MTU that a host believes in: every host takes packets of this size
 /// (RFC 791 section 3.1).
@@ -49,24 +49,33 @@ const PLATEAUS: [u16; 7] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006];
 /// Writes the answer to a frame that is too large for a layer-3 MTU, and returns its size. `head`
 /// is the frame from its destination address on, as far as there is something of it.
 ///
-/// `None` if there is no answer to it: it is not IP, has a tag, may be fragmented (RFC 791), is a
-/// later fragment, is an error itself or is not from one host to another (RFC 1122 section 3.2.2;
-/// RFC 4443 section 2.4), or it would have fitted.
+/// A tag comes back. `None` if there is no answer to it: it is not IP, has two tags, may be
+/// fragmented (RFC 791), is a later fragment, is an error itself or is not from one host to another
+/// (RFC 1122 section 3.2.2; RFC 4443 section 2.4), or it would have fitted.
 #[must_use]
 pub fn answer(head: &[u8], mtu: u16, out: &mut [u8; ANSWER_SIZE_MAX]) -> Option<usize> {
     let frame = ethernet::Frame::new_checked(head).ok()?;
     if frame.dst().is_group() || frame.src().is_group() {
         return None;
     }
-    let (link, rest) = out.split_at_mut(ethernet::HEADER_SIZE);
-    let ethertype = frame.ethertype();
-    ethernet::Repr { dst: frame.src(), src: frame.dst(), ethertype }.emit(link);
+    let (mut ethertype, mut packet) = (frame.ethertype(), frame.payload());
+    let mut link_size = ethernet::HEADER_SIZE;
+    if ethertype == EtherType::VLAN {
+        let tag = vlan::Tag::new_checked(packet).ok()?;
+        // The tag, and the type behind it.
+        out[link_size..][..vlan::TAG_SIZE].copy_from_slice(&packet[..vlan::TAG_SIZE]);
+        (ethertype, packet) = (tag.ethertype(), tag.payload());
+        link_size += vlan::TAG_SIZE;
+    }
+    let (link, rest) = out.split_at_mut(link_size);
+    let link = link.first_chunk_mut::<{ ethernet::HEADER_SIZE }>().expect("it is longer");
+    ethernet::Repr { dst: frame.src(), src: frame.dst(), ethertype: frame.ethertype() }.emit(link);
     let size = match ethertype {
-        EtherType::IPV4 => answer_v4(frame.payload(), mtu, rest)?,
-        EtherType::IPV6 => answer_v6(frame.payload(), mtu, rest)?,
+        EtherType::IPV4 => answer_v4(packet, mtu, rest)?,
+        EtherType::IPV6 => answer_v6(packet, mtu, rest)?,
         _ => return None,
     };
-    Some(ethernet::HEADER_SIZE + size)
+    Some(link_size + size)
 }
 
 /// Whether an address is of one host.

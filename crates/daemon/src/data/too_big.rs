@@ -1,7 +1,7 @@
 //! Answers to tenants' frames that were too large, made here and not by control, so that they are
 //! made while control is away.
 
-use sluice_base::{Nanos, PortId};
+use sluice_base::Nanos;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Head, Notice, Switch, Target};
 use sluice_wire::too_big::{ANSWER_SIZE_MAX, answer};
@@ -10,13 +10,13 @@ use crate::log::say;
 
 /// What the switch told of frames that were too large, until it can be answered.
 #[derive(Debug, Default)]
-pub(super) struct TooBig(Vec<(PortId, u16, Head)>);
+pub(super) struct TooBig(Vec<(Target, u16, Head)>);
 
 impl TooBig {
     /// Notes a notice, if it is one of these.
     pub(super) fn note(&mut self, notice: &Notice) {
         match notice {
-            Notice::TooBig { port, mtu, head } => self.0.push((*port, *mtu, *head)),
+            Notice::TooBig { to, mtu, head } => self.0.push((*to, *mtu, *head)),
             Notice::PathMtu { tunnel, mtu: Some(mtu) } => {
                 say!("tunnel {tunnel}: the way to its far end has an MTU of {mtu}");
             }
@@ -30,7 +30,7 @@ impl TooBig {
     /// Answers all of them. One for which there is no room is not answered; the sender's next frame
     /// is.
     pub(super) fn answer(&mut self, now: Nanos, switch: &mut Switch<FrameBuf>, pool: &mut Pool) {
-        for (port, mtu, head) in self.0.drain(..) {
+        for (to, mtu, head) in self.0.drain(..) {
             let mut bytes = [0; ANSWER_SIZE_MAX];
             let Some(size) = answer(head.as_slice(), mtu, &mut bytes) else { continue };
             if size > usize::from(pool.slot_size()) {
@@ -38,7 +38,7 @@ impl TooBig {
             }
             let Some(mut slot) = pool.take() else { continue };
             slot.bytes_mut()[..size].copy_from_slice(&bytes[..size]);
-            if let Err(buf) = switch.inject(now, slot.freeze(0, size), Target::Port(port)) {
+            if let Err(buf) = switch.inject(now, slot.freeze(0, size), to) {
                 pool.give_back(buf);
             }
         }

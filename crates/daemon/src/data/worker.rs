@@ -383,8 +383,8 @@ impl Worker {
             attached.moved += u64::from(taken);
             waits = Waits::of(&*attached.port);
             flushed = attached.port.flush();
-            underlay::learn(now, switch, &mut *attached.port);
         }
+        underlay::learn(now, switch, attached.id, &mut *attached.port);
         if attached.port.pending().frames > 0 {
             waits = Waits::of(&*attached.port);
         }

@@ -510,6 +510,10 @@ impl Port for L2Port {
         self.out.lost()
     }
 
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.out.take_refused()
+    }
+
     fn kernel_counters(&self) -> io::Result<Counters> {
         let mut rows = Counters::new();
         let Some(open) = &self.open else { return Ok(rows) };

@@ -1,16 +1,16 @@
 //! The way out of a device: frames are staged and sent by `sendmmsg` from a socket that receives
 //! nothing. What the kernel does not take now stays staged, in order.
 //!
-//! **A frame that the device never takes** (larger than the far MTU of a veth pair, say)
-//! is refused by the same error as one for which there is no room, and everything would
-//! wait behind it for ever. The error does not tell them apart, the next frame does: if the device
-//! takes one that says nothing and then refuses the first again, time after time, there is room and
-//! the frame is not wanted. It ends, counted. That other frame is PFC that speaks of no priority:
+//! **A frame that the device never takes** (larger than the far MTU of a veth pair, say) is refused
+//! by the same error as one for which there is no room, and everything would wait behind it for
+//! ever. The error does not tell them apart, the next frame does: if the device takes one that says
+//! nothing and then refuses the first again, time after time, there is room and the frame is not
+//! wanted. It ends, counted (`patience.rs`). That other frame is PFC that speaks of no priority:
 //! nobody forwards it, and no order is broken by it.
 
 use std::io;
 
-use sluice_base::{Mac, Nanos, PriorityMask};
+use sluice_base::{Mac, Nanos, Priority, PriorityMask};
 use sluice_switch::{Egress, Taken};
 use sluice_wire::{mac_control, vlan};
 
@@ -19,6 +19,7 @@ use super::rings::TxSocket;
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
+use crate::patience::Patience;
 use crate::port::{Amount, Losses, PollFd};
 use crate::staging::{NotStaged, Staging};
 
@@ -29,11 +30,11 @@ const DOWN_RETRY: Nanos = Nanos::from_millis(10);
 
 /// How often a frame is refused before it is asked why: mostly there is no room for a moment.
 const REFUSED_MIN: u32 = 8;
-/// How often there must be room for another frame and not for this one, without a time at which
-/// there was none for either: more than 50 ms. Somebody else may fill the last place between two
-/// calls now and then, and of a device's several queues one may stand still alone, but not for
-/// longer than any pause lasts by itself (33.6 ms at 1 Gbit/s).
-const PROOFS_MIN: u32 = 250;
+/// How often there must be room for another frame and not for this one, unless others were refused
+/// for good just before: more than 50 ms. Somebody else may fill the last place between two calls
+/// now and then, and of a device's several queues one may stand still alone, but not for longer
+/// than any pause lasts by itself (33.6 ms at 1 Gbit/s).
+const SIGNS_FULL: u32 = 250;
 
 /// Why frames stay staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +65,17 @@ struct Unwanted {
     probe: [u8; mac_control::FRAME_SIZE],
     /// How often the first frame was refused.
     refused: u32,
-    /// How often there was room for another one meanwhile.
-    proofs: u32,
-    /// The size from which on frames were not wanted: then once is proof enough.
-    size_min: usize,
+    patience: Patience,
+}
+
+/// What a refusal means.
+enum Meaning {
+    /// There may be no room.
+    NoRoom,
+    /// There was room for another frame: it is to be tried once more at once.
+    Again,
+    /// It is never taken.
+    Never,
 }
 
 impl Unwanted {
@@ -75,37 +83,32 @@ impl Unwanted {
         let mut probe = [0; mac_control::FRAME_SIZE];
         mac_control::Message::Pfc { enabled: PriorityMask::NONE, quanta: [0; 8] }
             .emit(mac, &mut probe);
-        Self { probe, refused: 0, proofs: 0, size_min: usize::MAX }
+        Self { probe, refused: 0, patience: Patience::new(SIGNS_FULL) }
     }
 
-    /// A frame of this size left.
+    /// A frame left.
     #[inline]
-    fn passed(&mut self, size: usize) {
-        (self.refused, self.proofs) = (0, 0);
-        if size >= self.size_min {
-            self.size_min = usize::MAX;
-        }
+    fn passed(&mut self) {
+        self.refused = 0;
+        self.patience.passed();
     }
 
-    /// A frame was refused for want of room: whether that is not so.
+    /// A frame was refused for want of room: whether that is so.
     #[cold]
-    fn is(&mut self, frame: &[u8], socket: &TxSocket) -> bool {
-        let is_known = frame.len() >= self.size_min;
+    fn why(&mut self, socket: &TxSocket) -> Meaning {
         self.refused += 1;
-        if self.refused < REFUSED_MIN && !is_known {
-            return false;
+        let is_short = self.patience.is_short();
+        if (self.refused < REFUSED_MIN && !is_short) || socket.send_one(&self.probe).is_err() {
+            return Meaning::NoRoom;
         }
-        if socket.send_one(&self.probe).is_err() {
-            self.proofs = 0;
-            return false;
+        match self.patience.is_over() {
+            true => {
+                self.refused = 0;
+                Meaning::Never
+            }
+            false if is_short => Meaning::Again,
+            false => Meaning::NoRoom,
         }
-        self.proofs += 1;
-        if self.proofs < PROOFS_MIN && !is_known {
-            return false;
-        }
-        self.size_min = self.size_min.min(frame.len());
-        (self.refused, self.proofs) = (0, 0);
-        true
     }
 }
 
@@ -152,7 +155,7 @@ impl Outgoing {
             Ok(()) => Taken::All,
             Err(NotStaged::Full) => Taken::No,
             Err(NotStaged::TooLarge) => {
-                self.lost.count(libc::EMSGSIZE, frame_size(frame));
+                self.lost.refuse(libc::EMSGSIZE, frame.priority, frame_size(frame));
                 Taken::All
             }
         }
@@ -178,7 +181,8 @@ impl Outgoing {
             let error = match socket.send(&self.staging) {
                 Ok(sent) => {
                     for _ in 0..sent {
-                        self.unwanted.passed(self.staging.pop());
+                        self.staging.pop();
+                        self.unwanted.passed();
                     }
                     continue;
                 }
@@ -188,9 +192,13 @@ impl Outgoing {
                 libc::EINTR => continue,
                 libc::EAGAIN => self.waits = Waits::ForWritable,
                 errno @ (libc::ENOBUFS | libc::ENOMEM) => {
-                    if self.unwanted.is(self.staging.get(0), socket) {
-                        self.lost.count(errno, self.staging.pop());
-                        continue;
+                    match self.unwanted.why(socket) {
+                        Meaning::Never => {
+                            self.staging.refuse(errno, &mut self.lost);
+                            continue;
+                        }
+                        Meaning::Again => continue,
+                        Meaning::NoRoom => {}
                     }
                     self.refused += 1;
                     self.waits = Waits::For(NO_ROOM_RETRY);
@@ -198,7 +206,7 @@ impl Outgoing {
                 libc::ENETDOWN => self.waits = Waits::For(DOWN_RETRY),
                 libc::ENXIO | libc::ENODEV => return Err(error),
                 errno => {
-                    self.lost.count(errno, self.staging.pop());
+                    self.staging.refuse(errno, &mut self.lost);
                     continue;
                 }
             }
@@ -229,6 +237,12 @@ impl Outgoing {
     /// Frames that the kernel has not taken yet.
     pub(super) fn pending(&self) -> Amount {
         self.staging.amount()
+    }
+
+    /// As [`crate::Port::take_refused`].
+    #[inline]
+    pub(super) fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.lost.take_refused()
     }
 
     /// Frames that the kernel refused for good.

@@ -491,6 +491,10 @@ impl Port for VlanPort {
         self.out.lost()
     }
 
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.out.take_refused()
+    }
+
     /// Those of the device: behind them a loss of any of its ports could hide.
     fn kernel_counters(&self) -> io::Result<Counters> {
         let Some(open) = &self.open else { return Ok(Counters::new()) };

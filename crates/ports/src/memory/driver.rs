@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sluice_base::Batch;
+use sluice_base::{Batch, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::rings::Shared;
@@ -113,7 +113,7 @@ impl Sink<FrameBuf> for MemoryPort {
             return Taken::No;
         }
         if size > self.frame_size_max {
-            self.lost.count(libc::EMSGSIZE, size);
+            self.lost.refuse(libc::EMSGSIZE, frame.priority, size);
             return Taken::All;
         }
         let mut ring = self.side.outgoing.lock();
@@ -181,6 +181,10 @@ impl Port for MemoryPort {
 
     fn lost(&self) -> &Losses {
         &self.lost
+    }
+
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.lost.take_refused()
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::net::IpAddr;
 
-use sluice_base::{Batch, Nanos};
+use sluice_base::{Batch, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::rings::{self, Tap, Written};
@@ -12,6 +12,7 @@ use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::netns;
+use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 
@@ -74,6 +75,8 @@ impl TapConfig {
 const READ_FRAMES_MAX: usize = 16;
 /// When the kernel had no memory for a frame, the time after which it is tried again.
 const NO_MEMORY_RETRY: Nanos = Nanos::from_millis(1);
+/// How often it is tried before it is one for which there never is any.
+const SIGNS_FULL: u32 = 50;
 
 /// A TAP.
 #[derive(Debug)]
@@ -82,6 +85,7 @@ pub struct TapPort {
     mtu: u16,
     ring_frames: u32,
     waits: Option<Waits>,
+    patience: Patience,
     /// Frames that were larger than a slot of the pool.
     truncated: Cell<u64>,
     lost: Losses,
@@ -111,6 +115,7 @@ impl TapPort {
             mtu: config.mtu,
             ring_frames: config.ring_frames,
             waits: None,
+            patience: Patience::new(SIGNS_FULL),
             truncated: Cell::new(0),
             lost: Losses::default(),
             finisher: Finisher::new(),
@@ -125,11 +130,19 @@ impl Sink<FrameBuf> for TapPort {
         }
         let Some(tap) = &self.tap else { return Taken::No };
         self.waits = match tap.write(frame) {
-            Written::All => None,
+            Written::All => {
+                self.patience.passed();
+                None
+            }
             Written::WouldBlock => Some(Waits::ForWritable),
-            Written::NoMemory => Some(Waits::ForMemory),
+            // Others may need less.
+            Written::NoMemory(errno) if self.patience.is_over() => {
+                self.lost.refuse(errno, frame.priority, frame_size(frame));
+                None
+            }
+            Written::NoMemory(_) => Some(Waits::ForMemory),
             Written::Refused(errno) => {
-                self.lost.count(errno, frame_size(frame));
+                self.lost.refuse(errno, frame.priority, frame_size(frame));
                 None
             }
         };
@@ -205,6 +218,10 @@ impl Port for TapPort {
 
     fn lost(&self) -> &Losses {
         &self.lost
+    }
+
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.lost.take_refused()
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {

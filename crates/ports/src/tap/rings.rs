@@ -107,7 +107,7 @@ pub(super) enum Written {
     /// The kernel has no room now, and will say when.
     WouldBlock,
     /// The kernel has no memory now.
-    NoMemory,
+    NoMemory(i32),
     /// The kernel will never take it.
     Refused(i32),
 }
@@ -136,7 +136,7 @@ impl Tap {
                 Ok(()) => return Written::All,
                 Err(libc::EAGAIN) => return Written::WouldBlock,
                 Err(libc::EINTR) => {}
-                Err(libc::ENOBUFS | libc::ENOMEM) => return Written::NoMemory,
+                Err(errno @ (libc::ENOBUFS | libc::ENOMEM)) => return Written::NoMemory(errno),
                 Err(errno) => return Written::Refused(errno),
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
-use sluice_base::{Batch, Mac, Nanos};
+use sluice_base::{Batch, Mac, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 use sluice_wire::{EtherType, ethernet, ipv4, udp};
 
@@ -305,6 +305,10 @@ pub(super) fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
 }
 
 /// Sends what is staged on one socket. Returns a host to which a datagram was too large.
+///
+/// A full socket says `EAGAIN`. Whatever else the kernel says of the first datagram may be over
+/// soon (memory, a rule with a rate, a full table of connections) or never (a rule), and others
+/// wait behind it meanwhile: it is tried for a time, and ends.
 fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Option<Ipv4Addr> {
     let mut too_large = None;
     while !sender.staging.is_empty() {
@@ -312,6 +316,7 @@ fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Opt
             Ok(sent) => {
                 for _ in 0..sent {
                     sender.staging.pop();
+                    sender.patience.passed();
                 }
                 continue;
             }
@@ -323,15 +328,18 @@ fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Opt
                 waits.for_writable = true;
                 break;
             }
-            libc::ENOBUFS | libc::ENOMEM => {
-                waits.for_room = true;
-                break;
+            libc::ENOBUFS | libc::ENOMEM | libc::EPERM if !sender.patience.is_over() => {
+                if !sender.patience.is_short() {
+                    waits.for_room = true;
+                    break;
+                }
             }
             errno => {
                 if errno == libc::EMSGSIZE {
                     too_large = Some(*sender.first_target().to.ip());
                 }
-                lost.count(errno, sender.staging.pop());
+                sender.patience.forget();
+                sender.staging.refuse(errno, lost);
             }
         }
     }
@@ -376,7 +384,7 @@ impl Sink<FrameBuf> for UdpPort {
         let size = frame_size(frame);
         let Some((target, skip, port)) = target(frame.header, self.config.port) else {
             // Such as a PFC frame: no socket can send it.
-            self.lost.count(libc::EPROTONOSUPPORT, size);
+            self.lost.refuse(libc::EPROTONOSUPPORT, frame.priority, size);
             return Taken::All;
         };
         let which = usize::from(port) % open.senders.len();
@@ -391,7 +399,7 @@ impl Sink<FrameBuf> for UdpPort {
             Ok(()) => Taken::All,
             Err(NotStaged::Full) => Taken::No,
             Err(NotStaged::TooLarge) => {
-                self.lost.count(libc::EMSGSIZE, size);
+                self.lost.refuse(libc::EMSGSIZE, frame.priority, size);
                 Taken::All
             }
         }
@@ -498,6 +506,10 @@ impl Port for UdpPort {
 
     fn lost(&self) -> &Losses {
         &self.lost
+    }
+
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.lost.take_refused()
     }
 
     fn path_mtu(&mut self) -> Option<(Ipv4Addr, u16)> {

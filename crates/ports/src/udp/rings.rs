@@ -12,6 +12,7 @@ use super::driver::UdpConfig;
 use super::sharing;
 use crate::device::device;
 use crate::guard;
+use crate::patience::Patience;
 use crate::pool::SlotMut;
 use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
 use crate::sys;
@@ -24,6 +25,9 @@ pub(super) const RECEIVE_COST: u64 = 2304;
 
 /// How long another process may take to close its copy of a socket that it lent.
 const LENT_CLOSED_WITHIN: Duration = Duration::from_millis(100);
+
+/// How often a datagram is tried that a rule refuses or for which there is no memory: for 50 ms.
+const SIGNS_FULL: u32 = 250;
 
 /// Room for one control message with an integer, aligned.
 const CONTROL_WORDS: usize = 4;
@@ -235,6 +239,7 @@ pub(super) struct Target {
 pub(super) struct Sender {
     socket: UdpSocket,
     pub(super) staging: Staging,
+    pub(super) patience: Patience,
     targets: [Target; STAGED_FRAMES_MAX],
 }
 
@@ -258,6 +263,7 @@ impl Sender {
         Ok(Self {
             socket,
             staging: Staging::new(datagram_size_max),
+            patience: Patience::new(SIGNS_FULL),
             targets: [nowhere; STAGED_FRAMES_MAX],
         })
     }

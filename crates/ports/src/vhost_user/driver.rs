@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use sluice_base::{Batch, Nanos, PriorityMask};
+use sluice_base::{Batch, Nanos, Priority, PriorityMask};
 use sluice_switch::Window;
 
 use super::device::handing::base_of;
@@ -531,6 +531,10 @@ impl Port for VhostUserPort {
 
     fn lost(&self) -> &Losses {
         &self.lost
+    }
+
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.lost.take_refused()
     }
 
     fn kernel_counters(&self) -> io::Result<Counters> {

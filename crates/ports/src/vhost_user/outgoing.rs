@@ -210,14 +210,16 @@ impl Outgoing {
     fn find(&mut self, size: usize, chains_max: u16) -> Result<Placed, Fault> {
         let room = &mut self.room;
         (room.count, room.chain_count) = (0, 0);
-        let mut found = 0;
+        let (mut found, mut descriptors) = (0, 0);
         while found < size {
             let nth = u16::try_from(room.chain_count).expect("at most `PIECES_MAX`");
             if nth == chains_max {
                 return Ok(Placed::TooLarge);
             }
             if self.ring.available(nth + 1)? <= nth {
-                return Ok(Placed::NoRoom);
+                // With each descriptor of the ring among these buffers there are never more.
+                let is_all = descriptors >= self.ring.size();
+                return Ok(if is_all { Placed::TooLarge } else { Placed::NoRoom });
             }
             let head = self.ring.head(nth)?;
             let mut chain = Chain::new(&self.ring, &self.memory, head, WRITE);
@@ -238,6 +240,7 @@ impl Outgoing {
             if in_chain == 0 {
                 return Err(Fault::Short(head));
             }
+            descriptors += chain.descriptors();
             room.chains[room.chain_count] = (head, in_chain);
             room.chain_count += 1;
             let mergeable = self.agreed & MRG_RXBUF != 0;

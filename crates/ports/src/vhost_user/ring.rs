@@ -454,6 +454,14 @@ impl<'a> Chain<'a> {
         Ok(None)
     }
 
+    /// Descriptors of the ring that it has, as far as it was read: of an indirect one only that.
+    pub(super) const fn descriptors(&self) -> u16 {
+        match self.table {
+            None => self.ring.size - self.left,
+            Some(_) => 1,
+        }
+    }
+
     /// The rest of the chain stands in an indirect table (section 2.7.5.3).
     fn enter(&mut self, desc: &Desc) -> Result<(), Fault> {
         const DESC_SIZE: u32 = 16;

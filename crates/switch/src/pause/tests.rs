@@ -75,7 +75,7 @@ fn xoff_is_repeated_before_it_lapses_and_xon_ends_it() {
     assert_eq!((enabled, quanta[3]), (0b1000, 0xffff));
     let refresh = s.deadline().unwrap();
     let lapse = pause_time(0xffff, BitRate::from_gbps(1));
-    assert!(refresh < lapse, "{refresh} {lapse}");
+    assert_eq!(refresh.0, lapse.0 / 4, "a stall of three quarters is no gap");
     assert_eq!(send(&mut s, Nanos(refresh.0 - 1)), None);
     // A second priority joins, and the frame speaks of both.
     s.rose(p(7), 1000);
@@ -109,6 +109,70 @@ fn the_sending_side_obeys_the_last_word() {
         r.expire(Nanos(1 + 5_120));
         assert!(!r.paused.contains(p(3)));
     }
+}
+
+/// A reader in software that stalls between two refreshes, time after time.
+#[test]
+fn the_longest_pause_outlasts_a_stall_of_the_neighbour() {
+    for link in [BitRate::from_gbps(1), LINK_DEFAULT] {
+        let mut r = PauseReceiver::new(true, link);
+        let mut s = sender();
+        s.config.link = link;
+        s.rose(p(3), 1000);
+        let mut now = Nanos::ZERO;
+        for _ in 0..20 {
+            assert!(s.is_due(now));
+            r.receive(now, &s.message(now));
+            s.sent(now);
+            let refresh = s.deadline().unwrap();
+            // It was due, and comes after a stall of 50 ms.
+            now = refresh.after(Nanos::from_millis(50));
+            r.expire(now);
+            assert!(r.paused.contains(p(3)), "{now}");
+        }
+        s.fell(p(3), 0);
+        r.receive(now, &s.message(now));
+        assert!(r.paused.is_empty(), "XON ends it at once");
+    }
+}
+
+#[test]
+fn a_neighbour_that_lets_pauses_run_out_is_kept_waiting_for_once() {
+    let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
+    let longest = Message::Pfc { enabled: PriorityMask(8), quanta: [0xffff; 8] };
+    let lapse = pause_time(0xffff, BitRate::from_gbps(1));
+    let mut kept = |now: Nanos, xon: bool| {
+        r.receive(now, &longest);
+        let until = r.deadline(PriorityMask(8)).unwrap();
+        if xon {
+            r.receive(now, &Message::Pfc { enabled: PriorityMask(8), quanta: [0; 8] });
+        }
+        r.expire(until);
+        assert!(r.paused.is_empty());
+        until.since(now)
+    };
+    let graced = lapse.after(GRACE);
+    assert_eq!(kept(Nanos(0), true), graced);
+    assert_eq!(kept(Nanos(1_000_000_000), false), graced);
+    assert_eq!(kept(Nanos(2_000_000_000), false), lapse);
+    assert_eq!(kept(Nanos(3_000_000_000), true), lapse);
+    assert_eq!(kept(Nanos(4_000_000_000), true), graced);
+}
+
+/// It stalled for longer than it is waited for, once.
+#[test]
+fn a_neighbour_that_repeats_a_pause_is_waited_for_again() {
+    let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
+    let longest = Message::Pfc { enabled: PriorityMask(8), quanta: [0xffff; 8] };
+    let lapse = pause_time(0xffff, BitRate::from_gbps(1));
+    r.receive(Nanos(0), &longest);
+    r.expire(Nanos(1_000_000_000));
+    let again = Nanos(1_000_000_001);
+    r.receive(again, &longest);
+    assert_eq!(r.deadline(PriorityMask(8)), Some(again.after(lapse)));
+    let repeated = again.after(Nanos(lapse.0 / 4));
+    r.receive(repeated, &longest);
+    assert_eq!(r.deadline(PriorityMask(8)), Some(repeated.after(lapse).after(GRACE)));
 }
 
 #[test]

@@ -175,6 +175,7 @@ fn transmit(world: &mut World, rng: &mut Prng) {
         1 => 0,
         _ => rng.below(6),
     };
+    world.never_takes = 7;
     world.transmit(port, || {
         room = room.saturating_sub(1);
         room > 0

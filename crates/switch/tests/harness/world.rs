@@ -9,8 +9,9 @@ use sluice_base::{
     PriorityMask, TunnelId, VlanTag, VnetId,
 };
 use sluice_switch::{
-    AttachError, Command, Destination, Detached, Egress, InputFull, Notice, PortConfig, PortRole,
-    PortState, PuntCause, PuntFrom, RateLimit, Sources, Switch, SwitchConfig, Tags, Taken,
+    AttachError, Command, Counter, Destination, Detached, Egress, InputFull, Notice, PortConfig,
+    PortRole, PortState, PuntCause, PuntFrom, RateLimit, Sources, Switch, SwitchConfig, Tags,
+    Taken,
 };
 use sluice_wire::{ethernet, ipv4, vxlan};
 
@@ -272,6 +273,10 @@ pub struct World {
     pub punts: Option<Vec<(PuntCause, PuntFrom, Vec<u8>)>>,
     /// How many ports came while the switch ran.
     pub came: u64,
+    /// Of so many frames that drivers take a device never takes one; 0: devices take all.
+    pub never_takes: u64,
+    /// Frames that a driver took and its device did not.
+    never_taken: u64,
     /// In so many frames what a switch says of those it received is compared once.
     pub looks_every: u64,
     next_id: u64,
@@ -317,6 +322,8 @@ impl World {
             flows: BTreeSet::new(),
             punts: None,
             came: 0,
+            never_takes: 0,
+            never_taken: 0,
             looks_every: 8,
             next_id: seed << 40,
             config,
@@ -546,15 +553,24 @@ impl World {
         let had_work = self.switch.has_work(now, port);
         let before = (oracle.offered, oracle.taken);
         let mut refused = false;
+        let (mut given_back, never_takes) = (Vec::new(), self.never_takes);
         let taken = self.switch.transmit(now, port, &mut |egress: &Egress<'_, TestBuf>| {
             assert!(!refused, "a frame was offered after the driver had no room");
             let takes = takes();
+            // Of some that a driver takes its device never takes them.
+            if takes && never_takes > 0 && oracle.taken % never_takes == 0 {
+                given_back.push((egress.priority, egress.size));
+            }
             oracle.offer(now, port.index(), egress, takes);
             refused = !takes;
             if takes { Taken::All } else { Taken::No }
         });
         assert_eq!(u64::from(taken), oracle.taken - before.1, "what it returns");
         assert!(had_work || oracle.offered == before.0, "has_work said that there was none");
+        for (priority, size) in given_back {
+            self.never_taken += 1;
+            self.switch.refused(port, priority, Counter { frames: 1, bytes: size.into() });
+        }
         taken
     }
 
@@ -722,6 +738,7 @@ impl World {
         let audit = self.switch.audit();
         assert!(audit.is_closed(), "the audit does not close: {audit:#?}");
         self.check_drops();
+        self.check_never_taken();
         for (vnet, mac, to) in self.switch.macs() {
             let Destination::Port(port) = to else { continue };
             assert!(!self.detached[port.index()], "{mac} of {vnet} is at {port}, which is gone");
@@ -796,6 +813,15 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What devices never took stands in the books, also of ports that are gone.
+    fn check_never_taken(&self) {
+        let inputs = (0..=self.switch.pool_input().0).map(InputId);
+        let rows = inputs.flat_map(|input| Priority::all().map(move |priority| (input, priority)));
+        let of =
+            |(input, priority)| self.switch.dropped(input, priority, DropReason::Refused).frames;
+        assert_eq!(rows.map(of).sum::<u64>(), self.never_taken);
     }
 
     fn input_drops(&self, input: usize, priority: Priority) -> bool {

@@ -77,6 +77,22 @@ fn a_packet_of_ipv6_is_answered_from_its_destination() {
     assert_eq!(ip.payload()[8..], packet[..114]);
 }
 
+/// The frame with a tag of VLAN 5 and priority 3.
+fn behind_a_tag(frame: &[u8]) -> Vec<u8> {
+    [&frame[..12], &[0x81, 0, 0x60, 5], &frame[12..]].concat()
+}
+
+#[test]
+fn a_tag_comes_back() {
+    let four = framed(EtherType::IPV4, &v4(FROM, TO, 6, 1500)[..100]);
+    let (src, dst) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
+    let six = framed(EtherType::IPV6, &v6(src, dst, 6, 1500)[..100]);
+    for frame in [four, six] {
+        let said = answered(&frame, 1350).unwrap();
+        assert_eq!(answered(&behind_a_tag(&frame), 1350).unwrap(), behind_a_tag(&said));
+    }
+}
+
 #[test]
 fn what_has_no_answer() {
     let packet = |protocol| v4(FROM, TO, protocol, 1500);
@@ -113,7 +129,8 @@ fn what_has_no_answer() {
         ("from itself", with(26, 127), 1350),
         ("not IPv4", with(14, 0x65), 1350),
         ("neither IP", with(13, 6), 1350),
-        ("behind a tag", with(12, 0x81), 1350),
+        ("behind two tags", behind_a_tag(&behind_a_tag(&good)), 1350),
+        ("behind half a tag", behind_a_tag(&good)[..17].to_vec(), 1350),
         ("without a transport header", good[..14 + 27].to_vec(), 1350),
         ("unreachable", icmp(3), 1350),
         ("time exceeded", icmp(11), 1350),

@@ -8,8 +8,8 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 
 use sluice_base::{Mac, Nanos, PortId};
-use sluice_ports::{FrameBuf, Port, Room};
-use sluice_switch::{Command, Switch};
+use sluice_ports::{Amount, FrameBuf, Port, Room};
+use sluice_switch::{Command, Counter, Switch};
 
 use super::Worker;
 use crate::log::say;
@@ -26,8 +26,12 @@ pub(in crate::data) enum Device {
     Back(PortId, Box<dyn Port>),
 }
 
-/// Learns the MTU of a way from a frame that the kernel refused.
-pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, port: &mut dyn Port) {
+/// Learns of frames that the device refused: books them, and takes the MTU of a way from one that
+/// was too large for it.
+pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, id: PortId, port: &mut dyn Port) {
+    while let Some((priority, Amount { frames, bytes })) = port.take_refused() {
+        switch.refused(id, priority, Counter { frames, bytes });
+    }
     if let Some((remote, mtu)) = port.path_mtu() {
         // The far end of a tunnel that has just gone is nobody's.
         _ = switch.command(now, Command::PathMtu { remote, mtu });

@@ -54,7 +54,7 @@ impl VhostUserPort {
                 Taken::No
             }
             Ok(Placed::TooLarge) => {
-                self.lost.count(libc::EMSGSIZE, frame_size(frame));
+                self.lost.refuse(libc::EMSGSIZE, frame.priority, frame_size(frame));
                 Taken::All
             }
             Err(fault) => {
