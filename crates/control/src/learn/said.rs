@@ -66,12 +66,16 @@ pub(super) fn said(frame: &Frame<'_>) -> Result<Said, Reason> {
         Body::Arp(arp) if !is_unicast_v4(arp.sender_ip) => Err(Reason::BadAddress),
         Body::Arp(arp) => {
             let ip = IpAddr::V4(arp.sender_ip);
-            // A reply to all is as good as a gratuitous one.
-            let to_all = arp.operation == arp::Operation::REPLY && frame.dst.is_group();
-            let announces = arp.is_gratuitous() || to_all;
+            // A reply to all is as good as a gratuitous one. What is said to one machine is no
+            // news for the others.
+            let tells = arp.is_gratuitous() || arp.operation == arp::Operation::REPLY;
+            let announces = tells && frame.dst.is_group();
             Ok(Said { uses: Some(ip), has: Some((ip, true)), announces, probes: None })
         }
-        Body::Neighbor { src, message, .. } => said_by_neighbor(frame.src, src, message),
+        Body::Neighbor { src, message, .. } => {
+            let said = said_by_neighbor(frame.src, src, message)?;
+            Ok(Said { announces: said.announces && frame.dst.is_group(), ..said })
+        }
     }
 }
 

@@ -527,11 +527,18 @@ fn announcement_is_told_from_a_use_where_another_has_the_address() {
     let told = arp::Repr::announcement(mac(1), v4(4));
     let reply = arp::Repr { operation: arp::Operation::REPLY, ..told };
     let to_all = arp::Repr { target_ip: v4(9), ..reply };
+    let to_one = |message| {
+        let mut bytes = arp_frame(mac(1), &[], message);
+        bytes[..6].copy_from_slice(&mac(9).0);
+        bytes
+    };
     let rows = [
         (arp_frame(mac(1), &[], told), (takes, false), "gratuitous request"),
         (arp_frame(mac(1), &[], reply), (takes, false), "gratuitous reply"),
         (arp_frame(mac(1), &[], to_all), (takes, false), "reply to all"),
         (arp(1, |arp| arp.sender_ip = v4(4)), (None, true), "question"),
+        (to_one(told), (None, true), "what is told to one machine"),
+        (to_one(reply), (None, true), "a reply to one machine"),
     ];
     for (bytes, expected, what) in rows {
         assert_eq!(announced(&bytes), expected, "{what}");
