@@ -127,7 +127,7 @@ drop_reasons! {
     Refused = "refused", Policy;
     /// Shorter than the headers it says it has.
     Runt = "runt", Malformed;
-    /// The source address is a group address.
+    /// The source address is a group address, or all zeros.
     BadSource = "bad_source", Malformed;
     /// An 802.1Q tag that is cut off or stacked on another.
     BadVlan = "bad_vlan", Malformed;

@@ -101,6 +101,12 @@ impl Mac {
         self.0[0] & 1 == 1
     }
 
+    /// Whether a machine can have it: it is no group, and not all zeros, which is nobody's.
+    #[must_use]
+    pub const fn is_individual(self) -> bool {
+        !self.is_group() && self.to_u64() != 0
+    }
+
     /// Whether a bridge must not forward it: 01:80:c2:00:00:00 to :0f (802.1Q clause 8.6.3).
     #[must_use]
     pub const fn is_reserved(self) -> bool {

@@ -239,7 +239,7 @@ fn tenant(
     size: u32,
     marking: Marking<'_>,
 ) -> Result<Priority, DropReason> {
-    if frame.src().is_group() {
+    if !frame.src().is_individual() {
         return Err(DropReason::BadSource);
     }
     match frame.ethertype() {

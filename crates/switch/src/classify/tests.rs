@@ -100,6 +100,7 @@ fn every_reason_of_an_access_port() {
         ("a length beyond the frame", R::Runt, frame(DST, SRC, 100, &[0; 99])),
         ("from a group", R::BadSource, frame(DST, Mac([3, 0, 0, 0, 0, 1]), 0x0800, &ip_payload(0))),
         ("from everybody", R::BadSource, frame(DST, Mac::BROADCAST, 0x86dd, &[0; 46])),
+        ("from nobody", R::BadSource, frame(DST, Mac([0; 6]), 0x0800, &ip_payload(0))),
         ("a tag cut off", R::BadVlan, frame(DST, SRC, 0x8100, &[0, 0, 8])),
         ("a tag on a tag", R::BadVlan, tagged(0, 0x8100, &[0; 46])),
         ("a customer tag in a service tag", R::BadVlan, frame(DST, SRC, 0x88a8, &[0, 0, 0x81, 0])),
