@@ -255,8 +255,15 @@ impl Waiter {
         let mut events = Vec::with_capacity(32);
         let nanos = milliseconds % 1000 * 1_000_000;
         let span = rustix::event::Timespec { tv_sec: milliseconds / 1000, tv_nsec: nanos };
-        let room = rustix::buffer::spare_capacity(&mut events);
-        rustix::event::epoll::wait(&self.0, room, Some(&span)).unwrap() > 0
+        loop {
+            let room = rustix::buffer::spare_capacity(&mut events);
+            match rustix::event::epoll::wait(&self.0, room, Some(&span)) {
+                Ok(count) => return count > 0,
+                // The process was stopped and goes on.
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 }
 
