@@ -97,23 +97,23 @@ fn host(net: &mut Net, kind: &str, workers: usize) -> Case {
     let (host, peer) = (net.netns(&word("host")), net.netns(&word("peer")));
     cable((&host, "up0", "192.0.2.1/24"), (&peer, "up0", "192.0.2.2/24"));
     vxlan_device(&peer, &format!("address {PEER_MAC}"), "192.0.2.2", "192.0.2.1");
-    let daemon = net.daemon(&host, &word("h"), &config(kind, workers, &container));
+    let name = word("h");
+    let mut text = config(kind, workers, &container);
+    if workers == 1 {
+        // Ports come to members of a fabric.
+        let certificates = net.certificates(&[&name]).join(&name);
+        text += &format!(
+            "[fabric]\nname = \"big\"\nid = 1\ncertificates = \"{}\"\n",
+            certificates.display()
+        );
+    }
+    let daemon = net.daemon(&host, &name, &text);
     addresses(&container, "t0", BOX);
     addresses(&peer, "vx0", PEER);
     if workers == 1 {
         narrow.ip("link set lo up");
-        daemon.print(&[
-            "port",
-            "add",
-            "--netns",
-            narrow.name(),
-            "--vnet",
-            "blue",
-            "--ip",
-            "10.47.0.3/24",
-            "--mtu",
-            "1300",
-        ]);
+        let words = ["port", "add", "--netns", narrow.name(), "--vnet", "blue"];
+        daemon.ask(&[&words[..], &["--ip", "10.47.0.3/24", "--mtu", "1300"]].concat());
     }
     Case { _daemon: daemon, container, peer }
 }
