@@ -1,8 +1,8 @@
 //! `sluice vport thaw`: an endpoint that moved too often may move again, at all hosts.
 //!
 //! Each host counts the moves that it hears of, and freezes for itself
-//! ([`sluice_control::mobility`]). So the host that is asked thaws the endpoint and says so to every
-//! member, one after the other ([`Topic::THAW`]).
+//! ([`sluice_control::mobility`]). So the host that is asked thaws the endpoint and says so to
+//! every member, one after the other ([`Topic::THAW`]).
 
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
