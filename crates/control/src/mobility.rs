@@ -157,6 +157,13 @@ struct Recent {
     last: Nanos,
 }
 
+impl Recent {
+    /// Whether a move now follows another one at once.
+    fn is_followed(&self, now: Nanos, together: Nanos) -> bool {
+        self.moves > 0 && now.since(self.last) < together
+    }
+}
+
 /// The rules, and what they remember.
 #[derive(Debug)]
 pub struct Mobility {
@@ -241,12 +248,11 @@ impl Mobility {
         }
         self.frozen.remove(&key);
         self.forget_old(now);
-        let Limits { moves: most, often, .. } = self.limits;
+        let Limits { moves: most, often, together, .. } = self.limits;
         let recent = self.recent.get(&key).copied().unwrap_or_default();
-        let is_at_once = recent.moves > 0 && now.since(recent.last) < self.limits.together;
         let count = match often {
             Often::Freeze => recent.moves,
-            Often::Warn if is_at_once => recent.row + 1,
+            Often::Warn if recent.is_followed(now, together) => recent.row + 1,
             Often::Warn => 0,
         };
         if most == 0 || count < most {
@@ -293,7 +299,7 @@ impl Mobility {
             return false;
         }
         let recent = self.recent.entry(key).or_default();
-        let is_at_once = recent.moves > 0 && now.since(recent.last) < self.limits.together;
+        let is_at_once = recent.is_followed(now, self.limits.together);
         recent.row = if is_at_once { recent.row + 1 } else { 0 };
         recent.moves += 1;
         recent.last = now;

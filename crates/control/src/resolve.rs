@@ -405,7 +405,12 @@ fn answer(frame: &Frame<'_>, holder: Mac) -> Answer {
 /// Writes the advertisement of `target` at `holder` for `asker`, and returns to whom it goes (RFC
 /// 4861 clause 7.2.4). Who asks without an address is told together with all others. It overrides,
 /// as the target's own would.
-fn advertise(asker: Ipv6Addr, target: Ipv6Addr, holder: Mac, out: &mut [u8]) -> Ipv6Addr {
+pub(crate) fn advertise(
+    asker: Ipv6Addr,
+    target: Ipv6Addr,
+    holder: Mac,
+    out: &mut [u8],
+) -> Ipv6Addr {
     let solicited = !asker.is_unspecified();
     let dst = if solicited { asker } else { icmpv6::ALL_NODES };
     let message = icmpv6::Repr::Advertisement {
@@ -415,8 +420,14 @@ fn advertise(asker: Ipv6Addr, target: Ipv6Addr, holder: Mac, out: &mut [u8]) -> 
         solicited,
         overrides: true,
     };
+    emit_message(target, dst, message, out);
+    dst
+}
+
+/// Writes a message of Neighbor Discovery behind its IPv6 header.
+pub(crate) fn emit_message(src: Ipv6Addr, dst: Ipv6Addr, message: icmpv6::Repr, out: &mut [u8]) {
     let header = ipv6::Repr {
-        src: target,
+        src,
         dst,
         next_header: icmpv6::PROTOCOL,
         dscp: 0,
@@ -426,8 +437,7 @@ fn advertise(asker: Ipv6Addr, target: Ipv6Addr, holder: Mac, out: &mut [u8]) -> 
         payload_size: u16::try_from(message.size()).expect("32 bytes"),
     };
     header.emit(out);
-    message.emit(target, dst, &mut out[ipv6::HEADER_SIZE..]);
-    dst
+    message.emit(src, dst, &mut out[ipv6::HEADER_SIZE..]);
 }
 
 #[cfg(test)]

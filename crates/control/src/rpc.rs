@@ -201,6 +201,8 @@ pub enum Event {
     Done {
         /// The question, of [`Rpc::ask`].
         id: u64,
+        /// What it was about.
+        topic: Topic,
         /// The answer.
         answer: Result<Vec<u8>, Failure>,
     },
@@ -299,8 +301,8 @@ impl Rpc {
     /// The connection is gone, and with it all that was open.
     pub fn down(&mut self) {
         self.line = Line::Down;
-        for Mine { id, .. } in core::mem::take(&mut self.mine) {
-            self.events.push_back(Event::Done { id, answer: Err(Failure::NotConnected) });
+        for Mine { id, topic, .. } in core::mem::take(&mut self.mine) {
+            self.events.push_back(Event::Done { id, topic, answer: Err(Failure::NotConnected) });
         }
         self.theirs.clear();
         self.refusals.clear();
@@ -404,7 +406,7 @@ impl Rpc {
             return self.stray(id);
         };
         // The others keep their order: it is the one that they are written in.
-        self.mine.remove(at);
+        let Mine { topic, .. } = self.mine.remove(at);
         self.end(id, true);
         self.counts.answered += 1;
         let answer = match answer.outcome {
@@ -418,7 +420,7 @@ impl Rpc {
             Outcome::Refused => Err(Failure::Refused),
             Outcome::Unknown(number) => Err(Failure::Unknown(number)),
         };
-        self.events.push_back(Event::Done { id, answer });
+        self.events.push_back(Event::Done { id, topic, answer });
     }
 
     /// An answer to nothing that is open.
@@ -456,10 +458,10 @@ impl Rpc {
     /// Ends what has waited for too long. Call it at [`Self::expires_at`].
     pub fn expire(&mut self, now: Nanos) {
         while let Some(at) = self.mine.iter().position(|mine| mine.until <= now) {
-            let Mine { id, .. } = self.mine.remove(at);
+            let Mine { id, topic, .. } = self.mine.remove(at);
             self.end(id, false);
             self.counts.late += 1;
-            self.events.push_back(Event::Done { id, answer: Err(Failure::TooLate) });
+            self.events.push_back(Event::Done { id, topic, answer: Err(Failure::TooLate) });
         }
         let counts = &mut self.counts;
         self.theirs.retain(|one| {

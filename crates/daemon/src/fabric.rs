@@ -172,10 +172,19 @@ impl Fabric {
 
     /// Asks the thread and waits for its answer.
     fn wait<T>(&self, question: impl FnOnce(SyncSender<T>) -> Ask) -> Result<T, String> {
+        let late = || format!("the fabric did not answer within {} s", ANSWER_MAX.as_secs());
+        self.wait_within(ANSWER_MAX, question).ok_or_else(late)
+    }
+
+    /// The same, for so long.
+    fn wait_within<T>(
+        &self,
+        limit: Duration,
+        question: impl FnOnce(SyncSender<T>) -> Ask,
+    ) -> Option<T> {
         let (reply, answer) = sync_channel(1);
         self.ask(question(reply));
-        let late = |_| format!("the fabric did not answer within {} s", ANSWER_MAX.as_secs());
-        answer.recv_timeout(ANSWER_MAX).map_err(late)
+        answer.recv_timeout(limit).ok()
     }
 
     /// Attaches to the data process of a directory, in place of one that was there.

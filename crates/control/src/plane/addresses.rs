@@ -30,7 +30,7 @@
 //! **Limits.** So many doubts at a time; beyond it an address stays until the next question. So
 //! many confirmations are remembered; one that is forgotten costs a question to its endpoint.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -70,21 +70,13 @@ pub(super) struct Doubts {
     confirmed: Recent,
     /// Endpoints of other hosts that were asked for lately.
     told: Recent,
-    /// Questions of this host about them that are not answered.
-    open: BTreeSet<(HostId, u64)>,
 }
 
 impl Doubts {
     pub(super) fn new(confirmed_life: Nanos, seed: u64) -> Self {
         let confirmed = Recent::new(CONFIRMED_MAX, confirmed_life, seed);
         let told = Recent::new(TOLD_MAX, ASK_AGAIN, seed);
-        let (due, until, open) = (Agenda::new(), BTreeMap::new(), BTreeSet::new());
-        Self { due, until, confirmed, told, open }
-    }
-
-    /// Whether a question that has ended is of this kind.
-    pub(super) fn was_told(&mut self, host: HostId, id: u64) -> bool {
-        self.open.remove(&(host, id))
+        Self { due: Agenda::new(), until: BTreeMap::new(), confirmed, told }
     }
 
     pub(super) fn deadline(&self) -> Option<Nanos> {
@@ -267,13 +259,9 @@ impl Plane {
         let mut body = [0; OWNER_SIZE_MAX];
         let size = AskedFor { vni: key.vni, mac: key.mac, ip }.emit(&mut body);
         // A host that cannot be told goes on as it is: its endpoint gets the question anyway.
-        let Some(session) = self.session(host) else { return };
-        let (rpc, inside) = session.rpc(now);
-        let asked = rpc.ask(inside, Topic::OWNER, ANSWER_MAX, &body[..size]);
-        self.looked_at(now, host);
-        let Ok(id) = asked else { return };
-        self.doubts.open.insert((host, id));
-        self.doubts.told.insert(now, mark);
+        if self.ask_member(now, host, Topic::OWNER, ANSWER_MAX, &body[..size]).is_ok() {
+            self.doubts.told.insert(now, mark);
+        }
     }
 
     /// A member has taken a question to an own endpoint.
@@ -282,10 +270,7 @@ impl Plane {
         if let Ok(AskedFor { vni, mac, ip }) = asked {
             self.doubt(now, Key { vni, mac }, ip, true);
         }
-        if let Some(session) = self.session(host) {
-            let (rpc, inside) = session.rpc(now);
-            rpc.reply(inside, ticket, asked.map(|_| &[][..]));
-        }
+        self.reply_member(now, host, ticket, asked.map(|_| &[][..]));
     }
 
     /// A question or probe for an address went to one endpoint only.

@@ -14,6 +14,7 @@ use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6, vlan};
 
 use crate::frame::Frame;
 use crate::learn::{is_unicast_v4, is_unicast_v6};
+use crate::resolve::{advertise, emit_message};
 
 /// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
 const FRAME_SIZE_MIN: usize = 60;
@@ -36,11 +37,7 @@ pub(super) fn to_endpoint(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
         }
         IpAddr::V6(ip) => (EtherType::IPV6, solicitation(ipv6::link_local(MAC), ip, ip, MAC)),
     };
-    let size = (ethernet::HEADER_SIZE + payload.len()).max(FRAME_SIZE_MIN);
-    let mut out = vec![0; size];
-    ethernet::Repr { dst: mac, src: MAC, ethertype }.emit(&mut out);
-    out[ethernet::HEADER_SIZE..][..payload.len()].copy_from_slice(&payload);
-    out
+    frame_of(ethernet::Repr { dst: mac, src: MAC, ethertype }, &[], &payload)
 }
 
 /// What the endpoint `mac` would say to all of having `ip`: an ARP announcement (RFC 5227 section
@@ -54,21 +51,12 @@ pub(super) fn announcement(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
             (Mac::BROADCAST, EtherType::ARP, bytes)
         }
         IpAddr::V6(ip) => {
-            let message = icmpv6::Repr::Advertisement {
-                target: ip,
-                target_mac: Some(mac),
-                router: false,
-                solicited: false,
-                overrides: true,
-            };
-            let group = icmpv6::ALL_NODES;
-            (ipv6::group_mac(group), EtherType::IPV6, message_of(ip, group, message))
+            let mut bytes = vec![0; ipv6::HEADER_SIZE + icmpv6::SIZE_MAX];
+            let group = advertise(Ipv6Addr::UNSPECIFIED, ip, mac, &mut bytes);
+            (ipv6::group_mac(group), EtherType::IPV6, bytes)
         }
     };
-    let mut out = vec![0; (ethernet::HEADER_SIZE + payload.len()).max(FRAME_SIZE_MIN)];
-    ethernet::Repr { dst, src: mac, ethertype }.emit(&mut out);
-    out[ethernet::HEADER_SIZE..][..payload.len()].copy_from_slice(&payload);
-    out
+    frame_of(ethernet::Repr { dst, src: mac, ethertype }, &[], &payload)
 }
 
 /// Between whom a packet goes.
@@ -94,35 +82,26 @@ pub(super) fn question(head: &[u8], frame: &Frame<'_>) -> Option<Vec<u8>> {
             (ipv6::group_mac(group), EtherType::IPV6, bytes)
         }
     };
-    let start = ethernet::HEADER_SIZE + frame.tags.len();
+    Some(frame_of(ethernet::Repr { dst, src: frame.src, ethertype }, frame.tags, &payload))
+}
+
+/// A frame with these tags, padded to the smallest one.
+fn frame_of(header: ethernet::Repr, tags: &[u8], payload: &[u8]) -> Vec<u8> {
+    let start = ethernet::HEADER_SIZE + tags.len();
     let mut out = vec![0; (start + payload.len()).max(FRAME_SIZE_MIN)];
-    ethernet::Repr { dst, src: frame.src, ethertype }.emit(&mut out);
+    header.emit(&mut out);
     // The type goes behind the tags.
     let type_start = ethernet::HEADER_SIZE - size_of::<EtherType>();
-    out.copy_within(type_start..ethernet::HEADER_SIZE, type_start + frame.tags.len());
-    out[type_start..type_start + frame.tags.len()].copy_from_slice(frame.tags);
-    out[start..start + payload.len()].copy_from_slice(&payload);
-    Some(out)
+    out.copy_within(type_start..ethernet::HEADER_SIZE, type_start + tags.len());
+    out[type_start..type_start + tags.len()].copy_from_slice(tags);
+    out[start..start + payload.len()].copy_from_slice(payload);
+    out
 }
 
 fn solicitation(src: Ipv6Addr, target: Ipv6Addr, group: Ipv6Addr, mac: Mac) -> Vec<u8> {
-    message_of(src, group, icmpv6::Repr::Solicitation { target, source_mac: Some(mac) })
-}
-
-fn message_of(src: Ipv6Addr, dst: Ipv6Addr, message: icmpv6::Repr) -> Vec<u8> {
-    let header = ipv6::Repr {
-        src,
-        dst,
-        next_header: icmpv6::PROTOCOL,
-        dscp: 0,
-        ecn: 0,
-        flow_label: 0,
-        hop_limit: icmpv6::HOP_LIMIT,
-        payload_size: u16::try_from(message.size()).expect("32 bytes"),
-    };
+    let message = icmpv6::Repr::Solicitation { target, source_mac: Some(mac) };
     let mut bytes = vec![0; ipv6::HEADER_SIZE + message.size()];
-    header.emit(&mut bytes);
-    message.emit(src, dst, &mut bytes[ipv6::HEADER_SIZE..]);
+    emit_message(src, group, message, &mut bytes);
     bytes
 }
 

@@ -145,19 +145,17 @@ impl Plane {
         claims.into_iter().map(|(_, one)| one).collect()
     }
 
-    /// An own question has ended. False if it was not about holds.
+    /// An own question about holds has ended.
     pub(super) fn hold_answered(
         &mut self,
         now: Nanos,
         host: HostId,
         id: u64,
         answer: Result<(), Failure>,
-    ) -> bool {
-        let answered = self.teller.answered(now, host, id, answer);
-        if answered == Answered::Deaf {
+    ) {
+        if self.teller.answered(now, host, id, answer) == Answered::Deaf {
             self.outbox.event(Event::HoldsUnknown(host));
         }
-        answered != Answered::NotAsked
     }
 
     /// A member says what is to be held.
@@ -177,10 +175,7 @@ impl Plane {
             }
             Err(_) => Err(Failure::Refused),
         };
-        if let Some(session) = self.session(host) {
-            let (rpc, inside) = session.rpc(now);
-            rpc.reply(inside, ticket, answer);
-        }
+        self.reply_member(now, host, ticket, answer);
     }
 
     /// Does what is due of what others ask.

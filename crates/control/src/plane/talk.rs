@@ -24,6 +24,18 @@ impl Plane {
         body: &[u8],
     ) -> Result<u64, Failure> {
         let now = self.clock.at(now);
+        self.ask_member(now, host, topic, limit, body)
+    }
+
+    /// As [`Self::ask_host`], at a time of this plane's own.
+    pub(super) fn ask_member(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        topic: Topic,
+        limit: Nanos,
+        body: &[u8],
+    ) -> Result<u64, Failure> {
         let (rpc, inside) = self.session(host).ok_or(Failure::NotConnected)?.rpc(now);
         let asked = rpc.ask(inside, topic, limit, body);
         self.looked_at(now, host);
@@ -40,10 +52,22 @@ impl Plane {
         answer: Result<&[u8], Failure>,
     ) {
         let now = self.clock.at(now);
-        let Some(session) = self.session(host) else { return };
-        let (rpc, inside) = session.rpc(now);
-        rpc.reply(inside, ticket, answer);
+        self.reply_member(now, host, ticket, answer);
         self.looked_at(now, host);
+    }
+
+    /// Answers a question at a time of this plane's own, while its session is looked at anyway.
+    pub(super) fn reply_member(
+        &mut self,
+        now: Nanos,
+        host: HostId,
+        ticket: u64,
+        answer: Result<&[u8], Failure>,
+    ) {
+        if let Some(session) = self.session(host) {
+            let (rpc, inside) = session.rpc(now);
+            rpc.reply(inside, ticket, answer);
+        }
     }
 
     /// The next question of a member, or end of an own one. Take all.
@@ -73,15 +97,14 @@ impl Plane {
                 rpc::Event::Asked { ticket, topic: Topic::OWNER, body, .. } => {
                     self.hear_asked_for(now, host, ticket, &body);
                 }
-                rpc::Event::Done { id, ref answer } => {
-                    let answered = answer.as_ref().map(|_| ()).map_err(|why| *why);
-                    let is_own = self.hold_answered(now, host, id, answered)
-                        || self.doubts.was_told(host, id);
-                    if !is_own {
-                        self.outbox.talk(host, event);
-                    }
+                rpc::Event::Done { id, topic: Topic::HOLD, answer } => {
+                    self.hold_answered(now, host, id, answer.map(drop));
                 }
-                event @ rpc::Event::Asked { .. } => self.outbox.talk(host, event),
+                // The endpoint has the question, whether its host heard of it or not.
+                rpc::Event::Done { topic: Topic::OWNER, .. } => {}
+                event @ (rpc::Event::Asked { .. } | rpc::Event::Done { .. }) => {
+                    self.outbox.talk(host, event);
+                }
             }
         }
     }

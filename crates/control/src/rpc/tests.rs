@@ -73,8 +73,8 @@ fn outcome(mut rpc: Rpc) -> String {
     while let Some(event) = rpc.event() {
         words.push(match event {
             Event::Asked { ticket, .. } => std::format!("asked {ticket}"),
-            Event::Done { id, answer: Ok(body) } => std::format!("done {id} {}", body.len()),
-            Event::Done { id, answer: Err(why) } => std::format!("failed {id} {why:?}"),
+            Event::Done { id, answer: Ok(body), .. } => std::format!("done {id} {}", body.len()),
+            Event::Done { id, answer: Err(why), .. } => std::format!("failed {id} {why:?}"),
             Event::Wrong(what) => what.name().to_string(),
         });
     }

@@ -507,7 +507,8 @@ fn an_answer_is_waited_for_until_its_time_is_over_or_the_connection() {
         let (rpc, _) = side.session.rpc(side.now);
         rpc.event()
     };
-    let done = |id, why| Some(crate::rpc::Event::Done { id, answer: Err(why) });
+    let topic = fabric::Topic(9);
+    let done = |id, why| Some(crate::rpc::Event::Done { id, topic, answer: Err(why) });
     let mut side = talking();
     let id = ask(&mut side);
     let until = side.now.after(limit);

@@ -64,10 +64,7 @@ impl Fabric {
         wanted: trace::Wanted,
         limit: Duration,
     ) -> Result<trace::Facts, String> {
-        let (reply, facts) = sync_channel(1);
-        self.ask(Ask::Facts(wanted, reply));
-        let late = |_| "the fabric's thread did not answer in time".to_owned();
-        facts.recv_timeout(limit).map_err(late)?
+        self.wait_within(limit, |reply| Ask::Facts(wanted, reply)).ok_or_else(late)?
     }
 
     /// Whom a name means.
@@ -76,11 +73,12 @@ impl Fabric {
         wanted: trace::Named,
         limit: Duration,
     ) -> Result<trace::Found, String> {
-        let (reply, found) = sync_channel(1);
-        self.ask(Ask::Named(wanted, reply));
-        let late = |_| "the fabric's thread did not answer in time".to_owned();
-        found.recv_timeout(limit).map_err(late)?
+        self.wait_within(limit, |reply| Ask::Named(wanted, reply)).ok_or_else(late)?
     }
+}
+
+fn late() -> String {
+    "the fabric's thread did not answer in time".to_owned()
 }
 
 impl Member {
@@ -100,7 +98,7 @@ impl Member {
     pub(super) fn talk(&mut self, now: Nanos) {
         while let Some((host, event)) = self.plane.talk() {
             match event {
-                Event::Done { id, answer } => {
+                Event::Done { id, answer, .. } => {
                     if let Some(waiting) = self.calls.waiting.remove(&(host, id)) {
                         _ = waiting.try_send(answer);
                     }

@@ -4,7 +4,6 @@
 //! ([`sluice_control::mobility`]). So the host that is asked thaws the endpoint and says so to
 //! every member, one after the other ([`Topic::THAW`]).
 
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -61,10 +60,9 @@ impl Fabric {
         let wanted: Wanted = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
         let vni = Vni::new(wanted.vni).ok_or(Failure::Refused)?;
         let mac: Mac = wanted.mac.parse().map_err(|_| Failure::Refused)?;
-        let (reply, thawed) = sync_channel(1);
-        self.ask(Ask::ThawKey(Key { vni, mac }, reply));
         let limit = Duration::from_nanos(LIMIT.0);
-        let was_frozen = thawed.recv_timeout(limit).map_err(|_| Failure::TooLate)?;
+        let thawed = self.wait_within(limit, |reply| Ask::ThawKey(Key { vni, mac }, reply));
+        let was_frozen = thawed.ok_or(Failure::TooLate)?;
         serde_json::to_vec(&was_frozen).map_err(|_| Failure::TooBig)
     }
 }
