@@ -1,5 +1,5 @@
-//! What members of a fabric must say alike: compared when they connect, and once a minute. The same
-//! types go from host to host.
+//! Particulars that members of a fabric must say alike, compared when they connect and once a
+//! minute. The same types go from host to host.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ pub struct Page {
     pub from: u32,
 }
 
-/// What is said otherwise.
+/// A matter that two members say otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Matter {
@@ -78,13 +78,13 @@ impl Matter {
         }
     }
 
-    /// Whether frames go another way for it, or end.
+    /// True if frames go another way for it, or end.
     #[must_use]
     pub const fn concerns_frames(self) -> bool {
         !matches!(self, Self::Version | Self::Clock)
     }
 
-    /// What to do.
+    /// The remedy, as a sentence.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -104,14 +104,14 @@ impl Matter {
 /// Something that a member and this host say otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// What.
+    /// The matter.
     pub what: Matter,
     /// The network, if it is about one, by its name here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vnet: Option<String>,
-    /// What this host says.
+    /// The word of this host.
     pub here: String,
-    /// What the member says.
+    /// The word of the member.
     pub there: String,
 }
 

@@ -116,7 +116,7 @@ impl Policy {
     }
 }
 
-/// How much a line of the log matters.
+/// The weight of a line of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
