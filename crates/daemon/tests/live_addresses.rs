@@ -15,6 +15,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rig::member::member;
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use sluice_testkit::bound;
 
@@ -36,37 +37,14 @@ struct Fabric {
 }
 
 fn config(own: usize, machines: &[&Netns], certificates: &Path) -> String {
-    let (other, id) = (2 - own, own + 1);
-    let mut text = format!(
-        r#"
-policy = "ZL"
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "test"
-id = {id}
-certificates = "{}"
-[[vnet]]
-name = "blue"
-vni = 42
-[[peer]]
-name = "h{other}"
-id = {other}
-vtep = "192.0.2.{other}"
-vnets = ["blue"]
-"#,
-        certificates.display(),
-    );
-    for machine in machines {
-        text += &format!(
+    let port = |machine: &&Netns| {
+        format!(
             "[[port]]\nname = \"{0}\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"t0\"\nnetns = \
              \"/run/netns/{0}\"\n",
             machine.name(),
-        );
-    }
-    text
+        )
+    };
+    member(own, certificates, "", &machines.iter().map(port).collect::<String>())
 }
 
 impl Machines {
@@ -116,15 +94,12 @@ impl Fabric {
         let [c1, c2, c3] = &machines;
         let daemons = [(0, vec![c1, c2]), (1, vec![c3])].map(|(own, machines)| {
             let name = format!("h{}", own + 1);
-            let text = config(own, &machines, &certificates.join(&name));
+            let text = config(own, &machines, &certificates);
             net.daemon(&hosts[own], &name, &text)
         });
         let fabric = Self { daemons, machines: Machines { machines } };
         for daemon in &fabric.daemons {
-            wait_for("the hosts are connected", || {
-                let members = daemon.ask(&["fabric", "members"])["members"].take();
-                members.as_array().unwrap().iter().all(|row| row["connected"] == true)
-            });
+            wait_for("the hosts are connected", || daemon.is_connected());
         }
         fabric.machines.start();
         fabric

@@ -14,6 +14,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rig::member::member;
 use rig::ping::Pinger;
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
@@ -42,22 +43,8 @@ fn config(
     mac: &str,
     certificates: &Path,
 ) -> String {
-    let (other, id) = (2 - own, own + 1);
-    format!(
+    let ports = format!(
         r#"
-policy = "ZL"
-workers = {workers}
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "test"
-id = {id}
-certificates = "{certificates}"
-[[vnet]]
-name = "blue"
-vni = 42
 [[port]]
 name = "learned"
 kind = "tap"
@@ -76,17 +63,12 @@ vnet = "blue"
 mac = "{mac}"
 ip = "10.42.0.{bound_ip}"
 port = "bound"
-[[peer]]
-name = "h{other}"
-id = {other}
-vtep = "192.0.2.{other}"
-vnets = ["blue"]
 "#,
-        certificates = certificates.display(),
         learned = learned.name(),
         bound = bound.name(),
         bound_ip = own + 3,
-    )
+    );
+    member(own, certificates, &format!("workers = {workers}"), &ports)
 }
 
 impl Case {
@@ -101,7 +83,6 @@ impl Case {
         let daemon = |own: usize| {
             let (learned, bound, mac) = configs[own];
             let name = format!("h{}", own + 1);
-            let certificates = certificates.join(&name);
             let text = config((own, workers), learned, bound, mac, &certificates);
             net.daemon(&hosts[own], &name, &text)
         };

@@ -45,21 +45,11 @@ impl Draw {
     fn new(seed: u64) -> Self {
         let mut rng = sluice_base::Prng::new(seed);
         let mut pick = |count: usize| usize::try_from(rng.below(count as u64)).unwrap();
-        let policy = ["ZZ", "LZ"][pick(2)];
         // Less than a cable takes: one that has more to carry for long is isolated by the physical
         // switch, which can ask nobody to hold. The output of a host that drops has room for 64
         // frames: a burst of the flooder is theirs.
-        let floods = if policy == "ZZ" {
-            [80_000, 80_000, 2_000, 20_000]
-        } else {
-            [200, 2_000, 5_000, 10_000]
-        };
-        let scene = SceneConfig {
-            policy,
-            hold: ["1s", "forever"][pick(2)],
-            workers: [1, 2][pick(2)],
-            flood: floods[pick(4)],
-        };
+        let floods = [[80_000, 80_000, 2_000, 20_000], [200, 2_000, 5_000, 10_000]];
+        let scene = SceneConfig::draw(&mut pick, floods);
         Self { seed, culprit: CULPRITS[pick(4)], scene }
     }
 }

@@ -13,9 +13,11 @@ mod rig;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use rig::member::member;
 use rig::raw::{Sender, ethernet};
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use sluice_base::Mac;
@@ -52,8 +54,7 @@ impl Drop for Lab {
     }
 }
 
-fn config(own: usize, ports: &[(&str, &Netns)], certificates: &str) -> String {
-    let (other, id) = (2 - own, own + 1);
+fn config(own: usize, ports: &[(&str, &Netns)], certificates: &Path) -> String {
     let port = |(name, netns): &(&str, &Netns)| {
         let netns = netns.name();
         format!(
@@ -61,29 +62,7 @@ fn config(own: usize, ports: &[(&str, &Netns)], certificates: &str) -> String {
              netns = \"/run/netns/{netns}\"\n"
         )
     };
-    let ports: String = ports.iter().map(port).collect();
-    format!(
-        r#"
-policy = "ZL"
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "test"
-id = {id}
-certificates = "{certificates}/h{id}"
-[[vnet]]
-name = "blue"
-vni = 42
-{ports}
-[[peer]]
-name = "h{other}"
-id = {other}
-vtep = "192.0.2.{other}"
-vnets = ["blue"]
-"#
-    )
+    member(own, certificates, "", &ports.iter().map(port).collect::<String>())
 }
 
 fn write(netns: &Netns, file: &str, text: &str) {
@@ -102,14 +81,11 @@ impl Lab {
         if kind == Kind::Sluice {
             let certificates = net.certificates(&["h1", "h2"]);
             for own in 0..2 {
-                let text = config(own, &at[own], &certificates.display().to_string());
+                let text = config(own, &at[own], &certificates);
                 daemons.push(net.daemon(&hosts[own], &format!("h{}", own + 1), &text));
             }
             for daemon in &daemons {
-                wait_for("the hosts are connected", || {
-                    let members = daemon.ask(&["fabric", "members"])["members"].take();
-                    members.as_array().unwrap().iter().all(|row| row["connected"] == true)
-                });
+                wait_for("the hosts are connected", || daemon.is_connected());
             }
         } else {
             for (own, host) in hosts.iter().enumerate() {

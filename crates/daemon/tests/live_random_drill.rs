@@ -64,14 +64,8 @@ impl Draw {
     fn new(seed: u64) -> Self {
         let mut rng = sluice_base::Prng::new(seed);
         let mut pick = |count: usize| usize::try_from(rng.below(count as u64)).unwrap();
-        let policy = ["ZZ", "LZ"][pick(2)];
-        let floods = if policy == "ZZ" { [80_000, 2_000, 20_000] } else { [200, 2_000, 5_000] };
-        let scene = SceneConfig {
-            policy,
-            hold: ["1s", "forever"][pick(2)],
-            workers: [1, 2][pick(2)],
-            flood: floods[pick(3)],
-        };
+        let floods = [[80_000, 2_000, 20_000], [200, 2_000, 5_000]];
+        let scene = SceneConfig::draw(&mut pick, floods);
         Self { culprit: CULPRITS[pick(4)], fault: FAULTS[pick(8)], scene }
     }
 }

@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rig::member::member;
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::bound::at_most;
@@ -30,42 +31,25 @@ struct Case {
 }
 
 fn config(own: usize, container: &Netns, mac: &str, certificates: &Path) -> String {
-    let (other, id) = (2 - own, own + 1);
-    format!(
+    let ports = format!(
         r#"
-policy = "ZL"
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "test"
-id = {id}
-certificates = "{certificates}"
-[[vnet]]
-name = "blue"
-vni = 42
 [[port]]
 name = "web"
 kind = "tap"
 vnet = "blue"
 device = "t0"
-netns = "/run/netns/{container}"
+netns = "/run/netns/{}"
 mac = "{mac}"
 [[vport]]
 vnet = "blue"
 mac = "{mac}"
-ip = "10.42.0.{id}"
+ip = "10.42.0.{}"
 port = "web"
-[[peer]]
-name = "h{other}"
-id = {other}
-vtep = "192.0.2.{other}"
-vnets = ["blue"]
 "#,
-        certificates = certificates.display(),
-        container = container.name(),
-    )
+        container.name(),
+        own + 1,
+    );
+    member(own, certificates, "", &ports)
 }
 
 impl Case {
@@ -78,7 +62,7 @@ impl Case {
         let daemon = |own: usize| {
             let name = format!("h{}", own + 1);
             let mac = [C1_MAC, C2_MAC][own];
-            let text = config(own, &containers[own], mac, &certificates.join(&name));
+            let text = config(own, &containers[own], mac, &certificates);
             net.daemon(&hosts[own], &name, &text)
         };
         let daemons = [daemon(0), daemon(1)];

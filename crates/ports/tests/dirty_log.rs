@@ -1,6 +1,8 @@
 //! What a port for a virtual machine writes is marked in the dirty log, as it must be while the
 //! machine is moved: memory is compared page by page, before and after.
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Cut, Guest, GuestConfig, GuestError, Log, Shape, connect, feature};
+use support::attended;
 
 const PAGE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,15 +52,7 @@ impl Rig {
 
     /// Has the front end do something, while the worker attends to the port.
     fn ask<T: Send>(&mut self, work: impl FnOnce(&mut Guest) -> T + Send) -> T {
-        let (port, guest) = (&mut self.port, &mut self.guest);
-        std::thread::scope(|scope| {
-            let there = scope.spawn(|| work(guest));
-            while !there.is_finished() {
-                assert_eq!(port.attend(), Wanted::Nothing, "no handle is out");
-                std::thread::yield_now();
-            }
-            there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        attended(&mut self.port, || work(&mut self.guest))
     }
 
     fn connect(&mut self) {

@@ -1,15 +1,18 @@
 //! A machine's port goes from one driver to another, as it does between two processes: its guest
 //! goes on as if nothing had been, with every frame once and in order.
 
+mod support;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Guest, GuestConfig, connect};
+use support::attended;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -45,15 +48,7 @@ impl Rig {
 
     /// Has the front end do something, while the worker attends to the port.
     fn ask<T: Send>(&mut self, work: impl FnOnce(&mut Guest) -> T + Send) -> T {
-        let (port, guest) = (&mut self.port, &mut self.guest);
-        std::thread::scope(|scope| {
-            let there = scope.spawn(|| work(guest));
-            while !there.is_finished() {
-                assert_eq!(port.attend(), Wanted::Nothing, "no handle is out");
-                std::thread::yield_now();
-            }
-            there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        attended(&mut self.port, || work(&mut self.guest))
     }
 
     /// What a frame of the guest carries next.

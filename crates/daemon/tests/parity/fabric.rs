@@ -57,10 +57,7 @@ certificates = "{certificates}"
         };
         let daemons = [daemon(0), daemon(1)];
         for daemon in &daemons {
-            wait_for("the hosts are connected", || {
-                let members = daemon.ask(&["fabric", "members"])["members"].take();
-                members.as_array().unwrap().iter().all(|row| row["connected"] == true)
-            });
+            wait_for("the hosts are connected", || daemon.is_connected());
             daemon.next_hops_are_resolved();
         }
         Self { daemons, _net: net }

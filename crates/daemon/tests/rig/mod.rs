@@ -20,6 +20,7 @@ pub(crate) mod culprit;
 pub(crate) mod dpdk;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
+pub(crate) mod member;
 pub(crate) mod monitor;
 pub(crate) mod pair;
 pub(crate) mod ping;

@@ -12,6 +12,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use super::member::member;
 use super::{Daemon, Net, Netns, cable, wait_for};
 
 /// Everything of one test. Fields end in this order: the daemons before their namespaces.
@@ -36,38 +37,20 @@ impl Pair {
         cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
         let certificates = net.certificates(&["h1", "h2"]);
         let daemon = |own: usize| {
-            let (id, other) = (own + 1, 2 - own);
-            let text = format!(
+            let id = own + 1;
+            let port = format!(
                 r#"
-policy = "ZL"
-spare_ports = {spare_ports}
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "test"
-id = {id}
-certificates = "{certificates}"
-[[vnet]]
-name = "blue"
-vni = 42
 [[port]]
 name = "of-the-file"
 kind = "tap"
 vnet = "blue"
 device = "t0"
 mac = "02:42:00:00:00:7{id}"
-[[peer]]
-name = "h{other}"
-id = {other}
-vtep = "192.0.2.{other}"
-vnets = ["blue"]
-{more}
+{}
 "#,
-                more = more(&net, own),
-                certificates = certificates.join(format!("h{id}")).display(),
+                more(&net, own)
             );
+            let text = member(own, &certificates, &format!("spare_ports = {spare_ports}"), &port);
             net.daemon(&hosts[own], &format!("h{id}"), &text)
         };
         let daemons = [daemon(0), daemon(1)];

@@ -87,6 +87,23 @@ pub(crate) struct SceneConfig {
     pub(crate) flood: u64,
 }
 
+impl SceneConfig {
+    /// A drawn one. `pick` draws a number below another; `floods` are the rates of the flooder
+    /// where the hosts hold frames, and where they drop them.
+    pub(crate) fn draw<const N: usize>(
+        mut pick: impl FnMut(usize) -> usize,
+        floods: [[u64; N]; 2],
+    ) -> Self {
+        let policy = pick(2);
+        Self {
+            policy: ["ZZ", "LZ"][policy],
+            hold: ["1s", "forever"][pick(2)],
+            workers: [1, 2][pick(2)],
+            flood: floods[policy][pick(N)],
+        }
+    }
+}
+
 /// The small disk that a host keeps its state on; unmounted with this.
 #[derive(Debug)]
 pub(crate) struct Disk(PathBuf);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
 use sluice_switch::{Egress, Window};
 
 /// Whether namespaces can be made here; says so aloud if not.
@@ -30,6 +30,18 @@ pub(crate) fn can_have_namespaces(test: &str) -> bool {
 pub(crate) fn kernel_drops(test: &str, namespaces: &[&str]) -> Option<sluice_dropwatch::Drops> {
     let drops = sluice_dropwatch::Drops::watch(namespaces);
     drops.map_err(|error| eprintln!("SKIPPED part of {test}: {error}")).ok()
+}
+
+/// Has the other end of a port do something, while its worker attends to the port.
+pub(crate) fn attended<T: Send>(port: &mut impl Port, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let there = scope.spawn(work);
+        while !there.is_finished() {
+            assert_eq!(port.attend(), Wanted::Nothing, "no handle is out");
+            std::thread::yield_now();
+        }
+        there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Runs a command; panics with what it said if it fails.
