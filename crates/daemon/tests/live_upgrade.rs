@@ -119,10 +119,12 @@ fn replaced_under_load(word: &str, underlay: &str, workers: u32) {
     let kernel = Kernel::watch(word, &case.net);
     let flows = case.flows();
     std::thread::sleep(Duration::from_millis(500));
-    let mut gaps = Vec::new();
+    let (mut gaps, mut dropped) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for daemon in &case.daemons {
             let before = daemon.data_pid();
+            // With the process end its counters.
+            dropped.push(daemon.drops());
             let done = daemon.ask(&["upgrade"]);
             let handed = &done["handed_over"];
             assert_eq!(handed["left"], 0, "{done}");
@@ -137,7 +139,12 @@ fn replaced_under_load(word: &str, underlay: &str, workers: u32) {
         }
     }
     let seen = flows.map(Counted::stop);
+    dropped.extend(case.daemons.iter().map(Daemon::drops));
     say(&format!("{word}: us without a reader, of which draining: {gaps:?}; {seen:?}"));
+    if seen.iter().any(|seen| seen.received != seen.sent) {
+        say(&format!("each process dropped: {dropped:?}"));
+        kernel.iter().for_each(Kernel::say_all);
+    }
     case.daemons.iter().for_each(Daemon::assert_lossless);
     if let Some(kernel) = kernel {
         let [first, second] = &case.daemons;

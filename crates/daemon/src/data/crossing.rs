@@ -75,6 +75,11 @@ impl Link {
         self.come.pop().ok()
     }
 
+    /// How many frames are on their way from the other.
+    fn arriving(&self) -> usize {
+        self.come.slots()
+    }
+
     /// A handle that the other is done with.
     pub(super) fn returned(&mut self) -> Option<(FrameBuf, Loan)> {
         self.back.pop().ok()
@@ -175,6 +180,11 @@ impl Crossings {
     /// The place of the link to a worker.
     pub(super) fn link_to(&self, worker: usize) -> Option<usize> {
         self.links.iter().position(|link| link.worker == worker)
+    }
+
+    /// How many frames are on their way to this worker: no switch has them.
+    pub(super) fn arriving(&self) -> u64 {
+        self.links.iter().map(|link| link.arriving() as u64).sum()
     }
 
     /// Whether nothing is there for this worker, which sleeps now and will be woken.

@@ -83,8 +83,9 @@ impl Server {
         hand::send(stream, &files)
     }
 
-    /// Waits until nothing is left, but not for long. What one worker has just given to another
-    /// shows at one of them when both are asked once more.
+    /// Waits until nothing is left, but not for long. What one worker has given to another while
+    /// both were asked shows at the other when they are asked once more: in the ring between them,
+    /// or in its switch.
     fn wait_until_drained(&self, stopped: Nanos) -> io::Result<()> {
         let until = stopped.after(DRAIN_WITHIN);
         let mut times = 0;

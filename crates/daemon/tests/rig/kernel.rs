@@ -41,6 +41,11 @@ impl Kernel {
         self.rows_in(netns, |_| true)
     }
 
+    /// Says every drop in the namespaces of the test, those too that the kernel calls no loss.
+    pub(crate) fn say_all(&self) {
+        self.0.since().iter().for_each(|row| say(&format!("the kernel dropped: {row}")));
+    }
+
     fn rows_in(&self, netns: &super::Netns, is: impl Fn(&Dropped) -> bool) -> Vec<String> {
         let rows = self.0.losses().into_iter();
         let rows = rows.filter(|row| row.namespace == netns.name() && is(row));

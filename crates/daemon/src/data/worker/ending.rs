@@ -30,7 +30,7 @@ const FROZEN_SLEEP: Nanos = Nanos::from_millis(1000);
 pub(in crate::data) struct Left {
     /// Frames in the switch.
     pub(in crate::data) resident: u64,
-    /// Frames in drivers, on their way out or set aside on their way in.
+    /// Frames in drivers, on their way out or set aside on their way in, and from other workers.
     pub(in crate::data) pending: u64,
 }
 
@@ -91,10 +91,14 @@ impl Ending {
 
 impl Worker {
     /// Frames that have not left yet.
-    fn left(&self) -> Left {
+    ///
+    /// Those that another worker has lent count from when they are in the ring: two questions may
+    /// be answered in one turn, before they are taken.
+    pub(super) fn left(&self) -> Left {
+        let in_drivers: u64 = self.ports.iter().map(|attached| pending(&*attached.port)).sum();
         Left {
             resident: self.host.switch().audit().total(|row| row.frames.resident),
-            pending: self.ports.iter().map(|attached| pending(&*attached.port)).sum(),
+            pending: in_drivers + self.crossings.arriving(),
         }
     }
 

@@ -43,6 +43,17 @@ pub(super) fn start_with(
     ring_frames: usize,
     make: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
 ) -> Several {
+    let (workers, rest) = make_workers(config, owners, ring_frames, make);
+    Several { threads: workers.into_iter().map(run_here).collect(), ..rest }
+}
+
+/// The same workers, of which none runs yet, and the rest.
+fn make_workers(
+    config: &SwitchConfig,
+    owners: &[usize],
+    ring_frames: usize,
+    make: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
+) -> (Vec<Worker>, Several) {
     let count = owners.iter().max().unwrap() + 1;
     let placed =
         |&worker: &usize| Placed { worker: Some(worker), why: Why::FewestPorts, moves: true };
@@ -58,7 +69,7 @@ pub(super) fn start_with(
         shared[*owner].push((PortId::from_index(at), format!("p{at}"), make(at, port)));
     }
     let parts = ends.into_iter().zip(shared).zip(crossings).enumerate();
-    let threads = parts.map(|(at, (((poller, asks), ports), crossings))| {
+    let made = parts.map(|(at, (((poller, asks), ports), crossings))| {
         let addresses = (0..owners.len())
             .map(|port| (VnetId(0), mac(port), Destination::Port(PortId::from_index(port))));
         let shard = workers.shard(config, at);
@@ -68,10 +79,11 @@ pub(super) fn start_with(
         let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
         let mut worker = Worker::new(host, ports, 0, pool, poller, asks, pacing).unwrap();
         worker.join(crossings);
-        run_here(worker)
+        worker
     });
-    let threads = threads.collect();
-    Several { probes, askers, threads, placed: workers, loads: Vec::new() }
+    let made = made.collect();
+    let (threads, loads) = (Vec::new(), Vec::new());
+    (made, Several { probes, askers, threads, placed: workers, loads })
 }
 
 fn run_here(mut worker: Worker) -> JoinHandle<Ended> {
@@ -126,6 +138,29 @@ impl Several {
             assert_eq!(thread.join().unwrap().left, Left::default());
         }
     }
+}
+
+#[test]
+fn left_counts_frames_between_workers() {
+    let config = containers(2, 64);
+    let (mut workers, rest) = make_workers(&config, &[0, 1], 64, |_, port| Box::new(port));
+    assert!((0..3).all(|number| rest.send(0, 1, number)));
+    let from = &mut workers[0];
+    from.ports[0].readable = true;
+    let now = clock::now();
+    from.take_in(now, 0, &mut Turn::default());
+    // Finds where the address is.
+    _ = from.orders.serve(now, &mut from.host, &mut from.pool);
+    let held = Left { resident: 3, pending: 0 };
+    assert_eq!(from.left(), held, "before they go over");
+    // The other one is asked twice before its next turn: a host that hands over counts on this.
+    assert!(from.cross_over());
+    let to = &mut workers[1];
+    for _ in 0..2 {
+        assert_eq!(to.left(), Left { resident: 0, pending: 3 }, "nobody's switch has them");
+    }
+    assert!(to.cross_in());
+    assert_eq!(to.left(), held, "taken");
 }
 
 #[test]
