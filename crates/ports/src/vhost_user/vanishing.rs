@@ -30,6 +30,19 @@ struct Entry {
     gone: AtomicBool,
 }
 
+impl Entry {
+    /// The region that is watched here, if this address is in it: base and size.
+    ///
+    /// The entry may be another region's at any moment, unless the address is in it: the base is
+    /// the same before and after the size was read, or the two are not of one region.
+    fn holds(&self, at: usize) -> Option<(usize, usize)> {
+        let base = self.base.load(Ordering::Acquire);
+        let size = self.size.load(Ordering::Acquire);
+        let is_whole = base != 0 && self.base.load(Ordering::Relaxed) == base;
+        (is_whole && at.wrapping_sub(base) < size).then_some((base, size))
+    }
+}
+
 static ENTRIES: [Entry; WATCHED_MAX] = [const {
     Entry {
         taken: AtomicBool::new(false),
@@ -58,7 +71,8 @@ impl Watch {
             io::Error::other(format!("more than {WATCHED_MAX} regions of memory on this host"))
         })?;
         entry.gone.store(false, Ordering::Relaxed);
-        entry.size.store(size, Ordering::Relaxed);
+        // Release: whoever sees this size sees that the base of before is gone.
+        entry.size.store(size, Ordering::Release);
         // Release: a handler that sees the base sees the rest.
         entry.base.store(base.addr().get(), Ordering::Release);
         Ok(Self(entry))
@@ -123,12 +137,9 @@ extern "C" fn on_bus_error(_: c_int, info: *mut libc::siginfo_t, _: *mut libc::c
 /// Puts zeros in place of the region in which this address lies. False if there is none, or if the
 /// kernel has no room for it.
 fn replace(at: usize) -> bool {
-    let holds = |entry: &&Entry| {
-        let base = entry.base.load(Ordering::Acquire);
-        base != 0 && at.wrapping_sub(base) < entry.size.load(Ordering::Relaxed)
-    };
-    let Some(entry) = ENTRIES.iter().find(holds) else { return false };
-    let base = std::ptr::with_exposed_provenance_mut(entry.base.load(Ordering::Relaxed));
+    let holds = |entry: &'static Entry| entry.holds(at).map(|region| (entry, region));
+    let Some((entry, (base, size))) = ENTRIES.iter().find_map(holds) else { return false };
+    let base = std::ptr::with_exposed_provenance_mut(base);
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
@@ -138,7 +149,6 @@ fn replace(at: usize) -> bool {
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
-        let size = entry.size.load(Ordering::Relaxed);
         let mapped = libc::mmap(base, size, protection, flags, -1, 0);
         *errno = before;
         if mapped == libc::MAP_FAILED {

@@ -1,5 +1,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -48,65 +50,84 @@ impl Drop for Mapping {
     }
 }
 
+/// Runs a test in a process of its own: a handler of a signal is the process's, and what other tests
+/// run on (the coroutines of `loom`) has one of SIGBUS, too. Returns how that process ended.
+fn alone(name: &str, test: impl FnOnce()) -> Option<ExitStatus> {
+    const ASKED: &str = "SLUICE_TEST_ALONE";
+    if std::env::var_os(ASKED).is_some() {
+        test();
+        return None;
+    }
+    let name = format!("vhost_user::vanishing::tests::{name}");
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([&name, "--exact", "--nocapture"])
+        .env(ASKED, "1")
+        .output()
+        .unwrap();
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    let ran = String::from_utf8_lossy(&output.stdout).contains("running 1 test");
+    assert!(ran, "there is no test {name}");
+    Some(output.status)
+}
+
+fn succeeds_alone(name: &str, test: impl FnOnce()) {
+    assert!(alone(name, test).is_none_or(|status| status.success()), "{name}");
+}
+
 #[test]
 fn what_went_away_reads_as_zeros_and_is_noted_and_others_stay() {
-    let (other, short) = (Mapping::new(), Mapping::new());
-    let of_other = Watch::new(other.base, 2 * PAGE).unwrap();
-    let of_short = Watch::new(short.base, 2 * PAGE).unwrap();
-    ftruncate(&short.file, PAGE as u64).unwrap();
-    assert!(!of_short.is_gone(), "nobody touched it");
-    assert_eq!(short.read(2 * PAGE - 1), 0);
-    assert!(of_short.is_gone() && !of_other.is_gone());
-    // All of it, so that no half is believed, and it may be written.
-    short.write(0, 9);
-    short.write(PAGE, 9);
-    let mut there = [1];
-    std::os::unix::fs::FileExt::read_at(&short.file, &mut there, 0).unwrap();
-    assert_eq!(there, [0], "the file is not written any more");
-    assert_eq!(other.read(PAGE), 7);
+    succeeds_alone("what_went_away_reads_as_zeros_and_is_noted_and_others_stay", || {
+        let (other, short) = (Mapping::new(), Mapping::new());
+        let of_other = Watch::new(other.base, 2 * PAGE).unwrap();
+        let of_short = Watch::new(short.base, 2 * PAGE).unwrap();
+        ftruncate(&short.file, PAGE as u64).unwrap();
+        assert!(!of_short.is_gone(), "nobody touched it");
+        assert_eq!(short.read(2 * PAGE - 1), 0);
+        assert!(of_short.is_gone() && !of_other.is_gone());
+        // All of it, so that no half is believed, and it may be written.
+        short.write(0, 9);
+        short.write(PAGE, 9);
+        let mut there = [1];
+        std::os::unix::fs::FileExt::read_at(&short.file, &mut there, 0).unwrap();
+        assert_eq!(there, [0], "the file is not written any more");
+        assert_eq!(other.read(PAGE), 7);
+    });
 }
 
 #[test]
 fn writing_to_what_went_away_is_as_good_as_reading() {
-    let short = Mapping::new();
-    let watch = Watch::new(short.base, 2 * PAGE).unwrap();
-    ftruncate(&short.file, 0).unwrap();
-    short.write(PAGE + 1, 3);
-    assert!(watch.is_gone());
-    assert_eq!(short.read(PAGE + 1), 3);
+    succeeds_alone("writing_to_what_went_away_is_as_good_as_reading", || {
+        let short = Mapping::new();
+        let watch = Watch::new(short.base, 2 * PAGE).unwrap();
+        ftruncate(&short.file, 0).unwrap();
+        short.write(PAGE + 1, 3);
+        assert!(watch.is_gone());
+        assert_eq!(short.read(PAGE + 1), 3);
+    });
 }
 
 #[test]
 fn an_entry_is_used_again_and_begins_anew() {
-    for _ in 0..2 * WATCHED_MAX {
-        let short = Mapping::new();
-        let watch = Watch::new(short.base, 2 * PAGE).unwrap();
-        assert!(!watch.is_gone());
-        ftruncate(&short.file, 0).unwrap();
-        assert_eq!(short.read(PAGE), 0);
-        assert!(watch.is_gone());
-    }
+    succeeds_alone("an_entry_is_used_again_and_begins_anew", || {
+        for _ in 0..2 * WATCHED_MAX {
+            let short = Mapping::new();
+            let watch = Watch::new(short.base, 2 * PAGE).unwrap();
+            assert!(!watch.is_gone());
+            ftruncate(&short.file, 0).unwrap();
+            assert_eq!(short.read(PAGE), 0);
+            assert!(watch.is_gone());
+        }
+    });
 }
 
-/// What is not watched ends the process, as it did before: a process of its own tries it.
+/// What is not watched ends the process, as it did before.
 #[test]
 fn what_nobody_watches_ends_the_process() {
-    const ASKED: &str = "SLUICE_TEST_TOUCH_WHAT_IS_GONE";
-    if std::env::var_os(ASKED).is_some() {
+    let status = alone("what_nobody_watches_ends_the_process", || {
         let (watched, short) = (Mapping::new(), Mapping::new());
         let _watch = Watch::new(watched.base, 2 * PAGE).unwrap();
         ftruncate(&short.file, 0).unwrap();
         short.read(0);
-        return;
-    }
-    use std::os::unix::process::ExitStatusExt;
-    let name = "vhost_user::vanishing::tests::what_nobody_watches_ends_the_process";
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact"])
-        .env(ASKED, "1")
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .status()
-        .unwrap();
-    assert_eq!(status.signal(), Some(libc::SIGBUS));
+    });
+    assert!(status.is_none_or(|status| status.signal() == Some(libc::SIGBUS)));
 }
