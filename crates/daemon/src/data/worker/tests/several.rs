@@ -286,7 +286,9 @@ fn guests(owners: &[usize]) -> (Several, Vec<Guest>, Folder) {
 /// The same; of each port what else is said.
 pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Guest>, Folder) {
     let dir = Folder::new();
-    let mut text = "[host]\nname = \"t\"\nworkers = 2\n[[vnet]]\nname = \"blue\"\n".to_owned();
+    let mut text =
+        "[host]\nname = \"t\"\nworkers = 2\nisolate_after_ms = 0\n[[vnet]]\nname = \"blue\"\n"
+            .to_owned();
     let mut count = 0;
     for (n, more) in ports.enumerate() {
         let socket = dir.join(&n.to_string());

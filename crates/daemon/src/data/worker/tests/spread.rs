@@ -58,7 +58,7 @@ fn addresses() -> (Ipv4Addr, Ipv4Addr) {
 
 fn config(dir: &Folder, own: Ipv4Addr, peer: Ipv4Addr) -> String {
     let mut text = format!(
-        "[host]\nname = \"t\"\npolicy = \"ZL\"\nworkers = 2\n\
+        "[host]\nname = \"t\"\npolicy = \"ZL\"\nworkers = 2\nisolate_after_ms = 0\n\
          [underlay]\nkind = \"udp\"\ndevice = \"lo\"\naddress = \"{own}\"\n\
          link = {{ in = {{ frames = 8192, bytes = 16000000 }} }}\n\
          [[vnet]]\nname = \"blue\"\nvni = {VNI}\nmtu = 1400\n\
