@@ -316,6 +316,34 @@ fn a_port_whose_list_is_full_leaves_the_rest_in_its_socket() {
     assert_eq!((kept(&mut sharers), sharers.pool.used()), (0, 0));
 }
 
+#[test]
+fn what_is_kept_comes_after_a_stop_and_nothing_else_does() {
+    let mut sharers = Sharers::open(2);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let pair = (1..).find(|dst| bucket(*dst, 0) % 2 == 1).unwrap();
+    let send = |sharers: &Sharers, number| {
+        sender.send_to(&datagram(pair, 0, number), sharers.to).unwrap();
+    };
+    let set = BucketSet::from_iter([bucket(pair, 0)]);
+    sharers.ports[1].buckets().unwrap().hold(&set);
+    (0..100).for_each(|number| send(&sharers, number));
+    let until = Instant::now() + PATIENCE;
+    while sharers.ports[1].aside().frames < 100 {
+        assert_eq!(sharers.read(1), []);
+        assert!(Instant::now() < until, "they are kept");
+    }
+    sharers.ports[1].stop_reading();
+    (100..150).for_each(|number| send(&sharers, number));
+    let numbers = |came: Vec<(u8, u8, u32)>| came.into_iter().map(|(.., number)| number);
+    assert!(numbers(sharers.read_all(1, 100)).eq(0..100));
+    assert_eq!(sharers.ports[1].aside().frames, 0);
+    assert_eq!(sharers.read(1), [], "they stay in the socket");
+    sharers.ports[1].go_on_reading();
+    assert!(numbers(sharers.read_all(1, 50)).eq(100..150));
+    let aside = sharers.ports[1].aside();
+    assert_eq!((aside.frames, aside.bytes, aside.frames_max), (0, 0, 100));
+}
+
 /// A TCP segment between two machines, to port 443 or another one.
 fn segment(dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
     behind(&[], &[], dst, src, port, number)

@@ -61,6 +61,7 @@ use sluice_switch::Window;
 use super::high::HighFlows;
 use super::sharing::{BUCKETS, BucketTable, GROUPS, Selector, group_of};
 use crate::frame::FrameBuf;
+use crate::port::Aside;
 
 /// How many frames a port keeps of buckets that it is to hold back.
 pub const HELD_MAX: usize = 2048;
@@ -174,8 +175,9 @@ pub struct Buckets {
     tags: Vec<u16>,
     high: HighFlows,
     held: BucketSet,
-    /// What was read and is held back, in this order.
+    /// What was read and is held back, in this order; and how much that is.
     kept: VecDeque<(u16, FrameBuf)>,
+    aside: Aside,
     /// Something in `kept` may go.
     ready: bool,
     leaving: Option<Leaving>,
@@ -195,6 +197,7 @@ impl Buckets {
             high: HighFlows::default(),
             held: BucketSet::default(),
             kept: VecDeque::with_capacity(HELD_MAX),
+            aside: Aside::default(),
             ready: false,
             leaving: None,
             selector: Some((selector, table)),
@@ -263,6 +266,18 @@ impl Buckets {
         self.kept.len()
     }
 
+    /// What is held back, now and at most.
+    #[must_use]
+    pub(super) const fn aside(&self) -> Aside {
+        self.aside
+    }
+
+    /// The socket is read no more: what a move still held back has nothing to wait for.
+    pub(super) fn release_all(&mut self) {
+        self.held = BucketSet::default();
+        self.ready = !self.kept.is_empty();
+    }
+
     /// A frame goes on as a copy in the same pool, whose handle comes back, too: until then it is
     /// under way.
     pub fn copied(&mut self, from: &FrameBuf, copy: &FrameBuf) {
@@ -320,10 +335,19 @@ impl Buckets {
         count(&self.gauges.seen[usize::from(bucket)], 1);
         count(&self.gauges.under_way[usize::from(bucket)], 1);
         if self.held.contains(bucket) {
-            self.kept.push_back((bucket, buf));
+            self.keep(bucket, buf);
             return None;
         }
         Some(buf)
+    }
+
+    #[cold]
+    fn keep(&mut self, bucket: u16, buf: FrameBuf) {
+        self.aside.frames += 1;
+        self.aside.bytes += u64::from(buf.size());
+        self.aside.frames_max = self.aside.frames_max.max(self.aside.frames);
+        self.aside.bytes_max = self.aside.bytes_max.max(self.aside.bytes);
+        self.kept.push_back((bucket, buf));
     }
 
     /// Whether the socket may be read: what is here goes first, and so many more have room.
@@ -365,6 +389,8 @@ impl Buckets {
             bytes += u64::from(buf.size());
             batch.push(buf).expect("room was counted before");
         }
+        self.aside.frames -= frames as u64;
+        self.aside.bytes -= bytes;
         (frames, bytes)
     }
 }

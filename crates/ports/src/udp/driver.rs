@@ -17,7 +17,7 @@ use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::handed::{Handed, SHARERS};
 use crate::pool::{Pool, SlotMut};
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::sockets::snmp_counter;
 use crate::staging::NotStaged;
 
@@ -97,6 +97,8 @@ pub struct UdpPort {
     finisher: Finisher,
     /// If it is one of several at its address.
     buckets: Option<Box<Buckets>>,
+    /// Its socket is read no more.
+    stopped: bool,
 }
 
 /// What is held while the port is open.
@@ -189,6 +191,7 @@ impl UdpPort {
             too_large: None,
             finisher: Finisher::new(),
             buckets: buckets.map(Box::new),
+            stopped: false,
         })
     }
 
@@ -435,6 +438,9 @@ impl Port for UdpPort {
             buckets.reads(pool.slots(), waiting);
             (frames, bytes) = buckets.hand_over(window, limit, batch);
         }
+        if self.stopped {
+            return Ok(Read { frames, more: true, aside: 0 });
+        }
         while frames < limit && bytes < window.bytes.0 {
             if self.buckets.as_ref().is_some_and(|b| !b.may_read(RECEIVE_FRAMES_MAX)) {
                 break;
@@ -464,6 +470,21 @@ impl Port for UdpPort {
             }
         }
         Ok(())
+    }
+
+    fn aside(&self) -> Aside {
+        self.buckets.as_ref().map_or(Aside::default(), |buckets| buckets.aside())
+    }
+
+    fn stop_reading(&mut self) {
+        self.stopped = true;
+        if let Some(buckets) = &mut self.buckets {
+            buckets.release_all();
+        }
+    }
+
+    fn go_on_reading(&mut self) {
+        self.stopped = false;
     }
 
     /// Of a socket that is shared, `bytes` is left for the table of whoever moves buckets.
