@@ -1,12 +1,12 @@
 //! Handing everything over to another data process ([`crate::handover`]).
 //!
 //! ```text
-//!   yield: nothing moves between workers ── Stop ── until nothing is left, or for 30 ms ── Freeze
+//!   yield: nothing moves between workers ── Stop ── until nothing is left, or leaves ── Freeze
 //!          ── leave: the process is gone ─ anything else, or silence: Thaw, it goes on
 //! ```
 //!
-//! What did not leave within [`DRAIN_WITHIN`], because its receiver takes nothing, ends with the
-//! process; it is counted and said.
+//! What does not leave because its receiver takes nothing for [`STANDS_FOR`] ends with the process;
+//! it is counted and said. On a busy machine it only takes longer.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -23,8 +23,9 @@ use crate::handover::{self, FORMAT, State, Yielded};
 use crate::log::say;
 use crate::protocol::{self, Done, Failure, Request};
 
-/// How long frames may take to leave.
-const DRAIN_WITHIN: Nanos = Nanos::from_millis(30);
+/// How long it is waited while no frame leaves, and how long at most.
+const STANDS_FOR: Nanos = Nanos::from_millis(30);
+const DRAIN_WITHIN: Nanos = Nanos::from_millis(1000);
 /// How often it is asked what is left.
 const LOOK_EVERY: Nanos = Nanos::from_micros(200);
 /// How long whoever asked may be silent.
@@ -83,16 +84,19 @@ impl Server {
         hand::send(stream, &files)
     }
 
-    /// Waits until nothing is left, but not for long. What one worker has given to another while
-    /// both were asked shows at the other when they are asked once more: in the ring between them,
-    /// or in its switch.
+    /// Waits until nothing is left, as long as frames leave. What one worker has given to another
+    /// while both were asked shows at the other when they are asked once more: in the ring between
+    /// them, or in its switch.
     fn wait_until_drained(&self, stopped: Nanos) -> io::Result<()> {
-        let until = stopped.after(DRAIN_WITHIN);
-        let mut times = 0;
-        while times < 2 && clock::now() < until {
+        let (mut progress, mut times) = (Progress::new(stopped), 0);
+        while times < 2 {
             let ask = |reply| Ask::Yield(YieldStep::Left(reply));
             let left = self.askers.answers_now(ask).map_err(io::Error::other)?;
-            times = if left.iter().all(|left| *left == Left::default()) { times + 1 } else { 0 };
+            let left: u64 = left.iter().map(|left| left.resident + left.pending).sum();
+            times = if left == 0 { times + 1 } else { 0 };
+            if times == 0 && progress.has_ended(clock::now(), left) {
+                break;
+            }
             if times == 0 {
                 clock::sleep(LOOK_EVERY);
             }
@@ -119,5 +123,44 @@ impl Server {
         let state = State { stopped_ns: stopped.0, added, known, ..State::default() };
         let ports: Vec<(String, Handed)> = ports;
         Ok((left, handover::pack(state, self.taps.lend_taps(), ports)?))
+    }
+}
+
+/// Whether frames still leave.
+struct Progress {
+    least: u64,
+    since: Nanos,
+    until: Nanos,
+}
+
+impl Progress {
+    const fn new(stopped: Nanos) -> Self {
+        Self { least: u64::MAX, since: stopped, until: stopped.after(DRAIN_WITHIN) }
+    }
+
+    /// Whether waiting is over: none has left for a time, or all of it took too long.
+    fn has_ended(&mut self, now: Nanos, left: u64) -> bool {
+        if left < self.least {
+            (self.least, self.since) = (left, now);
+        }
+        now >= self.until || now >= self.since.after(STANDS_FOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_when_nothing_leaves() {
+        let at = Nanos::from_millis;
+        let mut progress = Progress::new(at(100));
+        assert!(!progress.has_ended(at(129), 10), "the first look");
+        assert!(!progress.has_ended(at(158), 9), "one has left");
+        assert!(!progress.has_ended(at(187), 9));
+        assert!(progress.has_ended(at(188), 9), "30 ms without one");
+        let mut progress = Progress::new(at(0));
+        let slow = (1..=40).map(|n| progress.has_ended(at(25 * n), 100 - n));
+        assert_eq!(slow.take_while(|ended| !ended).count(), 39, "a second, however busy");
     }
 }
