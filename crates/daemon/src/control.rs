@@ -44,7 +44,7 @@ use self::ports::AddedPorts;
 use self::upgrade::NotDone;
 use crate::config::{self, KernelDevices, Plan};
 use crate::controller::{Controller, Held};
-use crate::fabric::Fabric;
+use crate::fabric::{self, Fabric};
 use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
@@ -131,7 +131,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     // Before the data process: what cannot be believed by others is said before anything starts.
     let held = Arc::new(Held::load(&plan));
     let start = |fabric| {
-        Fabric::start(fabric, (&plan.run_dir, &plan.state_dir), SILENCE_MAX, Arc::clone(&held))
+        let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
+        Fabric::start(fabric, dirs, (SILENCE_MAX, fabric::wall()), Arc::clone(&held))
     };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(Kept::new(&plan.run_dir));
@@ -361,6 +362,9 @@ impl Control<'_> {
 
     /// Takes up what can be taken up while it runs, and says what cannot.
     fn reload(&self) {
+        if let Some(fabric) = &self.fabric {
+            fabric.reload_certificates();
+        }
         let plan = match config::load(self.file, &KernelDevices) {
             Ok(plan) => plan,
             Err(error) => {
