@@ -49,7 +49,7 @@ use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
 use crate::taps;
-use crate::{notify, privileges};
+use crate::{notify, privileges, seccomp};
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -114,6 +114,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let group = plan.config.host.group.as_deref();
     run_dir::create(&plan.run_dir, group)?;
     privileges::drop_others();
+    seccomp::install(plan.config.host.seccomp, seccomp::Process::Control);
     let role = Role::take(&plan.run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
@@ -352,8 +353,9 @@ impl Control<'_> {
         match child::program() {
             Ok(program) => {
                 say!("upgrade: this process becomes {}", program.display());
-                let error =
-                    std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
+                let mut next = std::process::Command::new(program);
+                seccomp::tell(&mut next);
+                let error = next.args(std::env::args_os().skip(1)).exec();
                 say!(error: "no upgrade, for it cannot be run: {error}");
             }
             Err(error) => say!(error: "no upgrade: {error:#}"),
