@@ -199,6 +199,9 @@ pub struct Host {
     /// The group whose members may look (`sluice show`) without being root; absent: nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The user as whom both processes go on when root has started them; absent: root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// What becomes of system calls that neither process makes.
     #[serde(default, skip_serializing_if = "Seccomp::is_default")]
     pub seccomp: Seccomp,

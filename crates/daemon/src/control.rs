@@ -113,7 +113,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     end_with_any_thread();
     let group = plan.config.host.group.as_deref();
     run_dir::create(&plan.run_dir, group)?;
-    privileges::drop_others();
+    privileges::drop_others(&plan)?;
     seccomp::install(plan.config.host.seccomp, seccomp::Process::Control);
     let role = Role::take(&plan.run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);

@@ -123,3 +123,50 @@ fn filter_can_be_switched_off() {
         assert_eq!(filters(daemon), [own; 2]);
     }
 }
+
+/// Started as root, as `nobody`, who is in every machine's list of users.
+#[test]
+#[ignore = "live: needs root"]
+fn user_of_its_own_does_all_that_root_does() {
+    if skip("live_security", &[]) {
+        return;
+    }
+    let mut case = case("user", "user = \"nobody\"");
+    let is_nobody = |daemon: &Daemon| {
+        for pid in [daemon.control_pid(), daemon.data_pid()] {
+            let uids = status(&pid, "Uid");
+            assert!(uids.split_whitespace().all(|uid| uid == "65534"), "process {pid}: {uids}");
+            let sets = ["CapEff", "CapPrm", "CapAmb"].map(|key| status(&pid, key));
+            assert!(sets.iter().all(|set| *set == sets[0]), "{sets:?}");
+            let bounds = [&sets[0], &status(&pid, "CapBnd")]
+                .map(|set| u64::from_str_radix(set, 16).unwrap());
+            assert_eq!(bounds[0] & !bounds[1], 0, "{bounds:x?}");
+            // CAP_SETUID, CAP_SYS_MODULE.
+            assert_eq!(bounds[0] & (1 << 7 | 1 << 16), 0, "{bounds:x?}");
+        }
+    };
+    case.daemons.iter().for_each(is_nobody);
+    case.add_ports();
+    case.containers[1].ping(C1, 3);
+    case.daemons[0].ask(&["upgrade"]);
+    wait_for("control answers", || case.daemons[0].attempt(&["show", "ports"]).status.success());
+    is_nobody(&case.daemons[0]);
+    case.containers[1].ping(C1, 3);
+    // What the host made outlives its processes, and a supervisor starts it anew.
+    let index = case.containers[0].ip("-o link show dev eth0");
+    case.daemons[0].kill_both();
+    case.daemons[0].restart_control();
+    is_nobody(&case.daemons[0]);
+    wait_for("its container is reached", || {
+        case.containers[1].attempt(&format!("ping -c 1 -W 1 {C1}")).status.success()
+    });
+    let again = case.containers[0].ip("-o link show dev eth0");
+    let number = |line: &str| line.split(':').next().map(str::to_owned);
+    assert_eq!(number(&again), number(&index), "the TAP is the same");
+    for daemon in &mut case.daemons {
+        daemon.ask(&["port", "del", "p"]);
+        daemon.stop();
+        let log = daemon.log();
+        assert!(!log.contains("not permitted") && !log.contains("ermission denied"), "{log}");
+    }
+}
