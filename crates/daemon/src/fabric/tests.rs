@@ -170,6 +170,11 @@ impl Hand {
         Arc::new(Self(AtomicU64::new(UnixTime::now().as_secs())))
     }
 
+    /// It is set to so many seconds since 1970.
+    pub(super) fn set(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+
     /// It is set forward.
     pub(super) fn pass_days(&self, days: u64) {
         self.0.fetch_add(days * 86_400, Ordering::Relaxed);
