@@ -147,6 +147,36 @@ impl LogLevel {
     }
 }
 
+/// What the kernel does about system calls that neither process of a host makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Seccomp {
+    /// Nothing.
+    Off,
+    /// It writes them to its audit log, and does them.
+    Log,
+    /// It refuses them (`EPERM`).
+    #[default]
+    On,
+}
+
+impl Seccomp {
+    /// The word used in every setting.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Log => "log",
+            Self::On => "on",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The host itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -169,6 +199,12 @@ pub struct Host {
     /// The group whose members may look (`sluice show`) without being root; absent: nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The user as whom both processes go on when root has started them; absent: root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What becomes of system calls that neither process makes.
+    #[serde(default, skip_serializing_if = "Seccomp::is_default")]
+    pub seccomp: Seccomp,
     /// After how many milliseconds without an answer a data process is taken to hang and is
     /// replaced; 0: never.
     #[serde(default = "default_data_hung_ms")]

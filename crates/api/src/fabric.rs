@@ -5,6 +5,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::certificates::{CertificateKind, CertificateRow, CertificateState, Certificates};
+
+mod certificates;
+
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -29,6 +33,8 @@ pub enum Question {
     Flows,
     /// Receivers that do not take what comes, here and elsewhere.
     Holds,
+    /// Certificates of this host and of members.
+    Certificates,
     /// What would become of a frame, and what the entries on its way have seen.
     Trace(crate::trace::Question),
     /// An endpoint that moved too often may move again, at all hosts.
@@ -58,6 +64,8 @@ pub enum Answer {
     Flows(Flows),
     /// Receivers that do not take what comes.
     Holds(Holds),
+    /// Certificates.
+    Certificates(Certificates),
     /// What becomes of a frame.
     Trace(Box<crate::trace::Trace>),
     /// Hosts at which an endpoint may move again.
@@ -253,6 +261,9 @@ pub struct Status {
     pub data_silent: Option<String>,
     /// The hosts.
     pub members: Vec<MemberRow>,
+    /// Certificates; absent: the host is of a version that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Certificates>,
     /// Receivers that do not take what comes, a row for each priority: those of this host, and
     /// those of other hosts that are held here.
     pub receivers: Vec<ReceiverRow>,

@@ -44,12 +44,12 @@ use self::ports::AddedPorts;
 use self::upgrade::NotDone;
 use crate::config::{self, KernelDevices, Plan};
 use crate::controller::{Controller, Held};
-use crate::fabric::Fabric;
+use crate::fabric::{self, Fabric};
 use crate::limits;
 use crate::log::{self, say};
 use crate::run_dir::{self, Role};
 use crate::taps;
-use crate::{notify, privileges};
+use crate::{notify, privileges, seccomp};
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -113,7 +113,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     end_with_any_thread();
     let group = plan.config.host.group.as_deref();
     run_dir::create(&plan.run_dir, group)?;
-    privileges::drop_others();
+    privileges::drop_others(&plan)?;
+    seccomp::install(plan.config.host.seccomp, seccomp::Process::Control);
     let role = Role::take(&plan.run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
@@ -131,7 +132,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     // Before the data process: what cannot be believed by others is said before anything starts.
     let held = Arc::new(Held::load(&plan));
     let start = |fabric| {
-        Fabric::start(fabric, (&plan.run_dir, &plan.state_dir), SILENCE_MAX, Arc::clone(&held))
+        let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
+        Fabric::start(fabric, dirs, (SILENCE_MAX, fabric::wall()), Arc::clone(&held))
     };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(Kept::new(&plan.run_dir));
@@ -351,8 +353,9 @@ impl Control<'_> {
         match child::program() {
             Ok(program) => {
                 say!("upgrade: this process becomes {}", program.display());
-                let error =
-                    std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
+                let mut next = std::process::Command::new(program);
+                seccomp::tell(&mut next);
+                let error = next.args(std::env::args_os().skip(1)).exec();
                 say!(error: "no upgrade, for it cannot be run: {error}");
             }
             Err(error) => say!(error: "no upgrade: {error:#}"),
@@ -361,6 +364,9 @@ impl Control<'_> {
 
     /// Takes up what can be taken up while it runs, and says what cannot.
     fn reload(&self) {
+        if let Some(fabric) = &self.fabric {
+            fabric.reload_certificates();
+        }
         let plan = match config::load(self.file, &KernelDevices) {
             Ok(plan) => plan,
             Err(error) => {

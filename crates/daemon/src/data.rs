@@ -66,8 +66,8 @@ use crate::hand;
 use crate::limits;
 use crate::log::{self, say};
 use crate::poller::{Poller, Waker};
-use crate::privileges;
 use crate::run_dir::{self, Role};
+use crate::{privileges, seccomp};
 
 /// Questions that may wait for the worker.
 const ASKS_MAX: usize = 16;
@@ -197,7 +197,8 @@ pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result
     };
     log::speak_as(&plan.config.host.name, "data", plan.config.host.log);
     run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
-    privileges::drop_others();
+    privileges::drop_others(&plan)?;
+    seccomp::install(plan.config.host.seccomp, seccomp::Process::Data);
     if begin == Begin::Succeeds {
         return succeed(plan);
     }

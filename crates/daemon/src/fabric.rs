@@ -9,6 +9,7 @@
 //! | `receivers` | ports that do not take what comes, as several workers see them |
 //! | `wires`, `link` | connections to other members: whose they are; TCP and TLS without waiting |
 //! | `identity`, `certificates` | who is believed; what `sluice fabric cert` makes |
+//! | `trust` | certificates that change while the host runs, and their days left |
 //! | `seal` | datagrams that only members can have written |
 //! | `incarnation` | which start of this host this is |
 //! | `few` | what happens often is a number in the log, not lines |
@@ -35,6 +36,7 @@ mod seal;
 mod taps;
 mod thaw;
 mod trace;
+mod trust;
 mod wires;
 
 use std::net::UdpSocket;
@@ -44,17 +46,19 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustls::time_provider::DefaultTimeProvider;
 use sluice_api::fabric as api;
 use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
 use sluice_control::{punt, resolve};
 
+use self::agree::Agreement;
+pub(crate) use self::identity::Wall;
 pub(crate) use self::taps::TapPlace;
 
-use self::agree::Agreement;
-use self::identity::Identity;
 use self::incarnation::Incarnations;
 use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
+use self::trust::Trust;
 use self::wires::Wires;
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
@@ -68,12 +72,17 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long goodbye may take.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
 
-/// Whether other hosts would believe the certificates of host `own` in a folder.
+/// The clock of this machine.
+pub(crate) fn wall() -> Wall {
+    Arc::new(DefaultTimeProvider)
+}
+
+/// The certificates of a host, as a member would use them: which of them need somebody.
 ///
 /// # Errors
-/// A file that cannot be read, one that is not valid now, or that of another host.
-pub(crate) fn check_certificates(folder: &Path, own: &str) -> anyhow::Result<()> {
-    Identity::load(folder, own).map(|_| ())
+/// A file that cannot be read, or the certificate of another host or fabric.
+pub(crate) fn check_certificates(plan: &FabricPlan) -> anyhow::Result<api::Certificates> {
+    Trust::open(plan, wall()).map(|(trust, _)| trust.certificates())
 }
 
 /// How other threads reach the member.
@@ -85,6 +94,7 @@ pub(crate) struct Fabric {
     held: Arc<Held>,
     name: Arc<str>,
     agreement: Arc<Agreement>,
+    trust: Arc<Trust>,
 }
 
 impl Fabric {
@@ -95,21 +105,23 @@ impl Fabric {
 
     /// Starts the thread. What goes with the machine is in the first directory, what outlives it in
     /// the second. It speaks to nobody before a data process has told what its chip holds,
-    /// or `silence_max` is over.
+    /// or `silence_max` is over. Certificates end by the clock `wall`.
     ///
     /// # Errors
     /// Certificates that nobody would believe, or an address that cannot be listened on.
     pub(crate) fn start(
         plan: &FabricPlan,
         (run_dir, state_dir): (&Path, &Path),
-        silence_max: Nanos,
+        (silence_max, wall): (Nanos, Wall),
         held: Arc<Held>,
     ) -> anyhow::Result<Self> {
-        let identity = Identity::load(&plan.certificates, &plan.name)?;
+        let (trust, identity) = Trust::open(plan, wall)?;
+        let trust = Arc::new(trust);
         let poller = Poller::new().context("cannot make an epoll instance")?;
         let at = plan.listen;
         let remedy =
             || format!("cannot listen on {at}; is `fabric.address` an address of this host?");
+        let identity = (identity, Arc::clone(&trust));
         let wires =
             Wires::listen(at, identity, &poller, LISTENER, FIRST_WIRE).with_context(remedy)?;
         let udp = UdpSocket::bind(at).with_context(remedy)?;
@@ -131,6 +143,7 @@ impl Fabric {
             run_dir,
             held,
             name: plan.name.as_str().into(),
+            trust,
         };
         let mut member = Member {
             plan: plan.clone(),
@@ -154,6 +167,8 @@ impl Fabric {
         member.begin(started)?;
         let (taps, watcher) = (member.taps.clone(), fabric.clone());
         crate::control::spawn("links", move || taps.watch(&watcher))?;
+        let watcher = fabric.clone();
+        crate::control::spawn("certificates", move || trust::watch(&watcher))?;
         crate::control::spawn("fabric", move || member.run())?;
         agree::start(fabric.clone(), hosts)?;
         Ok(fabric)
@@ -199,6 +214,9 @@ impl Fabric {
         }
         if let api::Question::Thaw { vnet, endpoint } = question {
             return self.thaw(thaw::Named { vnet, endpoint }).map(api::Answer::Thaw);
+        }
+        if question == api::Question::Certificates {
+            return Ok(api::Answer::Certificates(self.trust.certificates()));
         }
         let mut answer = self.wait(|reply| Ask::Question(question, reply))??;
         if let api::Answer::Members(rows) = &mut answer {

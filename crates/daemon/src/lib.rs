@@ -31,6 +31,7 @@ pub mod port_client;
 mod privileges;
 pub mod protocol;
 pub mod run_dir;
+mod seccomp;
 mod serve;
 pub mod show_client;
 mod taps;

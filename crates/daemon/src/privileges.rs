@@ -13,13 +13,20 @@
 //! The rest goes at the start, before there is a second thread, also from what a program that is
 //! executed later could get (`NoNewPrivs`, the bounding set). Files are for their owner alone.
 
+mod user;
+
+use std::path::Path;
+
 use rustix::fs::Mode;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
 };
 
+use crate::config::Plan;
 use crate::log::say;
 
 /// What is kept, of what there is.
@@ -36,15 +43,29 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::SYS_RESOURCE)
     .union(CapabilitySet::KILL);
 
-/// Gives up what is not needed.
-pub(crate) fn drop_others() {
+/// Gives up what is not needed, and goes on as the user of the configuration, if it names one, who
+/// gets the directories of the host.
+///
+/// # Errors
+/// If there is no such user.
+pub(crate) fn drop_others(plan: &Plan) -> anyhow::Result<()> {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    if let Err(error) = bound() {
+        say!("privileges that are not needed cannot all be given up: {error}");
+    }
+    let host = &plan.config.host;
+    if let Some(name) = &host.user {
+        let dirs: [&Path; 2] = [&plan.run_dir, &plan.state_dir];
+        user::become_user(name, host.group.as_deref(), &dirs)?;
+    }
     if let Err(error) = give_up() {
         say!("privileges that are not needed cannot all be given up: {error}");
     }
+    Ok(())
 }
 
-fn give_up() -> Result<(), Errno> {
+/// What programs that are executed later could have at most.
+fn bound() -> Result<(), Errno> {
     set_no_new_privs(true)?;
     let now = capabilities(None)?;
     if now.effective.contains(CapabilitySet::SETPCAP) {
@@ -57,29 +78,44 @@ fn give_up() -> Result<(), Errno> {
             }
         }
     }
-    let kept = |set: CapabilitySet| set & KEPT;
-    let (effective, permitted) = (kept(now.effective), kept(now.permitted));
-    let inheritable = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective, permitted, inheritable })
+    Ok(())
+}
+
+fn give_up() -> Result<(), Errno> {
+    let permitted = capabilities(None)?.permitted & KEPT;
+    if geteuid().is_root() {
+        let inheritable = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: permitted, permitted, inheritable };
+        return set_capabilities(None, sets);
+    }
+    // Only root gets them back when it executes a program; others take them along.
+    let sets = CapabilitySets { effective: permitted, permitted, inheritable: permitted };
+    set_capabilities(None, sets)?;
+    for capability in permitted {
+        configure_capability_in_ambient_set(capability, true)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The unit allows what the processes keep, so that either list alone would do.
+    /// The unit gives and allows what the processes keep, so that either list alone would do.
     #[test]
     fn unit_has_the_same_list() {
         let unit = include_str!("../../../packaging/sluice.service");
-        let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-        let in_unit: CapabilitySet = line
-            .unwrap()
-            .split_whitespace()
-            .map(|word| {
-                let name = word.strip_prefix("CAP_").unwrap();
-                CapabilitySet::from_name(name).unwrap_or_else(|| panic!("{word}"))
-            })
-            .collect();
-        assert_eq!(in_unit, KEPT);
+        for key in ["CapabilityBoundingSet=", "AmbientCapabilities="] {
+            let line = unit.lines().find_map(|line| line.strip_prefix(key));
+            let in_unit: CapabilitySet = line
+                .unwrap()
+                .split_whitespace()
+                .map(|word| {
+                    let name = word.strip_prefix("CAP_").unwrap();
+                    CapabilitySet::from_name(name).unwrap_or_else(|| panic!("{word}"))
+                })
+                .collect();
+            assert_eq!(in_unit, KEPT, "{key}");
+        }
     }
 }

@@ -61,6 +61,13 @@ pub(crate) fn state_of_host(name: &str) -> PathBuf {
     Path::new(STATE_ROOT).join(name)
 }
 
+/// Whether a directory is one of those that Sluice makes for hosts.
+pub(crate) fn is_own_place(dir: &Path) -> bool {
+    let is_below = |root| dir.starts_with(root) && dir != Path::new(root);
+    let leads_up = dir.components().any(|part| part == std::path::Component::ParentDir);
+    (is_below(ROOT) || is_below(STATE_ROOT)) && !leads_up
+}
+
 /// Makes the directory, for its owner and a group that may read. One that was there and is not
 /// below [`ROOT`] is left as it is.
 ///
@@ -98,7 +105,7 @@ fn share(path: &Path, group: Option<&str>, mode: u32) -> anyhow::Result<()> {
 }
 
 /// The number of a group of this machine.
-fn group_id(name: &str) -> anyhow::Result<u32> {
+pub(crate) fn group_id(name: &str) -> anyhow::Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }

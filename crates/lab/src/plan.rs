@@ -278,6 +278,8 @@ impl Plan {
             run_dir: Some(run_dir.to_string_lossy().into_owned()),
             state_dir: None,
             group: None,
+            user: None,
+            seccomp: api::Seccomp::default(),
             data_hung_ms: 5_000,
             log: None,
             worker_cpu: None,

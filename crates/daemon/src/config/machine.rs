@@ -27,12 +27,17 @@ pub fn look(plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(fabric) = &plan.fabric {
         let folder = fabric.certificates.display();
-        findings.push(match fabric::check_certificates(&fabric.certificates, &fabric.name) {
-            Ok(()) => {
-                Finding::Fine(format!("the certificates in {folder} are those of {}", fabric.name))
+        match fabric::check_certificates(fabric) {
+            Ok(certificates) => {
+                let words = format!("the certificates in {folder} are those of {}", fabric.name);
+                findings.push(Finding::Fine(words));
+                let need_somebody = certificates.rows.into_iter().filter_map(|row| {
+                    Some(Finding::Warning(format!("{row}. {}", row.remedy.as_ref()?)))
+                });
+                findings.extend(need_somebody);
             }
-            Err(error) => Finding::Problem(format!("{error:#}")),
-        });
+            Err(error) => findings.push(Finding::Problem(format!("{error:#}"))),
+        }
         findings.extend(address("fabric.address", fabric.listen.ip()));
     }
     findings.extend(vtep(plan));

@@ -24,6 +24,7 @@ use crate::config::Plan;
 use crate::log::say;
 use crate::protocol::{self, Hello, Request};
 use crate::run_dir::{self, Role};
+use crate::seccomp;
 
 /// How long a data process may take to open its ports.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -194,6 +195,7 @@ pub(super) fn drain(link: Link) {
 /// The call of a data process of a plan, whose text stands in `config`.
 pub(super) fn command(plan: &Plan, config: &Path, begins: &str) -> anyhow::Result<Command> {
     let mut command = Command::new(program()?);
+    seccomp::tell(&mut command);
     command.args(["daemon", "--role", "data", begins, "--config"]).arg(config);
     if let Some(dir) = &plan.dir {
         // The text is a copy; its relative paths are those of the operator's file.

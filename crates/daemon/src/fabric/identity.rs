@@ -4,21 +4,26 @@
 //! Whoever connects shows a certificate, and so does whoever is connected to. A certificate names
 //! its host, and a connection counts as that host's and nobody else's: a session takes claims of
 //! its own peer only, so nobody can claim for another.
+//!
+//! A certificate whose time is over, or has not begun, is loaded all the same: the host forwards,
+//! and other members refuse it until there is another one ([`super::trust`]).
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Error, RootCertStore, ServerConfig,
-    ServerConnection,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, RootCertStore,
+    ServerConfig, ServerConnection,
 };
+use x509_parser::parse_x509_certificate;
 
 /// The certificate of the fabric, in the folder of a host.
 pub(super) const AUTHORITY: &str = "ca.pem";
@@ -27,50 +32,81 @@ pub(super) const CERTIFICATE: &str = "host.pem";
 /// Its key.
 pub(super) const KEY: &str = "host.key";
 
+/// The wall clock: certificates end by it.
+pub(crate) type Wall = Arc<dyn TimeProvider>;
+
+/// Validity of a certificate, in seconds since 1970, both ends included (RFC 5280 section 4.1.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) from: i64,
+    pub(super) until: i64,
+}
+
+impl Validity {
+    /// That of a certificate; `None` if it is none.
+    pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, parsed) = parse_x509_certificate(certificate).ok()?;
+        let validity = parsed.validity();
+        let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+        Some(Self { from, until })
+    }
+
+    /// The moment within it that is nearest to `now`.
+    fn nearest(self, now: i64) -> UnixTime {
+        let seconds = u64::try_from(now.max(self.from).min(self.until)).unwrap_or(0);
+        UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
+    }
+}
+
 /// What this host shows and what it believes.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// Validity of its own certificate.
+    pub(super) own: Validity,
+    /// Validity of the authority that ends first.
+    pub(super) anchor: Validity,
 }
 
 impl Identity {
     /// The identity of host `own` from the files of `folder`.
     ///
     /// # Errors
-    /// A file that cannot be read, or a certificate that no other host would believe.
-    pub(super) fn load(folder: &Path, own: &str) -> anyhow::Result<Self> {
-        let load = || Self::read(folder, own);
+    /// A file that cannot be read, or a certificate that no other host would believe at any time.
+    pub(super) fn load(folder: &Path, own: &str, wall: &Wall) -> anyhow::Result<Self> {
+        let load = || Self::read(folder, own, wall);
         load().with_context(|| {
             let folder = folder.display();
             format!("the certificates in {folder}; `sluice fabric cert` makes new ones")
         })
     }
 
-    fn read(folder: &Path, own: &str) -> anyhow::Result<Self> {
-        let of = |name: &str| {
-            let path = folder.join(name);
-            CertificateDer::from_pem_file(&path).with_context(|| format!("{name} is unusable"))
-        };
-        let mut roots = RootCertStore::empty();
-        roots.add(of(AUTHORITY)?).context("ca.pem is no authority")?;
-        let roots = Arc::new(roots);
-        let certificate = of(CERTIFICATE)?;
+    fn read(folder: &Path, own: &str, wall: &Wall) -> anyhow::Result<Self> {
+        let (roots, anchor) = authorities(&folder.join(AUTHORITY))?;
+        let certificate = CertificateDer::from_pem_file(folder.join(CERTIFICATE))
+            .context("host.pem is unusable")?;
         let key = PrivateKeyDer::from_pem_file(folder.join(KEY)).context("host.key is unusable")?;
+        let validity = Validity::of(&certificate).context("host.pem is no certificate")?;
         let provider = Arc::new(default_provider());
-        check_own(&roots, &provider, &certificate, own)?;
+        let at = validity.nearest(seconds(wall));
+        check_own(&roots, &provider, (&certificate, own), at)?;
         let believes =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
-        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let mut server = ServerConfig::builder_with_details(Arc::clone(&provider), wall.clone())
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(believes.build()?)
             .with_single_cert(vec![certificate.clone()], key.clone_key())
             .context("host.pem and host.key do not belong together")?;
-        let client = ClientConfig::builder_with_provider(provider)
+        let mut client = ClientConfig::builder_with_details(provider, wall.clone())
             .with_protocol_versions(&[&TLS13])?
             .with_root_certificates(roots)
             .with_client_auth_cert(vec![certificate], key)?;
-        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+        // A session that is resumed shows no certificate: each connection shows its own.
+        server.send_tls13_tickets = 0;
+        client.resumption = Resumption::disabled();
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        Ok(Self { client, server, own: validity, anchor })
     }
 
     /// The side that connects to host `peer`.
@@ -92,12 +128,33 @@ pub(super) fn is_of(certificate: &CertificateDer<'_>, name: &str) -> bool {
     ServerName::try_from(name).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
 }
 
-/// Looks at one's own certificate with the eyes of others.
+/// The authorities of a file, several while one follows the other, and the validity that ends
+/// first.
+fn authorities(path: &Path) -> anyhow::Result<(Arc<RootCertStore>, Validity)> {
+    let mut roots = RootCertStore::empty();
+    let mut first: Option<Validity> = None;
+    let all = CertificateDer::pem_file_iter(path).context("ca.pem is unusable")?;
+    for certificate in all {
+        let certificate = certificate.context("ca.pem is unusable")?;
+        let validity = Validity::of(&certificate).context("ca.pem is no authority")?;
+        first = first.into_iter().chain([validity]).min_by_key(|validity| validity.until);
+        roots.add(certificate).context("ca.pem is no authority")?;
+    }
+    Ok((Arc::new(roots), first.context("ca.pem is unusable: no certificate is in it")?))
+}
+
+/// Seconds since 1970; a clock that does not say counts as never set.
+pub(super) fn seconds(wall: &Wall) -> i64 {
+    let now = wall.current_time().map_or(0, |now| now.as_secs());
+    i64::try_from(now).unwrap_or(i64::MAX)
+}
+
+/// Looks at one's own certificate with the eyes of others, at a moment when it is valid.
 fn check_own(
     roots: &Arc<RootCertStore>,
     provider: &Arc<rustls::crypto::CryptoProvider>,
-    certificate: &CertificateDer<'_>,
-    own: &str,
+    (certificate, own): (&CertificateDer<'_>, &str),
+    at: UnixTime,
 ) -> anyhow::Result<()> {
     use rustls::client::danger::ServerCertVerifier as _;
     let others =
@@ -105,7 +162,7 @@ fn check_own(
             .build()?;
     let name = ServerName::try_from(own)
         .with_context(|| format!("`{own}` is no name that a certificate can carry"))?;
-    match others.verify_server_cert(certificate, &[], &name, &[], UnixTime::now()) {
+    match others.verify_server_cert(certificate, &[], &name, &[], at) {
         Ok(_) => Ok(()),
         Err(error) => bail!("host.pem: {}", reason(&error)),
     }
@@ -113,6 +170,11 @@ fn check_own(
 
 /// What is wrong with a certificate, in words.
 pub(super) fn reason(error: &Error) -> String {
+    if *error == Error::AlertReceived(AlertDescription::CertificateExpired) {
+        return "it says that this host's certificate has expired or is not valid yet; see \
+                `sluice fabric status`"
+            .to_owned();
+    }
     let Error::InvalidCertificate(why) = error else { return error.to_string() };
     match why {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

@@ -34,6 +34,7 @@ use super::answer::Answers;
 use super::calls::{Call, Calls};
 use super::data::Data;
 use super::few::Few;
+use super::identity::Identity;
 use super::incarnation::Incarnations;
 use super::ports;
 use super::seal::SEAL_SIZE;
@@ -82,6 +83,8 @@ pub(super) enum Ask {
     Thaw(thaw::Named, SyncSender<Result<(Key, bool), String>>),
     /// The same, of an endpoint that a member names.
     ThawKey(Key, SyncSender<bool>),
+    /// Connections from now on are made with this.
+    Identity(Box<Identity>),
     /// A question to a member.
     Call(Call),
     /// An answer to a member's question, by its ticket.
@@ -386,6 +389,7 @@ impl Member {
                     let (id, port, bound) = *port;
                     _ = reply.try_send(self.add_port(now, id, port, bound.as_ref()));
                 }
+                Ask::Identity(identity) => self.wires.show(*identity),
                 Ask::Link(port, is_up) => self.plane.port_link(now, port, is_up),
                 Ask::DelPort(name, reply) => {
                     self.del_port(now, &name);

@@ -5,8 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
 use sluice_api::fabric::{Answer, MemberRow, Question, VportRow};
 use sluice_api::trace::{self, Between, Hop, Verdict};
 use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
@@ -15,8 +18,9 @@ use sluice_control::rpc::Failure;
 use sluice_testkit::bound::at_most;
 use sluice_wire::fabric::Topic;
 
-use super::Fabric;
 use super::certificates::{Wanted, make};
+use super::identity::Wall;
+use super::{Fabric, wall};
 use crate::config::{Bound, FabricPlan, HostPlan, LocalPort, Workers};
 use crate::controller::Held;
 
@@ -55,7 +59,7 @@ fn vni() -> Vni {
 }
 
 /// A port that is free on every loopback address.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
@@ -104,10 +108,15 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
 }
 
 fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
+    start_at(wall(), folder, plan)
+}
+
+/// By the clock `wall`.
+pub(super) fn start_at(wall: Wall, folder: &Path, plan: &FabricPlan) -> Fabric {
     let run_dir = folder.join(format!("run-{}", plan.name));
     std::fs::create_dir_all(&run_dir).unwrap();
     let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
-    Fabric::start(plan, (&run_dir, &run_dir), Nanos::ZERO, held).unwrap()
+    Fabric::start(plan, (&run_dir, &run_dir), (Nanos::ZERO, wall), held).unwrap()
 }
 
 /// Two members that are connected, with the policies that they hold. The directory of one is
@@ -120,7 +129,8 @@ pub(crate) fn two_that_hold(folder: &Path) -> [(Fabric, Arc<Held>); 2] {
         std::fs::create_dir_all(&run_dir).unwrap();
         let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
         let fabric =
-            Fabric::start(&plan, (&run_dir, &run_dir), Nanos::ZERO, Arc::clone(&held)).unwrap();
+            Fabric::start(&plan, (&run_dir, &run_dir), (Nanos::ZERO, wall()), Arc::clone(&held))
+                .unwrap();
         (fabric, held)
     });
     connected(&[&both[0].0], &["h2"]);
@@ -135,14 +145,14 @@ fn vports(fabric: &Fabric) -> Vec<VportRow> {
     }
 }
 
-fn member(fabric: &Fabric, name: &str) -> MemberRow {
+pub(super) fn member(fabric: &Fabric, name: &str) -> MemberRow {
     match fabric.answer(Question::Members) {
         Ok(Answer::Members(rows)) => rows.into_iter().find(|row| row.host == name).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+pub(super) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !happened() {
         assert!(Instant::now() < until, "{what}");
@@ -150,10 +160,37 @@ fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// Certificates for hosts of one fabric.
+/// A wall clock that is set by hand.
+#[derive(Debug)]
+pub(super) struct Hand(AtomicU64);
+
+impl Hand {
+    /// It shows what the machine's clock does.
+    pub(super) fn now() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(UnixTime::now().as_secs())))
+    }
+
+    /// It is set to so many seconds since 1970.
+    pub(super) fn set(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+
+    /// It is set forward.
+    pub(super) fn pass_days(&self, days: u64) {
+        self.0.fetch_add(days * 86_400, Ordering::Relaxed);
+    }
+}
+
+impl TimeProvider for Hand {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(self.0.load(Ordering::Relaxed))))
+    }
+}
+
+/// Certificates for hosts of one fabric, valid for 90 days.
 pub(crate) fn certificates(folder: &Path, hosts: &[&str]) {
     let hosts: Vec<String> = hosts.iter().map(|&name| name.to_owned()).collect();
-    make(&Wanted { folder, hosts: &hosts, days: 30, replace: true }).unwrap();
+    make(&Wanted { folder, hosts: &hosts, days: 90, replace: true }).unwrap();
 }
 
 #[test]
@@ -251,7 +288,7 @@ fn a_stranger_is_no_member_and_others_notice_nothing() {
     assert_eq!(vports(&stranger).len(), 1);
 }
 
-fn connected(fabrics: &[&Fabric], names: &[&str]) {
+pub(super) fn connected(fabrics: &[&Fabric], names: &[&str]) {
     let all = |fabric: &&Fabric| names.iter().all(|name| member(fabric, name).connected);
     wait_for("all members are connected", || fabrics.iter().all(all));
 }

@@ -17,6 +17,7 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_base::{HostId, Nanos};
@@ -24,6 +25,7 @@ use sluice_base::{HostId, Nanos};
 use super::identity::{Identity, is_of};
 use super::link::{Failure, Link};
 use super::seal::Seals;
+use super::trust::Trust;
 use crate::config::{FabricPlan, HostPlan};
 use crate::log::say;
 use crate::poller::Poller;
@@ -65,6 +67,7 @@ impl Wire {
 /// All connections.
 pub(super) struct Wires {
     identity: Identity,
+    trust: Arc<Trust>,
     listener: TcpListener,
     /// Its edge came, and not all that it stands for was accepted.
     accepting: bool,
@@ -90,7 +93,7 @@ impl Wires {
     /// Listens. `first_index` is the first of the poller's that connections may take.
     pub(super) fn listen(
         at: SocketAddr,
-        identity: Identity,
+        (identity, trust): (Identity, Arc<Trust>),
         poller: &Poller,
         index: usize,
         first_index: usize,
@@ -101,7 +104,13 @@ impl Wires {
         let complaints = std::collections::BTreeMap::new();
         let wires = Vec::new();
         let seals = Seals::default();
-        Ok(Self { identity, listener, accepting: true, wires, first_index, complaints, seals })
+        let accepting = true;
+        Ok(Self { identity, trust, listener, accepting, wires, first_index, complaints, seals })
+    }
+
+    /// Shows and believes this, on every connection that begins from now on.
+    pub(super) fn show(&mut self, identity: Identity) {
+        self.identity = identity;
     }
 
     /// Somebody connects.
@@ -227,6 +236,9 @@ impl Wires {
             if wire.link.is_open() && !wire.told {
                 wire.told = true;
                 self.complaints.remove(&host);
+                if let (Some(name), Some(shown)) = (plan.host_name(host), wire.link.certificate()) {
+                    self.trust.shown(name, shown);
+                }
                 if let Some(secret) = wire.link.secret() {
                     self.seals.add(host, &secret, wire.link.began());
                 }

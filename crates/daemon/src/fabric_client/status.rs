@@ -21,9 +21,16 @@ pub fn status(whom: &Whom, json: bool) -> anyhow::Result<()> {
     let Answer::Holds(holds) = protocol::expect(&ask(&socket, Question::Holds)?)? else {
         anyhow::bail!("the host answered something else than was asked");
     };
+    // A host of an earlier version does not know the question.
+    let certificates = ask(&socket, Question::Certificates).ok();
+    let certificates = certificates.and_then(|line| match protocol::expect(&line) {
+        Ok(Answer::Certificates(certificates)) => Some(certificates),
+        _ => None,
+    });
     let told = show_client::ask(&socket, show::Question::Pauses);
     let told = told.and_then(|line| protocol::expect::<show::Answer>(&line));
-    let status = composed(members, &holds, told.map_err(|error| error.to_string()));
+    let mut status = composed(members, &holds, told.map_err(|error| error.to_string()));
+    status.certificates = certificates;
     let text = if json {
         enveloped(&socket, &serde_json::to_string(&status)?)
     } else {
@@ -51,7 +58,7 @@ fn composed(members: Vec<MemberRow>, holds: &Holds, told: Result<show::Answer, S
             waiting: vec![host.clone()],
         }));
     }
-    Status { host, data_silent, members, receivers }
+    Status { host, data_silent, members, certificates: None, receivers }
 }
 
 /// Those of this host, as its data process knows them.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_api::fabric::{
-    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow, Status, ThawRow, VnetRow,
-    Vport, VportRow,
+    Answer, CertificateRow, Certificates, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow,
+    Status, ThawRow, VnetRow, Vport, VportRow,
 };
 use sluice_api::trace::{Step, Trace};
 
@@ -19,6 +19,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Answer::Members(rows) => members(rows),
         Answer::Flows(flows) => all_flows(flows),
         Answer::Holds(holds) => all_holds(holds),
+        Answer::Certificates(certificates) => all_certificates(certificates),
         Answer::Trace(trace) => traced(trace),
         Answer::Thaw(rows) => thawed(rows),
         Answer::Event(event) => line(event),
@@ -215,10 +216,32 @@ fn all_holds(holds: &Holds) -> String {
     )
 }
 
+fn all_certificates(certificates: &Certificates) -> String {
+    let cells = certificates.rows.iter().map(|row: &CertificateRow| {
+        let host = if row.host.is_empty() { "ca.pem".to_owned() } else { row.host.clone() };
+        let (kind, state) = (row.kind.name().to_owned(), row.state.name().replace('_', " "));
+        vec![host, kind, row.until.clone(), row.days_left.to_string(), state]
+    });
+    let mut text = table(&["CERTIFICATE", "KIND", "UNTIL", "DAYS LEFT", "STATE"], cells);
+    for row in &certificates.rows {
+        if let Some(remedy) = &row.remedy {
+            _ = writeln!(text, "{row}. {remedy}");
+        }
+    }
+    if let Some(why) = &certificates.refused {
+        _ = writeln!(text, "new files are not taken up, and the old ones stay: {why}");
+    }
+    text
+}
+
 /// State of a host and of its fabric.
 pub(super) fn status(status: &Status) -> String {
     let mut text = members(&status.members);
     text.push('\n');
+    if let Some(certificates) = &status.certificates {
+        text.push_str(&all_certificates(certificates));
+        text.push('\n');
+    }
     if let Some(why) = &status.data_silent {
         _ = writeln!(text, "the data process of {} is silent: {why}\n", status.host);
     }

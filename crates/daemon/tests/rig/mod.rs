@@ -300,6 +300,11 @@ impl Daemon {
         kill_process(Pid::from_child(&self.control), Signal::USR2).unwrap();
     }
 
+    /// Has the control process read again what may change while it runs.
+    pub(crate) fn reload(&self) {
+        kill_process(Pid::from_child(&self.control), Signal::HUP).unwrap();
+    }
+
     /// Stops the host, in order.
     pub(crate) fn stop(&mut self) {
         kill_process(Pid::from_child(&self.control), Signal::TERM).unwrap();
@@ -431,6 +436,11 @@ impl Daemon {
     /// The process that forwards.
     pub(crate) fn data_pid(&self) -> String {
         fs::read_to_string(self.dir.join("data.pid")).unwrap().trim().to_owned()
+    }
+
+    /// The process that answers.
+    pub(crate) fn control_pid(&self) -> String {
+        self.control.id().to_string()
     }
 
     pub(crate) fn log(&self) -> String {

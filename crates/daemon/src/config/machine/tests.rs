@@ -2,6 +2,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 use crate::config::{DeviceFacts, Devices, load};
+use crate::fabric::certificates::{Wanted, make};
 use crate::fabric::tests::{Folder, certificates};
 
 struct Every;
@@ -34,6 +35,12 @@ fn certificates_beside_the_file_and_addresses_are_looked_at() {
     let all = found(&folder, &member("h1", Ipv4Addr::LOCALHOST));
     assert!(all.iter().all(|finding| matches!(finding, Finding::Fine(_))), "{all:?}");
     assert!(format!("{all:?}").contains("those of h1"), "{all:?}");
+    // It would run, and no member would talk to it.
+    let hosts = ["h1".to_owned()];
+    let old = Wanted { folder: &folder.join("tls"), hosts: &hosts, days: -2, replace: true };
+    make(&old).unwrap();
+    let said = format!("{:?}", found(&folder, &member("h1", Ipv4Addr::LOCALHOST)));
+    assert!(said.contains("Warning(\"the certificate of h1 ended on "), "{said}");
     // TEST-NET-1 is nobody's address.
     let all = found(&folder, &member("h1", Ipv4Addr::new(192, 0, 2, 77)));
     let said = format!("{all:?}");

@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 use crate::fabric::identity::Identity;
 use crate::fabric::tests::Folder;
+use crate::fabric::wall;
 
 fn wanted<'a>(folder: &'a Path, hosts: &'a [String]) -> Wanted<'a> {
     Wanted { folder, hosts, days: 365, replace: false }
@@ -18,7 +19,7 @@ fn an_authority_is_made_once_and_hosts_are_added_to_it() {
     make(&wanted(&folder, &later)).unwrap();
     assert_eq!(fs::read(folder.join(AUTHORITY)).unwrap(), authority);
     for name in ["h1", "h2", "rack-3.h7"] {
-        Identity::load(&folder.join(name), name).unwrap();
+        Identity::load(&folder.join(name), name, &wall()).unwrap();
     }
 }
 
@@ -42,7 +43,7 @@ fn what_is_there_is_replaced_only_on_request() {
     assert_eq!(fs::read(folder.join("h1").join(CERTIFICATE)).unwrap(), before);
     make(&Wanted { replace: true, ..wanted(&folder, &hosts) }).unwrap();
     assert_ne!(fs::read(folder.join("h1").join(CERTIFICATE)).unwrap(), before);
-    Identity::load(&folder.join("h1"), "h1").unwrap();
+    Identity::load(&folder.join("h1"), "h1", &wall()).unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@ use std::fs;
 
 use super::*;
 use crate::fabric::tests::{Folder, certificates};
+use crate::fabric::wall;
 
 fn with_two(name: &str) -> Folder {
     let folder = Folder::new(name);
@@ -10,7 +11,7 @@ fn with_two(name: &str) -> Folder {
 }
 
 fn problem(folder: &Path, own: &str) -> String {
-    format!("{:#}", Identity::load(folder, own).unwrap_err())
+    format!("{:#}", Identity::load(folder, own, &wall()).unwrap_err())
 }
 
 #[test]
@@ -30,6 +31,9 @@ fn each_thing_that_can_be_wrong_is_named_with_its_folder_and_a_remedy() {
     fs::remove_file(h1.join(CERTIFICATE)).unwrap();
     assert!(problem(&h1, "h1").contains("host.pem is unusable"));
     assert!(problem(&folder.join("h3"), "h3").contains("ca.pem is unusable"));
+
+    fs::write(h1.join(AUTHORITY), "").unwrap();
+    assert!(problem(&h1, "h1").contains("ca.pem is unusable: no certificate is in it"));
 
     let stranger = with_two("identity-stranger");
     fs::copy(stranger.join("h2").join(AUTHORITY), folder.join("h2").join(AUTHORITY)).unwrap();

@@ -4,12 +4,13 @@ use std::path::Path;
 use super::*;
 use crate::fabric::certificates::{Wanted, make};
 use crate::fabric::identity::is_of;
-use crate::fabric::tests::{Folder, certificates};
+use crate::fabric::tests::{Folder, Hand, certificates};
+use crate::fabric::wall;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn identity(folder: &Path, name: &str) -> Identity {
-    Identity::load(&folder.join(name), name).unwrap()
+    Identity::load(&folder.join(name), name, &wall()).unwrap()
 }
 
 /// Both ends of a connection as far as they come: why each ended, if it did.
@@ -96,6 +97,36 @@ fn the_wrong_host_another_fabric_and_an_old_certificate_are_refused_by_name() {
 
     let hosts = ["h1".to_owned()];
     make(&Wanted { folder: &folder, hosts: &hosts, days: -2, replace: true }).unwrap();
-    let error = Identity::load(&folder.join("h1"), "h1").unwrap_err();
-    assert!(format!("{error:#}").ends_with("host.pem: the certificate has expired"), "{error:#}");
+    let (near, far, ends) = meet(&identity(&folder, "h1"), &h2, "h2");
+    assert!(far.certificate().is_none());
+    let [said, seen] = ends.map(Option::unwrap_or_default);
+    assert_eq!(seen, "TLS: the certificate has expired");
+    assert!(said.contains("this host's certificate has expired or is not valid yet"), "{said}");
+    drop(near);
+}
+
+#[test]
+fn expired_certificate_is_refused_where_it_was_believed_before() {
+    let folder = Folder::new("link-resumed");
+    certificates(&folder, &["h1", "h2"]);
+    let hand = Hand::now();
+    let [h1, h2] = ["h1", "h2"].map(|name| {
+        let clock: std::sync::Arc<Hand> = std::sync::Arc::clone(&hand);
+        Identity::load(&folder.join(name), name, &(clock as _)).unwrap()
+    });
+    // A session could be resumed within hours.
+    let end = u64::try_from(h2.own.until).unwrap();
+    hand.set(end - 600);
+    let (mut near, mut far, ends) = meet(&h1, &h2, "h2");
+    assert_eq!(ends, [None, None]);
+    // Whatever the other side has to say behind its handshake.
+    far.send(b"x").unwrap();
+    let mut got = Vec::new();
+    while got.is_empty() {
+        near.work(&mut got).unwrap();
+    }
+    hand.set(end + 600);
+    let (near, _far, ends) = meet(&h1, &h2, "h2");
+    assert!(!near.is_open());
+    assert_eq!(ends[0].as_deref(), Some("TLS: the certificate has expired"));
 }

@@ -1,0 +1,273 @@
+//! Certificates over time: loaded again while the host runs, and how many days they have left.
+//!
+//! ```text
+//!   files differ, and stay as they are from a look to the next ──┐
+//!   SIGHUP ──────────────────────────────────────────────────────┴──> load
+//!                             usable: new connections are made with it; those that are open go on
+//!                             not usable: said in the log and `fabric status`; the old one stays
+//! ```
+//!
+//! A certificate that is over stops nothing on this host: other members refuse the next connection,
+//! and data forwards with what is known.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustls::pki_types::CertificateDer;
+use sluice_api::envelope::civil;
+use sluice_api::fabric::{CertificateKind, CertificateRow, CertificateState, Certificates};
+use sluice_base::Nanos;
+
+use super::Fabric;
+use super::identity::{AUTHORITY, CERTIFICATE, Identity, KEY, Validity, Wall, seconds};
+use super::member::Ask;
+use crate::clock;
+use crate::config::FabricPlan;
+use crate::log::say;
+
+/// How often the files are looked at.
+const EVERY: Nanos = Nanos::from_millis(2_000);
+const DAY: i64 = 86_400;
+/// From so many days before its end on, a certificate is warned of.
+const WARN_DAYS: i64 = 30;
+
+/// The certificates of this host, and what it knows of other members'.
+#[derive(Debug)]
+pub(super) struct Trust {
+    folder: PathBuf,
+    own: String,
+    wall: Wall,
+    known: Mutex<Known>,
+    /// The files that the host began with.
+    began: Stamp,
+    /// Held while files are loaded, so that what was read last counts.
+    loading: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Known {
+    own: Validity,
+    anchor: Validity,
+    /// Why the files as they are now were not taken up.
+    refused: Option<String>,
+    /// By the name of the member.
+    members: BTreeMap<String, Validity>,
+}
+
+impl Trust {
+    /// Loads the certificates of a host.
+    ///
+    /// # Errors
+    /// Those of [`Identity::load`].
+    pub(super) fn open(plan: &FabricPlan, wall: Wall) -> anyhow::Result<(Self, Identity)> {
+        let began = stamp(&plan.certificates);
+        let identity = Identity::load(&plan.certificates, &plan.name, &wall)?;
+        let (own, anchor) = (identity.own, identity.anchor);
+        let known = Known { own, anchor, refused: None, members: BTreeMap::new() };
+        let trust = Self {
+            folder: plan.certificates.clone(),
+            own: plan.name.clone(),
+            wall,
+            known: Mutex::new(known),
+            began,
+            loading: Mutex::new(()),
+        };
+        Ok((trust, identity))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads the files anew and hands what they say to `take`; what is unusable changes nothing.
+    pub(super) fn reload(&self, take: impl FnOnce(Identity)) {
+        let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        match Identity::load(&self.folder, &self.own, &self.wall) {
+            Ok(identity) => {
+                let mut known = self.known();
+                known.refused = None;
+                (known.own, known.anchor) = (identity.own, identity.anchor);
+                // Before it is handed on: whoever takes it may want to know.
+                drop(known);
+                let until = date(identity.own.until);
+                let folder = self.folder.display();
+                take(identity);
+                say!(
+                    "the certificates in {folder} are taken up, valid until {until}; connections \
+                     that are open go on"
+                );
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                say!(error: "certificates are not taken up, and those from before stay: {error}");
+                self.known().refused = Some(error);
+            }
+        }
+    }
+
+    /// A member has shown its certificate.
+    pub(super) fn shown(&self, member: &str, certificate: &CertificateDer<'_>) {
+        if let Some(validity) = Validity::of(certificate) {
+            self.known().members.insert(member.to_owned(), validity);
+        }
+    }
+
+    /// Validity of every certificate that is known.
+    pub(super) fn certificates(&self) -> Certificates {
+        let (now, known) = (seconds(&self.wall), self.known());
+        let row = |kind, host: &str, validity| self.row(now, (kind, host), validity);
+        let own = row(CertificateKind::Own, &self.own, known.own);
+        let anchor = row(CertificateKind::Anchor, "", known.anchor);
+        let members = known.members.iter();
+        let members = members.map(|(host, validity)| row(CertificateKind::Member, host, *validity));
+        let rows = [own, anchor].into_iter().chain(members).collect();
+        Certificates { rows, refused: known.refused.clone() }
+    }
+
+    fn row(
+        &self,
+        now: i64,
+        (kind, host): (CertificateKind, &str),
+        validity: Validity,
+    ) -> CertificateRow {
+        let days_left = (validity.until - now).div_euclid(DAY);
+        let state = match () {
+            () if now < validity.from => CertificateState::NotYet,
+            () if now > validity.until => CertificateState::Expired,
+            () if days_left < WARN_DAYS => CertificateState::Ending,
+            () => CertificateState::Valid,
+        };
+        CertificateRow {
+            kind,
+            host: host.to_owned(),
+            from: date(validity.from),
+            until: date(validity.until),
+            days_left,
+            state,
+            remedy: remedy(kind, state, host, &self.folder),
+        }
+    }
+
+    /// Says in the log which certificates need somebody.
+    fn warn(&self) {
+        for row in self.certificates().rows {
+            let Some(remedy) = &row.remedy else { continue };
+            match row.state {
+                CertificateState::Expired | CertificateState::NotYet => {
+                    say!(error: "{row}. {remedy}");
+                }
+                _ => say!(warn: "{row}. {remedy}"),
+            }
+        }
+    }
+}
+
+/// What to do about a certificate; `None` if nothing.
+fn remedy(
+    kind: CertificateKind,
+    state: CertificateState,
+    host: &str,
+    folder: &Path,
+) -> Option<String> {
+    let folder = folder.display();
+    match (state, kind) {
+        (CertificateState::Valid, _) => None,
+        (CertificateState::NotYet, _) => Some("Is the clock of this host right?".to_owned()),
+        (_, CertificateKind::Own) => {
+            let over = match state {
+                CertificateState::Expired => {
+                    "Other members refuse this host, and its ports forward with what is known. "
+                }
+                _ => "",
+            };
+            Some(format!(
+                "{over}Make another with `sluice fabric cert --replace --out DIR {host}` and copy \
+                 DIR/{host} to {folder}: it is taken up while the host runs."
+            ))
+        }
+        (_, CertificateKind::Member) => Some(format!("Make another one for {host}.")),
+        (_, CertificateKind::Anchor) => Some(
+            "Make another authority in a new folder with `sluice fabric cert`, append its ca.pem \
+             to that of every host, then replace the hosts' certificates."
+                .to_owned(),
+        ),
+    }
+}
+
+/// Year, month and day, in UTC.
+fn date(seconds: i64) -> String {
+    let (year, month, day) = civil(seconds.div_euclid(DAY));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Which files there are: device, inode, size and time of the last change of each.
+type Stamp = [Option<(u64, u64, u64, i64, i64)>; 3];
+
+fn stamp(folder: &Path) -> Stamp {
+    [AUTHORITY, CERTIFICATE, KEY].map(|name| {
+        let seen = std::fs::metadata(folder.join(name)).ok()?;
+        Some((seen.dev(), seen.ino(), seen.size(), seen.mtime(), seen.mtime_nsec()))
+    })
+}
+
+/// Whether there is something new: it differs from what was loaded, and is the same at two looks,
+/// so that files which are written one after the other are taken together.
+#[derive(Debug)]
+struct Settled {
+    loaded: Stamp,
+    last: Stamp,
+}
+
+impl Settled {
+    fn look(&mut self, now: Stamp) -> bool {
+        let is_new = now != self.loaded && now == self.last;
+        self.last = now;
+        if is_new {
+            self.loaded = now;
+        }
+        is_new
+    }
+}
+
+/// When it was warned last, by the wall clock.
+#[derive(Debug, Default)]
+struct Daily(Option<i64>);
+
+impl Daily {
+    /// Whether it is time again: at first, once a day, and after the clock was set back.
+    fn is_due(&mut self, now: i64) -> bool {
+        let is_due = self.0.is_none_or(|last| now - last >= DAY || now < last);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
+    }
+}
+
+/// Looks at the files for as long as the process lives.
+pub(super) fn watch(fabric: &Fabric) {
+    let trust = &fabric.trust;
+    let mut settled = Settled { loaded: trust.began, last: trust.began };
+    let mut daily = Daily::default();
+    loop {
+        if daily.is_due(seconds(&trust.wall)) {
+            trust.warn();
+        }
+        clock::sleep(EVERY);
+        if settled.look(stamp(&trust.folder)) {
+            fabric.reload_certificates();
+        }
+    }
+}
+
+impl Fabric {
+    /// Loads the certificates again, for connections that are made from now on.
+    pub(crate) fn reload_certificates(&self) {
+        self.trust.reload(|identity| self.ask(Ask::Identity(Box::new(identity))));
+    }
+}
+
+#[cfg(test)]
+mod tests;

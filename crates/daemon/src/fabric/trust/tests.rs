@@ -1,0 +1,172 @@
+use std::fs;
+use std::sync::Arc;
+
+use sluice_api::fabric::{Answer, Question};
+
+use super::*;
+use crate::fabric::certificates::{Wanted, make};
+use crate::fabric::tests::{
+    Folder, Hand, certificates, connected, free_port, member, plan, start_at, wait_for,
+};
+
+fn told(fabric: &Fabric) -> Certificates {
+    match fabric.answer(Question::Certificates) {
+        Ok(Answer::Certificates(told)) => told,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn row(fabric: &Fabric, kind: CertificateKind) -> CertificateRow {
+    told(fabric).rows.into_iter().find(|row| row.kind == kind).unwrap()
+}
+
+fn renew(folder: &Path, host: &str, days: i32) {
+    make(&Wanted { folder, hosts: &[host.to_owned()], days, replace: true }).unwrap();
+}
+
+/// A certificate of 30 days, day by day.
+#[test]
+fn days_left_follow_the_clock_and_the_end_is_told_of_thirty_days_before() {
+    let folder = Folder::new("trust-days");
+    renew(&folder, "h1", 30);
+    let hand = Hand::now();
+    let (trust, _) = Trust::open(&plan(&folder, 1, 1, 1), hand.clone()).unwrap();
+    let own = || {
+        let row = trust.certificates().rows.remove(0);
+        (row.days_left, row.state, row.remedy.is_some())
+    };
+    // It ends at midnight.
+    assert_eq!(own(), (29, CertificateState::Ending, true));
+    hand.pass_days(29);
+    assert_eq!(own(), (0, CertificateState::Ending, true));
+    hand.pass_days(1);
+    assert_eq!(own(), (-1, CertificateState::Expired, true));
+    let anchor = trust.certificates().rows.remove(1);
+    assert_eq!((anchor.state, anchor.remedy), (CertificateState::Valid, None));
+
+    let (early, _) = Trust::open(&plan(&folder, 1, 1, 1), Arc::new(Never)).unwrap();
+    let own = early.certificates().rows.remove(0);
+    assert_eq!(own.state, CertificateState::NotYet);
+    assert_eq!(own.remedy.as_deref(), Some("Is the clock of this host right?"));
+}
+
+/// A clock that was never set.
+#[derive(Debug)]
+struct Never;
+
+impl rustls::time_provider::TimeProvider for Never {
+    fn current_time(&self) -> Option<rustls::pki_types::UnixTime> {
+        None
+    }
+}
+
+#[test]
+fn host_with_an_expired_certificate_runs_alone_until_there_is_another_one() {
+    let folder = Folder::new("trust-expired");
+    certificates(&folder, &["h1", "h2"]);
+    let (port, hand) = (free_port(), Hand::now());
+    let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
+    let [h1, h2] = plans.each_ref().map(|plan| start_at(hand.clone(), &folder, plan));
+    connected(&[&h1], &["h2"]);
+    assert_eq!(row(&h1, CertificateKind::Member).host, "h2");
+
+    // What is open goes on; what connects is refused.
+    hand.pass_days(100);
+    assert_eq!(row(&h1, CertificateKind::Own).state, CertificateState::Expired);
+    assert!(member(&h1, "h2").connected);
+    renew(&folder, "h1", 365);
+    h1.reload_certificates();
+    assert!(member(&h1, "h2").connected, "a connection that is open goes on");
+    h2.leave();
+    wait_for("h2 is gone", || !member(&h1, "h2").connected);
+    let h2 = start_at(hand.clone(), &folder, &plans[1]);
+    let own = row(&h2, CertificateKind::Own);
+    assert_eq!((own.state, own.days_left < 0), (CertificateState::Expired, true));
+    let remedy = own.remedy.unwrap();
+    assert!(remedy.contains("`sluice fabric cert --replace --out DIR h2`"), "{remedy}");
+    assert!(remedy.contains("its ports forward with what is known"), "{remedy}");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!member(&h2, "h1").connected);
+
+    // It is taken up by itself.
+    renew(&folder, "h2", 365);
+    wait_for("h2 is believed again", || member(&h1, "h2").connected);
+    assert_eq!(row(&h2, CertificateKind::Own).state, CertificateState::Valid);
+    assert_eq!(row(&h1, CertificateKind::Member).state, CertificateState::Valid);
+}
+
+#[test]
+fn unusable_file_is_refused_with_its_reason_and_the_old_certificate_stays() {
+    let folder = Folder::new("trust-broken");
+    certificates(&folder, &["h1", "h2"]);
+    let (port, hand) = (free_port(), Hand::now());
+    let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
+    let [h1, h2] = plans.each_ref().map(|plan| start_at(hand.clone(), &folder, plan));
+    connected(&[&h1], &["h2"]);
+    let before = row(&h1, CertificateKind::Own);
+    fs::copy(folder.join("h2").join(KEY), folder.join("h1").join(KEY)).unwrap();
+    h1.reload_certificates();
+    let refused = told(&h1).refused.unwrap();
+    assert!(refused.contains("host.pem and host.key do not belong together"), "{refused}");
+    assert_eq!(row(&h1, CertificateKind::Own), before);
+    h2.leave();
+    wait_for("h2 is gone", || !member(&h1, "h2").connected);
+    let h2 = start_at(hand, &folder, &plans[1]);
+    wait_for("the old one is shown", || member(&h1, "h2").connected);
+    renew(&folder, "h1", 100);
+    h1.reload_certificates();
+    assert_eq!(told(&h1).refused, None);
+    assert_eq!(row(&h1, CertificateKind::Own).days_left, 99);
+    drop(h2);
+}
+
+/// Both authorities are believed while one follows the other; the end of the first counts.
+#[test]
+fn authorities_follow_each_other_in_one_file() {
+    let (folder, next) = (Folder::new("trust-anchors"), Folder::new("trust-anchors-next"));
+    certificates(&folder, &["h1", "h2"]);
+    certificates(&next, &["h2"]);
+    let both = [&folder, &next].map(|folder| fs::read_to_string(folder.join(AUTHORITY)).unwrap());
+    let both = both.concat();
+    fs::copy(next.join("h2").join(CERTIFICATE), folder.join("h2").join(CERTIFICATE)).unwrap();
+    fs::copy(next.join("h2").join(KEY), folder.join("h2").join(KEY)).unwrap();
+    for host in ["h1", "h2"] {
+        fs::write(folder.join(host).join(AUTHORITY), &both).unwrap();
+    }
+    let (port, hand) = (free_port(), Hand::now());
+    let start = |own| start_at(hand.clone(), &folder, &plan(&folder, own, 2, port));
+    let (h1, h2) = (start(1), start(2));
+    connected(&[&h1], &["h2"]);
+    drop(h2);
+}
+
+#[test]
+fn files_are_taken_when_they_are_the_same_at_two_looks() {
+    let stamp = |key: u64, certificate: u64| {
+        [None, Some((1, certificate, 0, 0, 0)), Some((1, key, 0, 0, 0))]
+    };
+    let mut settled = Settled { loaded: stamp(1, 1), last: stamp(1, 1) };
+    // Key, then certificate; then nothing; then a file goes, and comes back.
+    let looks = [
+        (stamp(1, 1), false),
+        (stamp(2, 1), false),
+        (stamp(2, 2), false),
+        (stamp(2, 2), true),
+        (stamp(2, 2), false),
+        ([None; 3], false),
+        (stamp(2, 2), false),
+        (stamp(2, 2), false),
+    ];
+    for (at, (now, taken)) in looks.into_iter().enumerate() {
+        assert_eq!(settled.look(now), taken, "look {at}");
+    }
+}
+
+#[test]
+fn warnings_come_at_first_once_a_day_and_after_the_clock_was_set_back() {
+    let mut daily = Daily::default();
+    let due = [(0, true), (1, false), (DAY - 1, false), (DAY, true), (DAY + 5, false), (7, true)];
+    for (now, is_due) in due {
+        assert_eq!(daily.is_due(now), is_due, "at {now}");
+    }
+}

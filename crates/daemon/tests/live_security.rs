@@ -1,0 +1,172 @@
+//! What the two processes of a host may do, as the kernel tells it, while ports come and go and
+//! after the programs were replaced.
+
+mod rig;
+
+use std::fs;
+use std::net::Ipv4Addr;
+
+use rig::member::member;
+use rig::{Daemon, Net, Netns, cable, skip, wait_for};
+
+const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
+
+/// A line of `/proc/PID/status`.
+fn status(pid: &str, key: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {key} of process {pid}")).trim().to_owned()
+}
+
+/// Both processes, and how many filters the kernel asks about the calls of each.
+fn filters(daemon: &Daemon) -> [u32; 2] {
+    [daemon.control_pid(), daemon.data_pid()].map(|pid| {
+        assert_eq!(status(&pid, "NoNewPrivs"), "1");
+        status(&pid, "Seccomp_filters").parse().unwrap()
+    })
+}
+
+/// Two hosts, and a container of each.
+struct Case {
+    daemons: [Daemon; 2],
+    _net: Net,
+    hosts: [Netns; 2],
+    containers: [Netns; 2],
+}
+
+fn case(word: &'static str, head: &str) -> Case {
+    let mut net = Net::new(word);
+    let hosts = ["h1", "h2"].map(|name| net.netns(name));
+    let containers = ["c1", "c2"].map(|name| net.netns(name));
+    cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
+    let folder = net.certificates(&["h1", "h2"]);
+    let daemon = |own: usize| {
+        net.daemon(&hosts[own], &format!("h{}", own + 1), &member(own, &folder, head, ""))
+    };
+    let daemons = [daemon(0), daemon(1)];
+    for daemon in &daemons {
+        wait_for("the hosts are connected", || daemon.is_connected());
+    }
+    Case { daemons, _net: net, hosts, containers }
+}
+
+impl Case {
+    /// A port for the container of each host.
+    fn add_ports(&self) {
+        for (at, container) in self.containers.iter().enumerate() {
+            let ip = format!("10.42.0.{}/24", at + 1);
+            let netns = container.name();
+            let words = ["port", "add", "--netns", netns, "--name", "p", "--vnet", "blue"];
+            self.daemons[at].ask(&[&words[..], &["--ip", &ip]].concat());
+        }
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn both_processes_are_filtered_and_do_all_that_they_did() {
+    if skip("live_security", &[]) {
+        return;
+    }
+    let own: u32 = status("self", "Seccomp_filters").parse().unwrap();
+    let mut case = case("seccomp", "");
+    for daemon in &case.daemons {
+        assert_eq!(filters(daemon), [own + 1, own + 2], "control; data executes nothing, either");
+        for pid in [daemon.control_pid(), daemon.data_pid()] {
+            assert_eq!(status(&pid, "Seccomp"), "2");
+            for thread in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+                let thread = thread.unwrap().file_name().into_string().unwrap();
+                assert_eq!(status(&format!("{pid}/task/{thread}"), "Seccomp"), "2");
+            }
+        }
+    }
+    case.add_ports();
+    case.containers[1].ping(C1, 3);
+
+    // A newer program, twice, and data that takes over: no filter more.
+    for _ in 0..2 {
+        let before = case.daemons[0].data_pid();
+        case.daemons[0].ask(&["upgrade"]);
+        wait_for("another data process forwards", || case.daemons[0].data_pid() != before);
+        wait_for("control answers", || {
+            case.daemons[0].attempt(&["show", "ports"]).status.success()
+        });
+        assert_eq!(filters(&case.daemons[0]), [own + 1, own + 2]);
+        case.containers[1].ping(C1, 3);
+    }
+    // A supervisor.
+    case.daemons[0].kill_control();
+    case.daemons[0].restart_control();
+    assert_eq!(filters(&case.daemons[0]), [own + 1, own + 2]);
+    case.daemons[0].kill_data();
+    wait_for("data is started anew", || {
+        case.daemons[0].attempt(&["show", "ports"]).status.success()
+    });
+    case.containers[1].ping(C1, 3);
+    for daemon in &mut case.daemons {
+        daemon.ask(&["port", "del", "p"]);
+        assert!(!daemon.log().contains("not permitted"), "{}", daemon.log());
+        daemon.stop();
+    }
+    drop(case.hosts);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn filter_can_be_switched_off() {
+    if skip("live_security", &[]) {
+        return;
+    }
+    let own: u32 = status("self", "Seccomp_filters").parse().unwrap();
+    let case = case("unfiltered", "seccomp = \"off\"");
+    for daemon in &case.daemons {
+        assert_eq!(filters(daemon), [own; 2]);
+    }
+}
+
+/// Started as root, as `nobody`, who is in every machine's list of users.
+#[test]
+#[ignore = "live: needs root"]
+fn user_of_its_own_does_all_that_root_does() {
+    if skip("live_security", &[]) {
+        return;
+    }
+    let mut case = case("user", "user = \"nobody\"");
+    let is_nobody = |daemon: &Daemon| {
+        for pid in [daemon.control_pid(), daemon.data_pid()] {
+            let uids = status(&pid, "Uid");
+            assert!(uids.split_whitespace().all(|uid| uid == "65534"), "process {pid}: {uids}");
+            let sets = ["CapEff", "CapPrm", "CapAmb"].map(|key| status(&pid, key));
+            assert!(sets.iter().all(|set| *set == sets[0]), "{sets:?}");
+            let bounds = [&sets[0], &status(&pid, "CapBnd")]
+                .map(|set| u64::from_str_radix(set, 16).unwrap());
+            assert_eq!(bounds[0] & !bounds[1], 0, "{bounds:x?}");
+            // CAP_SETUID, CAP_SYS_MODULE.
+            assert_eq!(bounds[0] & (1 << 7 | 1 << 16), 0, "{bounds:x?}");
+        }
+    };
+    case.daemons.iter().for_each(is_nobody);
+    case.add_ports();
+    case.containers[1].ping(C1, 3);
+    case.daemons[0].ask(&["upgrade"]);
+    wait_for("control answers", || case.daemons[0].attempt(&["show", "ports"]).status.success());
+    is_nobody(&case.daemons[0]);
+    case.containers[1].ping(C1, 3);
+    // What the host made outlives its processes, and a supervisor starts it anew.
+    let index = case.containers[0].ip("-o link show dev eth0");
+    case.daemons[0].kill_both();
+    case.daemons[0].restart_control();
+    is_nobody(&case.daemons[0]);
+    wait_for("its container is reached", || {
+        case.containers[1].attempt(&format!("ping -c 1 -W 1 {C1}")).status.success()
+    });
+    let again = case.containers[0].ip("-o link show dev eth0");
+    let number = |line: &str| line.split(':').next().map(str::to_owned);
+    assert_eq!(number(&again), number(&index), "the TAP is the same");
+    for daemon in &mut case.daemons {
+        daemon.ask(&["port", "del", "p"]);
+        daemon.stop();
+        let log = daemon.log();
+        assert!(!log.contains("not permitted") && !log.contains("ermission denied"), "{log}");
+    }
+}
