@@ -20,7 +20,9 @@
 # every package has the same features in each.
 #
 # Every step is run, even after one has failed. A step that cannot run here is skipped aloud. Its
-# output is kept in target/test/STEP.log and shown when it fails, or as it comes with VERBOSE=1.
+# output is kept in target/test/STEP.log, and shown as it comes with VERBOSE=1. When a step fails,
+# its failures are shown (what each failed test printed, at most PANIC_LINES of it; else the last
+# LOG_LINES), and named again in the last 15 lines of all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -164,6 +166,31 @@ remark() {
     esac
 }
 
+# What failed in a step, in at most so many lines.
+what_failed() {
+    local step=$1 log=$2 most=$3 all left width=160
+    all=$(awk -v step="$step" -f scripts/failures.awk "$log" | cut -c -$width)
+    if [ -z "$all" ]; then
+        # A step that ended without a word of its kind: its own last one.
+        all=$(grep -av '^[[:space:]]*$' "$log" | tail -n 1 | cut -c -$width)
+    fi
+    left=$(($(wc -l <<<"$all") - most))
+    head -n "$most" <<<"$all" | sed "s/^/$step: /; $([ "$left" -le 0 ] || echo "\$s/\$/ (and $left more)/")"
+}
+
+# The tests' own words and names for tests; the end of the output for what else there is.
+show_failure() {
+    local name=$1 log=$2
+    case $name in
+    unit | live)
+        awk -v step="$name" -v want=panics -v lines="${PANIC_LINES:-60}" \
+            -f scripts/failures.awk "$log"
+        ;;
+    *) tail -n "${LOG_LINES:-100}" "$log" ;;
+    esac
+    what_failed "$name" "$log" 100
+}
+
 run_step() {
     local name=$1 log=$logs/$1.log begin=$SECONDS why="" status=0
     if declare -F "skip_$name" >/dev/null; then
@@ -186,7 +213,7 @@ run_step() {
         echo "$name: ok, $seconds s$(remark "$name" "$log")"
         passed=$((passed + 1))
     else
-        [ -n "${VERBOSE:-}" ] || tail -n "${LOG_LINES:-100}" "$log"
+        [ -n "${VERBOSE:-}" ] || show_failure "$name" "$log"
         echo "$name: FAILED, $seconds s, all of its output is in $log"
         failed+=("$name")
     fi
@@ -216,6 +243,10 @@ for step in "${steps[@]}"; do
     run_step "$step"
 done
 [ ${#skipped[@]} -eq 0 ] || echo "skipped: ${skipped[*]}"
+# Some keep only the last lines of an output: what failed is among the last 15.
+for step in "${failed[@]}"; do
+    what_failed "$step" "$logs/$step.log" $((10 / ${#failed[@]}))
+done
 [ ${#failed[@]} -eq 0 ] || echo "FAILED: ${failed[*]}"
 echo "$SECONDS seconds"
 echo "$passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped"
