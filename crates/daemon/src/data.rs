@@ -17,6 +17,7 @@
 mod answer;
 mod attach;
 mod bell;
+mod cables;
 mod cpus;
 mod crossing;
 mod guard;
@@ -295,6 +296,7 @@ impl Idle {
         let (started, askers) = (*started, askers.clone());
         let next_hops = next_hops::follow(&plan, askers.clone())?;
         underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
+        cables::follow(&plan, askers.clone())?;
         let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
         let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
         let wanted = Wanted::new(&plan);

@@ -254,6 +254,10 @@ fn stall(daemons: [&Daemon; 3]) -> Duration {
     longest
 }
 
+fn is_soak() -> bool {
+    std::env::var_os("SLUICE_SOAK").is_some_and(|word| word == "1")
+}
+
 fn nobody_reads(rate_mbps: Option<u32>, run: usize) {
     let Case { guests, hosts, switch, _net, underlays, boxes } = Case::new("stuck", rate_mbps);
     let rate = rate_mbps.map_or("no rate".to_owned(), |rate| format!("{rate} Mbit/s"));
@@ -287,8 +291,7 @@ fn nobody_reads(rate_mbps: Option<u32>, run: usize) {
         "{rate}, run {run}: {losses:?} lost, {xoff} XOFF of the hosts, {most:?} set aside at most"
     ));
     // A busy machine adds stalls of its own, which nobody sees from here.
-    let is_soak = std::env::var_os("SLUICE_SOAK").is_some();
-    let is_judged = stalled.is_none_or(|longest| longest <= STALL_MAX && is_soak);
+    let is_judged = stalled.is_none_or(|longest| longest <= STALL_MAX && is_soak());
     if !is_judged && losses != [0; 3] {
         let longest = stalled.unwrap_or_default();
         say(&format!("{rate}, run {run} is NOT judged: stalled for {longest:?} at least"));
@@ -334,8 +337,35 @@ fn two_that_never_read_stand_in_nobodys_way() {
     if skip("two_that_never_read_stand_in_nobodys_way", &[]) {
         return;
     }
-    let runs = if std::env::var_os("SLUICE_SOAK").is_some() { 20 } else { 1 };
+    let runs = if is_soak() { 20 } else { 1 };
     for rate_mbps in RATES_MBPS {
         (0..runs).for_each(|run| nobody_reads(rate_mbps, run));
     }
+}
+
+/// The kernel ends what a device without a carrier is given, and counts it nowhere.
+#[test]
+#[ignore = "live: needs root"]
+fn cable_without_carrier_takes_nothing() {
+    if skip("cable_without_carrier_takes_nothing", &[]) {
+        return;
+    }
+    let case = Case::new("carrier", Some(1000));
+    let [sender, receiver] = [0, 1].map(|at| case.boxes[at].udp(BOXES[at], 7001));
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    case.underlays[1].ip("link set up0 down");
+    let line = "leg-b has no carrier";
+    wait_for("the switch knows", || case.switch.log().contains(line));
+    // More than its queues hold: the sender's host holds the rest.
+    for number in 0..500_u32 {
+        sender.send_to(&number.to_be_bytes(), (BOXES[1], 7001)).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    case.underlays[1].ip("link set up0 up");
+    let mut bytes = [0; 4];
+    for number in 0..500 {
+        receiver.recv(&mut bytes).unwrap_or_else(|error| panic!("datagram {number}: {error}"));
+        assert_eq!(u32::from_be_bytes(bytes), number, "missing, or out of order");
+    }
+    case.switch.assert_lossless();
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | another address (a bond's first slave goes) | frames come from it, and those to it are taken |
 //! | another MTU | what fits no more ends under `oversize`, and its sender is told |
-//! | set down, no carrier, renamed | said; frames wait as for any next hop that is not known |
+//! | set down, no carrier | said; frames wait (`cables.rs`) |
+//! | renamed | said |
 //! | deleted, moved to another namespace | said; the port waits for a device of its name |
 //! | back | the port is opened anew |
 
@@ -147,6 +148,10 @@ impl Followed {
         let mac = if self.takes_mac { now.mac } else { self.mac };
         let mtu = self.mtu.min(u16::try_from(now.mtu).unwrap_or(u16::MAX));
         askers.ask_all(|| Ask::Device(Device::Is(self.port, mac, mtu)));
+        if self.is_l2 {
+            let has_carrier = now.up && now.carrier;
+            askers.ask_all(|| Ask::Device(Device::Carrier(self.port, has_carrier)));
+        }
         self.say(before, now);
     }
 

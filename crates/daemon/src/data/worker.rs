@@ -129,6 +129,8 @@ pub(super) struct Attached {
     pub(super) gone: Option<io::Error>,
     /// Whether it keeps flow control apart from data, and priorities from each other.
     tells_apart: bool,
+    /// Whether its device has a carrier: without one the kernel ends what it is given.
+    has_carrier: bool,
     /// It is to move: nothing more is read.
     held: bool,
     /// Frames that came and went, as far as this worker moved them.
@@ -370,8 +372,8 @@ impl Worker {
     /// Transmit, flush. Returns whether a frame left.
     fn send_out(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
-        // A port without its device takes nothing until that is back.
-        if !attached.room.is_due(now) || attached.gone.is_some() {
+        // A port without its device, or carrier, takes nothing until that is back.
+        if !attached.room.is_due(now) || attached.gone.is_some() || !attached.has_carrier {
             return false;
         }
         let was_missing = attached.room.is_missing();

@@ -64,6 +64,7 @@ impl Worker {
             watched: false,
             gone: None,
             tells_apart,
+            has_carrier: true,
             held: false,
             moved: self.homes.moved(id),
         });

@@ -198,6 +198,27 @@ impl Control {
 }
 
 #[test]
+fn port_without_carrier_takes_nothing() {
+    let running = start(&containers(2, 64), 64);
+    let carrier = |is| running.asker.ask(Ask::Device(Device::Carrier(PortId(1), is)));
+    carrier(false);
+    // It has heard of it when it answers.
+    running.ask(Question::Ports);
+    for number in 0..20 {
+        assert!(running.probes[0].send(&frame(0, 1, number)));
+    }
+    // The other way goes on.
+    assert!(running.probes[1].send(&frame(1, 0, 7)));
+    assert_eq!(number(&running.receive(0)), 7);
+    assert!(running.probes[1].receive().is_none(), "it is held");
+    carrier(true);
+    for wanted in 0..20 {
+        assert_eq!(number(&running.receive(1)), wanted);
+    }
+    assert_eq!(running.drain().0, Left::default());
+}
+
+#[test]
 fn control_is_told_what_is_not_known_and_what_it_orders_is_done() {
     let vnet = VnetId(0);
     let running = start_knowing(&containers(3, 64), 256, 1);

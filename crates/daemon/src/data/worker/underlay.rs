@@ -18,6 +18,8 @@ use crate::log::say;
 pub(in crate::data) enum Device {
     /// It has this address and this MTU now.
     Is(PortId, Mac, u16),
+    /// Whether it has a carrier.
+    Carrier(PortId, bool),
     /// It is gone, and why.
     Gone(PortId, String),
     /// Whether its port is this worker's.
@@ -47,6 +49,12 @@ impl Worker {
                 _ = self.host.switch_mut().command(now, Command::Underlay { port, mac, mtu });
                 if let Some(index) = self.position(port) {
                     self.take_from_device(index);
+                }
+            }
+            Device::Carrier(port, has_carrier) => {
+                if let Some(index) = self.position(port) {
+                    self.ports[index].has_carrier = has_carrier;
+                    self.ports[index].tell();
                 }
             }
             Device::Gone(port, why) => {

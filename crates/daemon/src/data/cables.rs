@@ -1,0 +1,92 @@
+//! Cables without a carrier: a thread follows the devices behind ports and tells the workers.
+//!
+//! The kernel ends what is given to a device without a carrier, says that it was sent, and counts it
+//! nowhere (`noop_enqueue`). So such a port takes nothing, as one whose queue is full, and what waits
+//! for it waits or ends as it would there.
+//!
+//! Limit: what is given to the device before the kernel's word arrives is lost.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use sluice_base::PortId;
+use sluice_ports::link::{Link, LinkState};
+
+use super::worker::{Ask, Device};
+use super::{Askers, spawn};
+use crate::config::{Attachment, Plan};
+use crate::log::say;
+
+/// A device, and the ports that send by it.
+struct Cable {
+    device: String,
+    link: Link,
+    ports: Vec<PortId>,
+    has_carrier: bool,
+}
+
+/// Begins to follow, if there are ports at devices beside the underlay.
+pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<()> {
+    let mut cables = cables(plan)?;
+    if cables.is_empty() {
+        return Ok(());
+    }
+    spawn("cables", move || {
+        while !cables.is_empty() {
+            cables.retain_mut(|cable| cable.tell(&askers));
+            let fds: Vec<_> = cables.iter().map(|cable| cable.link.fd()).collect();
+            let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+            // A signal or an error shows when netlink is read.
+            _ = poll(&mut fds, None);
+        }
+    })
+}
+
+fn cables(plan: &Plan) -> anyhow::Result<Vec<Cable>> {
+    let mut cables: Vec<Cable> = Vec::new();
+    for (at, port) in plan.ports.iter().enumerate() {
+        let device = match &port.attachment {
+            Attachment::L2 { device, vtep: None, .. } | Attachment::BareMetal { device, .. } => {
+                device
+            }
+            _ => continue,
+        };
+        let id = PortId::from_index(at);
+        if let Some(known) = cables.iter_mut().find(|cable| cable.device == *device) {
+            known.ports.push(id);
+            continue;
+        }
+        let link = Link::open(device)?;
+        cables.push(Cable { device: device.clone(), link, ports: vec![id], has_carrier: true });
+    }
+    Ok(cables)
+}
+
+impl Cable {
+    /// Tells of every change. False if netlink has failed: then it counts as connected.
+    fn tell(&mut self, askers: &Askers) -> bool {
+        loop {
+            let has_carrier = match self.link.poll() {
+                Ok(None) => return true,
+                Ok(Some(LinkState::There(now))) => now.up && now.carrier,
+                // Its ports learn of that by themselves.
+                Ok(Some(LinkState::Deleted | LinkState::Moved)) => true,
+                Err(error) => {
+                    say!(warn: "{}: {error}; its carrier is followed no more", self.device);
+                    self.now(true, askers);
+                    return false;
+                }
+            };
+            self.now(has_carrier, askers);
+        }
+    }
+
+    fn now(&mut self, has_carrier: bool, askers: &Askers) {
+        if std::mem::replace(&mut self.has_carrier, has_carrier) == has_carrier {
+            return;
+        }
+        let what = if has_carrier { "a carrier" } else { "no carrier: it takes nothing" };
+        say!("{} has {what} now", self.device);
+        for port in self.ports.iter().copied() {
+            askers.ask_all(|| Ask::Device(Device::Carrier(port, has_carrier)));
+        }
+    }
+}
