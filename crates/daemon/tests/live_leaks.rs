@@ -380,6 +380,8 @@ fn guard_is_there_while_another_process_takes_over() {
                 wait_for("it answers again", || {
                     case.daemons[0].attempt(&["show", "drops"]).status.success()
                 });
+                // It counts anew, and the sender may wait for a processor.
+                wait_for("the guard ends frames", || case.ended() > 0);
                 ended.push((done.status.success(), case.ended()));
             }
             stop.store(true, Ordering::Relaxed);

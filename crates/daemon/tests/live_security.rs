@@ -170,3 +170,29 @@ fn user_of_its_own_does_all_that_root_does() {
         assert!(!log.contains("not permitted") && !log.contains("ermission denied"), "{log}");
     }
 }
+
+/// Who has given up becoming somebody else goes on as it is, and says so; a new start is another.
+#[test]
+#[ignore = "live: needs root"]
+fn user_that_is_added_holds_after_a_new_start() {
+    if skip("live_security", &[]) {
+        return;
+    }
+    let mut case = case("later", "");
+    let uids = |daemon: &Daemon| {
+        [daemon.control_pid(), daemon.data_pid()]
+            .map(|pid| status(&pid, "Uid").split_whitespace().next().map(str::to_owned).unwrap())
+    };
+    let h1 = &mut case.daemons[0];
+    let before = h1.data_pid();
+    h1.reconfigure(|text| text.replacen("[host]", "[host]\nuser = \"nobody\"", 1));
+    h1.ask(&["upgrade"]);
+    wait_for("another data process forwards", || h1.data_pid() != before);
+    wait_for("control answers", || h1.attempt(&["show", "ports"]).status.success());
+    assert_eq!(uids(h1), ["0", "0"]);
+    assert!(h1.log().contains("still root"), "{}", h1.log());
+    h1.kill_both();
+    h1.restart_control();
+    assert_eq!(uids(h1), ["65534", "65534"]);
+    wait_for("the hosts are connected", || h1.is_connected());
+}

@@ -1,5 +1,7 @@
 use sluice_api::config::Policy;
-use sluice_api::fabric::HeldRow;
+use sluice_api::fabric::{
+    CertificateKind, CertificateRow, CertificateState, Certificates, HeldRow,
+};
 use sluice_api::show::{Isolation, PauseRow};
 
 use super::*;
@@ -124,4 +126,36 @@ fn host_where_all_take_what_comes_says_so() {
     let status = composed(vec![own()], &Holds::default(), Ok(none));
     assert_eq!(seen(&status), []);
     assert!(tables::status(&status).contains("every receiver takes what comes"));
+}
+
+#[test]
+fn certificates_stand_with_their_days_and_what_to_do() {
+    let row = |kind, host: &str, days_left, state, remedy: Option<&str>| CertificateRow {
+        kind,
+        host: host.to_owned(),
+        from: "2026-01-01".to_owned(),
+        until: "2026-11-20".to_owned(),
+        days_left,
+        state,
+        remedy: remedy.map(str::to_owned),
+    };
+    let rows = vec![
+        row(CertificateKind::Own, "h1", -5, CertificateState::Expired, Some("Make another.")),
+        row(CertificateKind::Anchor, "", 3_000, CertificateState::Valid, None),
+    ];
+    let mut status = composed(vec![own()], &holds(), Ok(pauses()));
+    let without = tables::status(&status);
+    assert!(!without.contains("CERTIFICATE"), "an earlier version tells of none: {without}");
+    let refused = Some("host.key is unusable".to_owned());
+    status.certificates = Some(Certificates { rows, refused });
+    let text = tables::status(&status);
+    for line in [
+        " CERTIFICATE  KIND    UNTIL       DAYS LEFT  STATE",
+        " h1           own     2026-11-20  -5         expired",
+        " ca.pem       anchor  2026-11-20  3000       valid",
+        "the certificate of h1 ended on 2026-11-20. Make another.",
+        "new files are not taken up, and the old ones stay: host.key is unusable",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line}: {text}");
+    }
 }
