@@ -330,7 +330,7 @@ impl Plan {
                 moves_window_s: 180,
                 on_moves: api::OnMoves::Warn,
                 freeze_s: 1_800,
-                confirmed_s: 30,
+                confirmed_s: 1,
                 asks_per_port: 100,
             }),
             buffers: settings.buffers(count),

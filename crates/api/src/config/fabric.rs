@@ -94,7 +94,7 @@ const fn default_punts_per_port() -> u32 {
 }
 
 const fn default_confirmed_s() -> u32 {
-    30
+    1
 }
 
 const fn default_asks_per_port() -> u32 {

@@ -86,7 +86,7 @@ impl Config {
             decap_life: minutes(5),
             tunnel_life: minutes(1),
             stale_life: minutes(24 * 60),
-            confirmed_life: Nanos::from_millis(30_000),
+            confirmed_life: Nanos::from_millis(1_000),
         }
     }
 }

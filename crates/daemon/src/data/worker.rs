@@ -545,7 +545,7 @@ impl Worker {
                         say!(warn: "tunnel {tunnel}: {error:?}");
                     }
                 }
-                Ask::Device(device) => self.hear_of_device(now, device),
+                Ask::Device(device) => again |= self.hear_of_device(now, device),
                 Ask::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
                 Ask::Del(port, reply) => _ = reply.send(self.delete(now, port)),
                 Ask::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),

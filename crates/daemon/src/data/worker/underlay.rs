@@ -41,8 +41,9 @@ pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, id: PortId, port:
 }
 
 impl Worker {
+    /// Takes in what happened to a device. Returns whether a turn must follow.
     #[cold]
-    pub(super) fn hear_of_device(&mut self, now: Nanos, device: Device) {
+    pub(super) fn hear_of_device(&mut self, now: Nanos, device: Device) -> bool {
         match device {
             Device::Is(port, mac, mtu) => {
                 // Another worker's switch has no such port.
@@ -56,6 +57,7 @@ impl Worker {
                     self.ports[index].has_carrier = has_carrier;
                     self.ports[index].tell();
                 }
+                return true;
             }
             Device::Gone(port, why) => {
                 if let Some(index) = self.position(port) {
@@ -64,8 +66,12 @@ impl Worker {
             }
             // Whoever asked may have gone away.
             Device::Has(port, reply) => _ = reply.send(self.position(port).is_some()),
-            Device::Back(port, opened) => self.underlay_back(port, opened),
+            Device::Back(port, opened) => {
+                self.underlay_back(port, opened);
+                return true;
+            }
         }
+        false
     }
 
     /// A socket that is bound to a device is bound to the one that is there now.
