@@ -17,6 +17,7 @@ mod fabric;
 mod headroom;
 mod machine;
 mod plan;
+mod policy;
 mod report;
 mod workers;
 

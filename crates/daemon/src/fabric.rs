@@ -35,6 +35,7 @@ mod seal;
 mod taps;
 mod thaw;
 mod trace;
+mod usage;
 mod wires;
 
 use std::net::UdpSocket;
@@ -205,6 +206,9 @@ impl Fabric {
             for row in rows {
                 row.differs = self.agreement.of_named(&row.host);
             }
+        }
+        if let api::Answer::Vport(vport) = &mut answer {
+            usage::count(self, vport);
         }
         Ok(answer)
     }
