@@ -2,7 +2,7 @@
 
 PART ?= switch
 CASES ?= 20000
-FUZZ_SECONDS ?= 1800
+FUZZ_SECONDS ?= 720
 DPDK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
@@ -33,7 +33,7 @@ bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric,
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
 
-soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=1800 DPDK_SECONDS=600)
+soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=720 DPDK_SECONDS=600)
 	PROPTEST_CASES=$(CASES) cargo test --profile soak \
 		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
 	SLUICE_MOVE_SECONDS=60 cargo test --profile soak -p sluice-daemon --lib tests::spread -- --nocapture

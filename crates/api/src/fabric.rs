@@ -116,6 +116,63 @@ pub struct Vport {
     pub others: Vec<VportRow>,
     /// Its moves that are remembered, the oldest first.
     pub history: Vec<MoveRow>,
+    /// How its port treats it; absent if it is at another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<VportPolicy>,
+    /// What passed at its port; absent if it is at another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<VportUsage>,
+}
+
+/// How the port of an endpoint treats it, by the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VportPolicy {
+    /// The policy of flow control: `LL`, `LZ`, `ZL`, `ZZ`.
+    pub flow_control: String,
+    /// Priorities that hold their senders rather than drop, towards the endpoint.
+    pub lossless: Vec<u8>,
+    /// Hold contracts, and the priorities of each.
+    pub hold: std::collections::BTreeMap<String, Vec<u8>>,
+    /// The priority of its frames that say none.
+    pub priority: u8,
+    /// Whether the priority that its frames say is believed.
+    pub trust: bool,
+    /// How fast it is served, in Mbit/s; absent: as fast as it takes frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_mbps: Option<u64>,
+    /// How many endpoints the port may have that are learned; absent: what is bound, and no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learn_max: Option<u32>,
+    /// Broadcasts of the port a second; 0: any number.
+    pub broadcasts_per_second: u32,
+}
+
+/// What passed at the port of an endpoint, as long as the port is there. An endpoint that comes
+/// from another host begins with what its new port has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VportUsage {
+    /// The number of the port.
+    pub port: u16,
+    /// Endpoints of the port: the counters are of all of them.
+    pub endpoints: u32,
+    /// Why nothing is counted: the data process did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+    /// For how long it was counted, in nanoseconds: since the data process began, or since the
+    /// port came, if that was later.
+    pub within_ns: u64,
+    /// Frames that came from it.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames that it took.
+    pub tx_frames: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames that came from it and were dropped, by priority and reason.
+    pub drops: Vec<crate::show::DropRow>,
+    /// Frames that were lost between it and the switch, by the counter that saw them.
+    pub losses: std::collections::BTreeMap<String, u64>,
 }
 
 /// A host, and whether an endpoint was frozen there.

@@ -8,6 +8,7 @@ pub mod agree;
 pub mod config;
 pub mod envelope;
 pub mod fabric;
+pub mod foreign;
 mod hold;
 pub mod placement;
 pub mod port;

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use sluice_base::FlowMatch;
 
+use crate::foreign::{LIST_MAX, clean};
+
 /// How many matches a policy may have: each is looked at for every frame.
 pub const HIGH_MAX: usize = 32;
 /// How many hosts may differ from the others.
@@ -14,6 +16,8 @@ pub const HOSTS_MAX: usize = 64;
 pub const CPU_MAX: u16 = 4095;
 /// The most bytes of a policy as JSON, so that it fits where members ask each other.
 pub const POLICY_SIZE_MAX: usize = 8 << 10;
+/// The highest load that is believed, in hundredths of a CPU.
+pub const LOAD_PERCENT_MAX: f64 = 9_999.0;
 /// The highest version: more than anybody sets, and far enough from the end of the numbers that
 /// one more is always a version, too.
 pub const VERSION_MAX: u64 = 1 << 48;
@@ -226,6 +230,24 @@ pub struct Status {
     /// What is not as the policy says, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+impl Status {
+    /// What another host sent, with no more of it than a screen takes and nothing that would
+    /// control one.
+    pub fn clean(&mut self) {
+        self.places.truncate(LIST_MAX);
+        self.notes.truncate(LIST_MAX);
+        let places = self.places.iter_mut();
+        let names = places.flat_map(|place| [&mut place.name, &mut place.kind, &mut place.mode]);
+        names.chain([&mut self.host]).chain(&mut self.notes).for_each(clean);
+        for place in &mut self.places {
+            place.cpus.truncate(LIST_MAX);
+            for cpu in &mut place.cpus {
+                cpu.load_percent = cpu.load_percent.clamp(0.0, LOAD_PERCENT_MAX);
+            }
+        }
+    }
 }
 
 /// What follows the policy on a host: a shared underlay, the ports of its workers, or a device with

@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::foreign::{LIST_MAX, clean};
 use crate::show::{DropRow, PauseRow, PortRow, TunnelRow};
 
 /// The version of these types.
@@ -18,10 +19,6 @@ pub const VERSION: u32 = 1;
 pub const LIMIT_MS: u32 = 2_000;
 /// The longest limit in ms.
 pub const LIMIT_MS_MAX: u32 = 8_000;
-
-/// Characters of a text, and items of a list, that are taken from another host.
-const TEXT_MAX: usize = 400;
-const LIST_MAX: usize = 64;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -389,16 +386,6 @@ impl Hop {
                 })
                 .collect();
         }
-    }
-}
-
-fn clean(text: &mut String) {
-    if text.chars().count() > TEXT_MAX || text.contains(char::is_control) {
-        *text = text
-            .chars()
-            .take(TEXT_MAX)
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect();
     }
 }
 

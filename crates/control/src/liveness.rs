@@ -116,8 +116,9 @@ const DATAGRAMS: Rate = Rate { per_second: 200, burst: 200 };
 const SUSPICIONS_MAX: u64 = 4;
 
 /// What the protocol wants to be done.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Wishes {
+    own: HostId,
     sends: VecDeque<(HostId, Vec<u8>)>,
     timers: Vec<(Timer<Life>, Nanos)>,
     /// This host has taken another round, as it had been declared dead.
@@ -131,6 +132,10 @@ impl foca::Runtime<Life> for Wishes {
     }
 
     fn send_to(&mut self, to: Life, data: &[u8]) {
+        // An earlier life or round of this host is greeted as one that is down.
+        if to.host == self.own {
+            return;
+        }
         self.sends.push_back((to.host, data.to_vec()));
     }
 
@@ -197,7 +202,7 @@ impl Liveness {
         let life = Life { host: own, incarnation, round: 0 };
         Self {
             foca: Foca::new(life, config(timing), Random(Prng::new(seed)), Codec),
-            wishes: Wishes::default(),
+            wishes: Wishes { own, sends: VecDeque::new(), timers: Vec::new(), rejoined: false },
             timers: BTreeMap::new(),
             next_timer: 0,
             thoughts: BTreeMap::new(),
@@ -242,7 +247,7 @@ impl Liveness {
             let life = self.lives.get(&host).filter(|life| life.incarnation == incarnation);
             Some(life.copied().unwrap_or(Life { host, incarnation, round: 0 }))
         };
-        let Ok(believed) = trust::believe(datagram, from, known) else {
+        let Ok(believed) = trust::believe(datagram, (own.host, from), known) else {
             self.refused += 1;
             return;
         };

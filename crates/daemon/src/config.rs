@@ -17,12 +17,14 @@ mod fabric;
 mod headroom;
 mod machine;
 mod plan;
+mod policy;
 mod report;
 mod workers;
 
 use std::path::Path;
 
 use sluice_api::config::HostConfig;
+use sluice_api::port::NewPort;
 use sluice_base::Mac;
 
 pub(crate) use added::{
@@ -60,6 +62,16 @@ impl Devices for KernelDevices {
         let found = sluice_ports::device::device(device).ok()?;
         Some(DeviceFacts { mac: found.mac, mtu: u16::try_from(found.mtu).unwrap_or(u16::MAX) })
     }
+}
+
+/// A port that is to be added, as it is kept: what was left open is filled in.
+///
+/// # Errors
+/// Why there is no such port beside the file's and the `others`, and what to do.
+pub fn admit(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<NewPort, String> {
+    let new = complete(plan, new)?;
+    plan_port(plan, others, &new)?;
+    Ok(new)
 }
 
 /// Reads, checks and plans a configuration file.

@@ -22,7 +22,7 @@ mod child;
 mod kept;
 mod ports;
 mod pulse;
-mod show;
+pub(crate) mod show;
 mod upgrade;
 
 use std::io::{self, Read as _};

@@ -37,6 +37,7 @@ mod taps;
 mod thaw;
 mod trace;
 mod trust;
+mod usage;
 mod wires;
 
 use std::net::UdpSocket;
@@ -223,6 +224,9 @@ impl Fabric {
             for row in rows {
                 row.differs = self.agreement.of_named(&row.host);
             }
+        }
+        if let api::Answer::Vport(vport) = &mut answer {
+            usage::count(self, vport);
         }
         Ok(answer)
     }

@@ -22,7 +22,7 @@
 //!
 //! Whatever cannot be answered gets `{"error":"…"}`.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -102,7 +102,7 @@ pub struct Failure {
 ///
 /// # Errors
 /// If the stream fails, or the line is no request.
-pub fn read_request(stream: &mut BufReader<UnixStream>) -> io::Result<Option<Request>> {
+pub fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
     let Some(line) = read_line(stream, REQUEST_SIZE_MAX)? else { return Ok(None) };
     serde_json::from_str(&line).map(Some).map_err(io::Error::from)
 }
@@ -130,7 +130,7 @@ pub(crate) fn next_request(
 ///
 /// # Errors
 /// If the stream fails, or the line is longer than `size_max`.
-fn read_line(stream: &mut BufReader<UnixStream>, size_max: u64) -> io::Result<Option<String>> {
+fn read_line(stream: &mut impl BufRead, size_max: u64) -> io::Result<Option<String>> {
     let mut line = String::new();
     if stream.take(size_max).read_line(&mut line)? == 0 {
         return Ok(None);

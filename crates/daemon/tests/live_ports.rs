@@ -65,6 +65,7 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
     let added = case.daemons[1].ask(&[&words[..], &ip].concat());
     assert_eq!((&added["name"], &added["mac"]), (&"three".into(), &"02:42:00:00:00:03".into()));
     c1.ping(C3, 3);
+    uses_its_port(&case);
     case.daemons[1].ask(&["port", "add", "--tap", "vm0", "--vnet", "blue"]);
     case.hosts[1].ip("addr add 10.42.0.4/24 dev vm0");
     case.hosts[1].ping(C1, 3);
@@ -106,6 +107,29 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
         });
     }
     assert_eq!(devices(c1), ["lo"]);
+}
+
+/// Its host says of an endpoint how it is treated and what it has used; another host, whom to ask.
+fn uses_its_port(case: &Pair) {
+    let show = |own: usize| {
+        let words = ["vport", "show", &C3.to_string()];
+        say(&case.daemons[own].print(&words));
+        case.daemons[own].ask(&words)["vport"].take()
+    };
+    let (vport, elsewhere) = (show(1), show(0));
+    let (policy, usage) = (&vport["policy"], &vport["usage"]);
+    let holds = policy["hold"].as_object().unwrap();
+    assert_eq!(holds["1s"].as_array().unwrap().len(), 8, "{policy}");
+    assert_eq!((&policy["learn_max"], &policy["trust"]), (&serde_json::Value::Null, &true.into()));
+    let count = |name: &str| usage[name].as_u64().unwrap();
+    assert!(count("rx_frames") >= 3 && count("tx_frames") >= 3, "{usage}");
+    assert!(count("rx_bytes") >= 3 * 98 && count("tx_bytes") >= 3 * 98, "{usage}");
+    assert!(count("within_ns") > 0 && usage["unknown"].is_null(), "{usage}");
+    assert_eq!(count("endpoints"), 1);
+    let rows = case.daemons[1].show("ports");
+    let row = rows.as_array().unwrap().iter().find(|row| row["port"] == "three").unwrap();
+    assert!(row["rx_frames"].as_u64().unwrap() >= count("rx_frames"), "{row} and {usage}");
+    assert!(elsewhere["usage"].is_null() && elsewhere["policy"].is_null(), "{elsewhere}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub mod link;
 pub mod machines;
 pub mod memory;
 pub mod neigh;
-mod netlink;
+pub mod netlink;
 mod netns;
 mod offload;
 mod patience;

@@ -33,6 +33,7 @@ use sluice_base::{Mac, Nanos};
 
 use crate::device::device;
 use crate::error::OpenError;
+use crate::netlink::reply::{neighbor_address, neighbor_mac};
 use crate::netlink::{Changes, GROUP_IPV4_ROUTE, GROUP_LINK, GROUP_NEIGHBOUR, Netlink};
 
 /// How often the kernel is told that a resolved entry is in use. Well below the 15 s after which
@@ -164,8 +165,8 @@ impl Neighbours {
         if neighbour.header.ifindex != self.index {
             return;
         }
-        let Some(address) = address_of(neighbour) else { return };
-        let mac = if there { mac_of(neighbour) } else { None };
+        let Some(address) = neighbor_address(neighbour) else { return };
+        let mac = if there { neighbor_mac(neighbour) } else { None };
         let fixed = there && is_fixed(&neighbour.header.state);
         for known in self.known.values_mut().filter(|known| known.hop == Some(address)) {
             if known.mac.is_some() && mac.is_none() {
@@ -192,7 +193,7 @@ impl Neighbours {
             };
             let known = self.known.entry(destination).or_default();
             known.hop = hop;
-            known.mac = neighbour.as_ref().and_then(mac_of);
+            known.mac = neighbour.as_ref().and_then(neighbor_mac);
             known.fixed = neighbour.is_some_and(|one| is_fixed(&one.header.state));
         }
         self.next_use = Nanos::ZERO;
@@ -288,30 +289,6 @@ fn none_if_absent(
         },
         answer => answer,
     }
-}
-
-fn address_of(neighbour: &NeighbourMessage) -> Option<Ipv4Addr> {
-    neighbour.attributes.iter().find_map(|attribute| match attribute {
-        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(*address),
-        _ => None,
-    })
-}
-
-/// The MAC of an entry that may be used.
-fn mac_of(neighbour: &NeighbourMessage) -> Option<Mac> {
-    let usable = matches!(
-        neighbour.header.state,
-        NeighbourState::Reachable
-            | NeighbourState::Stale
-            | NeighbourState::Delay
-            | NeighbourState::Probe
-            | NeighbourState::Permanent
-            | NeighbourState::Noarp
-    );
-    neighbour.attributes.iter().filter(|_| usable).find_map(|attribute| match attribute {
-        NeighbourAttribute::LinkLayerAddress(bytes) => bytes.as_slice().try_into().ok().map(Mac),
-        _ => None,
-    })
 }
 
 fn is_fixed(state: &NeighbourState) -> bool {

@@ -14,20 +14,20 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64}
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::stats::{StatsAttribute, StatsFilterMask, StatsMessage};
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
+use netlink_packet_route::stats::{StatsFilterMask, StatsMessage};
+use netlink_packet_route::tc::{TcHandle, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
 use crate::link::LinkNow;
 
+pub mod reply;
+
 /// As large as the kernel makes the parts of a long answer.
 const BUFFER_SIZE: usize = 32 << 10;
 /// How long the kernel may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Messages begin at multiples of this (netlink(7)).
-const ALIGN: usize = 4;
 
 /// Changes that a socket can be told of, as a set of groups.
 pub(crate) const GROUP_LINK: u32 = 1;
@@ -101,18 +101,8 @@ impl Netlink {
             if size > self.buffer.len() {
                 return Err(io::Error::other("an answer of netlink is larger than any should be"));
             }
-            for message in Messages(&self.buffer[..size]) {
-                if message.header.sequence_number != self.sequence {
-                    continue; // Left over from a question that timed out.
-                }
-                match message.payload {
-                    NetlinkPayload::InnerMessage(inner) => answer.push(inner),
-                    NetlinkPayload::Done(_) => return Ok(answer),
-                    NetlinkPayload::Error(error) => {
-                        return error.code.map_or(Ok(answer), |_| Err(error.to_io()));
-                    }
-                    _ => {}
-                }
+            if let Some(end) = reply::read(&self.buffer[..size], self.sequence, &mut answer) {
+                return end.map(|()| answer);
             }
         }
     }
@@ -121,13 +111,7 @@ impl Netlink {
     pub(crate) fn changes(&mut self) -> io::Result<Changes> {
         match rustix::net::recv(&self.fd, &mut *self.buffer, RecvFlags::TRUNC) {
             Ok((_, size)) if size > self.buffer.len() => Ok(Changes::Overrun),
-            Ok((_, size)) => {
-                let inner = |message: NetlinkMessage<_>| match message.payload {
-                    NetlinkPayload::InnerMessage(inner) => Some(inner),
-                    _ => None,
-                };
-                Ok(Changes::Some(Messages(&self.buffer[..size]).filter_map(inner).collect()))
-            }
+            Ok((_, size)) => Ok(Changes::Some(reply::changes(&self.buffer[..size]))),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Changes::None),
             Err(rustix::io::Errno::NOBUFS) => Ok(Changes::Overrun),
             Err(errno) => Err(errno.into()),
@@ -239,15 +223,8 @@ impl Netlink {
         question.header.ifindex = index;
         question.header.filter_mask = StatsFilterMask::Link64;
         let answer = self.ask(RouteNetlinkMessage::GetStats(question), 0)?;
-        for message in answer {
-            let RouteNetlinkMessage::NewStats(message) = message else { continue };
-            for attribute in message.attributes {
-                if let StatsAttribute::Link64(stats) = attribute {
-                    return Ok(stats);
-                }
-            }
-        }
-        Err(io::Error::other("the kernel gave no counters of the device"))
+        reply::counters(&answer)
+            .ok_or_else(|| io::Error::other("the kernel gave no counters of the device"))
     }
 
     /// What a device is; `None` if there is none of this index.
@@ -258,10 +235,7 @@ impl Netlink {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
             answer => answer?,
         };
-        Ok(answer.iter().find_map(|message| match message {
-            RouteNetlinkMessage::NewLink(link) => LinkNow::of(link),
-            _ => None,
-        }))
+        Ok(reply::link(&answer))
     }
 
     /// Whether a device is set up.
@@ -290,43 +264,7 @@ impl Netlink {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             answer => answer?,
         };
-        let mut drops = 0;
-        for message in answer {
-            let RouteNetlinkMessage::NewQueueDiscipline(message) = message else { continue };
-            if message.header.index != index || message.header.parent != TcHandle::ROOT {
-                continue;
-            }
-            for attribute in message.attributes {
-                let TcAttribute::Stats2(stats) = attribute else { continue };
-                for stat in stats {
-                    if let TcStats2::Queue(queue) = stat {
-                        drops = queue.drops;
-                    }
-                }
-            }
-        }
-        Ok(drops)
-    }
-}
-
-/// The messages of one datagram. One that cannot be read is skipped.
-struct Messages<'a>(&'a [u8]);
-
-impl Iterator for Messages<'_> {
-    type Item = NetlinkMessage<RouteNetlinkMessage>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let size = u32::from_ne_bytes(*self.0.first_chunk()?) as usize;
-            if size < 16 || size > self.0.len() {
-                return None;
-            }
-            let (message, _) = self.0.split_at(size);
-            self.0 = self.0.get(size.next_multiple_of(ALIGN)..).unwrap_or_default();
-            if let Ok(message) = NetlinkMessage::deserialize(message) {
-                return Some(message);
-            }
-        }
+        Ok(reply::root_drops(&answer, index))
     }
 }
 

@@ -1,4 +1,8 @@
-use super::{HIGH_MAX, InForce, Match, OfHost, PlacementMode, Policy, Stamp};
+use super::{
+    CpuStatus, HIGH_MAX, InForce, LIST_MAX, LOAD_PERCENT_MAX, Match, OfHost, PlaceStatus,
+    PlacementMode, Policy, Stamp, Status,
+};
+use crate::foreign::TEXT_MAX;
 
 fn read(text: &str) -> Policy {
     toml::from_str(text).unwrap()
@@ -76,4 +80,25 @@ fn of_two_policies_one_is_greater() {
     let stamp = |version, by, at_ms| Stamp { version, by, at_ms };
     assert!(stamp(2, 1, 0) > stamp(1, 9, 7) && stamp(1, 9, 0) > stamp(1, 1, 7));
     assert!(stamp(1, 1, 2) > stamp(1, 1, 1) && stamp(1, 0, 0) > Stamp::default());
+}
+
+#[test]
+fn words_of_another_host_control_no_screen() {
+    let bad = "\u{1b}[2J".repeat(200);
+    let place = PlaceStatus {
+        name: bad.clone(),
+        kind: bad.clone(),
+        mode: bad.clone(),
+        cpus: vec![CpuStatus { load_percent: 1e300, ..CpuStatus::default() }; 1_000],
+        ..PlaceStatus::default()
+    };
+    let (host, notes) = (bad.clone(), vec![bad; 1_000]);
+    let mut status = Status { host, notes, places: vec![place; 1_000], ..Status::default() };
+    status.clean();
+    let text = serde_json::to_string(&status).unwrap();
+    assert!(!text.contains("\\u001b"), "{text}");
+    assert_eq!((status.places.len(), status.notes.len()), (LIST_MAX, LIST_MAX));
+    assert!(status.notes[0].chars().count() == TEXT_MAX && status.places[0].cpus.len() == LIST_MAX);
+    let load = status.places[0].cpus[0].load_percent;
+    assert!((load - LOAD_PERCENT_MAX).abs() < 1.0, "{load}");
 }

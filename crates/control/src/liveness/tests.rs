@@ -278,6 +278,39 @@ fn nobody_speaks_in_anothers_name_or_in_a_life_that_was_not_shown() {
 }
 
 #[test]
+fn nobody_is_asked_about_itself_in_any_round() {
+    for round in [0, 1, u32::MAX] {
+        let own = life(0, 1, round);
+        for message in [
+            Message::PingReq { target: own, probe_number: 3 },
+            Message::IndirectPing { origin: own, probe_number: 3 },
+            Message::IndirectAck { target: own, probe_number: 3 },
+            Message::ForwardedAck { origin: own, probe_number: 3 },
+        ] {
+            let mut host = Liveness::new(HostId(0), 1, Timing::default(), 1);
+            let datagram = written(life(1, 1, 0), HostId(0), &message, &[]);
+            host.receive(Nanos::ZERO, HostId(1), &datagram, |host| {
+                (host == HostId(1)).then_some(1)
+            });
+            assert_eq!(host.refused(), 1, "{message:?}");
+            let to = core::iter::from_fn(|| host.datagram()).map(|(to, _)| to);
+            assert_eq!(to.filter(|to| *to == HostId(0)).count(), 0, "{message:?}");
+        }
+    }
+}
+
+/// Who has taken another round knows the one before as a host that is down, and would greet it.
+#[test]
+fn nobody_writes_to_itself() {
+    let mut host = Liveness::new(HostId(0), 1, Timing::default(), 1);
+    for to in [life(0, 1, 0), life(0, 1, 1), life(1, 1, 0)] {
+        foca::Runtime::send_to(&mut host.wishes, to, &[1]);
+    }
+    assert_eq!(host.datagram(), Some((HostId(1), Vec::from([1]))));
+    assert_eq!(host.datagram(), None);
+}
+
+#[test]
 fn a_member_that_lies_of_another_is_contradicted() {
     for lie in
         [life(2, 1, 0), life(2, 1, 4), life(2, 1, u32::MAX), life(2, u64::MAX, 0), life(77, 1, 0)]

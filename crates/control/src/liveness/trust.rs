@@ -34,21 +34,21 @@ pub(super) struct Believed {
     pub(super) others: Vec<Life>,
 }
 
-/// Takes out what is not to be believed. `known` is the latest life of a member, as its connection
+/// Takes out what is not to be believed of a datagram of `from` to `own`. `known` is the latest life of a member, as its connection
 /// has shown it, that was believed.
 ///
 /// # Errors
 /// Nothing of it is.
 pub(super) fn believe(
     datagram: &[u8],
-    from: HostId,
+    (own, from): (HostId, HostId),
     known: impl Fn(HostId) -> Option<Life>,
 ) -> Result<Believed, Malformed> {
     let mut rest = datagram;
     let header = Codec.decode_header(&mut rest)?;
     let header_size = datagram.len() - rest.len();
     let src = header.src;
-    if src.host != from || !is_shown(&src, &known) || !speaks_of_known(&header, &known) {
+    if src.host != from || !is_shown(&src, &known) || !speaks_of_known(&header, own, &known) {
         return Err(Malformed);
     }
     let mut kept = datagram[..header_size].to_vec();
@@ -75,13 +75,18 @@ pub(super) fn believe(
     Ok(Believed { src, datagram: kept, others })
 }
 
-/// Whether a message is one for members, about members.
-fn speaks_of_known(header: &Header<Life>, known: &impl Fn(HostId) -> Option<Life>) -> bool {
+/// Whether a message is one for members, about other members: nobody is asked about itself, in
+/// whatever round, for its answer would go to itself.
+fn speaks_of_known(
+    header: &Header<Life>,
+    own: HostId,
+    known: &impl Fn(HostId) -> Option<Life>,
+) -> bool {
     match &header.message {
         Message::PingReq { target: life, .. }
         | Message::IndirectPing { origin: life, .. }
         | Message::IndirectAck { target: life, .. }
-        | Message::ForwardedAck { origin: life, .. } => is_shown(life, known),
+        | Message::ForwardedAck { origin: life, .. } => life.host != own && is_shown(life, known),
         Message::Broadcast => false,
         _ => true,
     }

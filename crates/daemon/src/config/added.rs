@@ -20,6 +20,7 @@ use super::build;
 use super::check::{DEVICE_NAME_SIZE_MAX, RESERVED, is_device_name};
 use super::fabric::LocalPort;
 use super::plan::{Attachment, Plan, PortPlan};
+use super::policy;
 use super::{Bound, KernelDevices};
 use crate::fabric::TapPlace;
 
@@ -175,7 +176,13 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     Ok(AddedPort {
         plan: port_plan,
         switch,
-        local: LocalPort { name: name.to_owned(), vnet, is_bound: mac.is_some(), tap },
+        local: LocalPort {
+            name: name.to_owned(),
+            vnet,
+            is_bound: mac.is_some(),
+            policy: policy::of(&plan.config, &port, fabric.learn_max),
+            tap,
+        },
         bound: mac.map(|mac| BoundTo { vni, mac, ips, routes }),
     })
 }

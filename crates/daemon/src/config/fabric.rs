@@ -5,9 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig};
+use sluice_api::fabric::VportPolicy;
 use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::mobility;
 
+use super::policy;
 use super::workers::Workers;
 use crate::channel::Way;
 use crate::fabric::TapPlace;
@@ -86,6 +88,8 @@ pub struct LocalPort {
     pub vnet: VnetId,
     /// Whether only what is bound to it may use it.
     pub is_bound: bool,
+    /// How it treats its endpoints.
+    pub policy: VportPolicy,
     /// Where its TAP is, if it has one.
     pub(crate) tap: Option<TapPlace>,
 }
@@ -210,7 +214,8 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
                     netns: port.netns.as_ref().map(PathBuf::from),
                     device: port.device.clone(),
                 });
-                let local = LocalPort { name, vnet, is_bound: port.mac.is_some(), tap };
+                let policy = policy::of(config, port, fabric.learn_max);
+                let local = LocalPort { name, vnet, is_bound: port.mac.is_some(), policy, tap };
                 (PortId::from_index(index), local)
             })
             .collect(),

@@ -181,7 +181,7 @@ impl AddedPorts {
             }
         }
         let last = list.len();
-        config::plan_port(&self.plan, &others(&list, last), &new)?;
+        let new = config::admit(&self.plan, &others(&list, last), &new)?;
         list.push(Listed { new: new.clone(), is_open: true, waits: false });
         if let Err(error) = self.keep(&list) {
             list.pop();

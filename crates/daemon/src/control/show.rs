@@ -116,7 +116,7 @@ fn is_owner(stream: &UnixStream) -> bool {
 }
 
 /// Why data did not answer, as far as that can be known here.
-pub(super) fn silence(error: &io::Error) -> String {
+pub(crate) fn silence(error: &io::Error) -> String {
     use io::ErrorKind::{ConnectionRefused, NotFound, TimedOut, WouldBlock};
     match error.kind() {
         WouldBlock | TimedOut => {

@@ -63,6 +63,10 @@ impl Heard {
                 .map_err(|error| format!("this version cannot read it ({error}); update this host"))
         };
         let status = status.and_then(|status| serde_json::from_value(status).ok());
+        let status = status.map(|mut status: Status| {
+            status.clean();
+            status
+        });
         Some(Self { stamp, policy: policy.map(read), status })
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use sluice_api::fabric::{
     Answer, DecapRow, EncapRow, EventRow, Flows, MemberRow, MoveRow, Question, TunnelRow, VnetRow,
-    Vport, VportRow,
+    Vport, VportRow, VportUsage,
 };
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 use sluice_control::plane::{Event, Health, Kind, Plane, Way};
@@ -171,7 +171,18 @@ impl<'a> Answers<'a> {
     fn vport(&self, vnet: Option<&str>, endpoint: &str) -> Result<Vport, String> {
         let key = self.find(vnet, endpoint)?;
         let info = self.plane.vport(key).ok_or("it has just gone")?;
+        let port = info.vport.claim.port;
+        let own = (info.vport.owner == self.plan.own).then(|| self.plan.ports.get(&port)).flatten();
         Ok(Vport {
+            policy: own.map(|local| local.policy.clone()),
+            usage: own.map(|local| {
+                let bound = self.plan.bound.iter().filter(|bound| bound.port == port).count();
+                let endpoints = match local.is_bound {
+                    true => u32::try_from(bound).unwrap_or(u32::MAX),
+                    false => self.plane.learned_at(port),
+                };
+                VportUsage { port: port.0, endpoints, ..VportUsage::default() }
+            }),
             best: self.row(&info.vport),
             chip: info.installed.map(|(way, _)| match way {
                 Way::Port(port) => self.port(self.plan.own, port),

@@ -264,8 +264,12 @@ fn look(fabric: &Fabric, facts: &Facts, time: Time) -> io::Result<Looked> {
         ports: ports.collect(),
         tunnels: facts.peer.iter().map(|peer| peer.tunnel).collect(),
     };
+    ask_data(fabric, question, span(Nanos(time.left().0 / 2)).max(Duration::from_millis(1)))
+}
+
+/// Asks the data process of this host what it has of ports, tunnels and addresses.
+pub(super) fn ask_data(fabric: &Fabric, question: Look, limit: Duration) -> io::Result<Looked> {
     let stream = UnixStream::connect(fabric.run_dir.join(DATA_SOCKET))?;
-    let limit = span(Nanos(time.left().0 / 2)).max(Duration::from_millis(1));
     stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(limit))?;
     let line = protocol::ask(stream, &Request::Look(question))?;

@@ -91,6 +91,7 @@ fn vports(rows: &[VportRow]) -> String {
 
 fn one(vport: &Vport) -> String {
     let mut text = vports(std::slice::from_ref(&vport.best));
+    treated(vport, &mut text);
     let chip = vport.chip.as_deref().map_or("not in the chip".to_owned(), |to| format!("to {to}"));
     _ = writeln!(text, "\nchip: {chip}");
     if let Some(ns) = vport.frozen_ns {
@@ -108,6 +109,67 @@ fn one(vport: &Vport) -> String {
         text.push_str(&moves(&vport.history));
     }
     text
+}
+
+/// How an endpoint is treated, and what it has used.
+fn treated(vport: &Vport, text: &mut String) {
+    let (Some(policy), Some(usage)) = (&vport.policy, &vport.usage) else {
+        let host = &vport.best.host;
+        _ = writeln!(text, "\npolicy and usage: its host has them (`--host {host}`)");
+        return;
+    };
+    let holds = policy.hold.iter();
+    let hold: Vec<_> = match policy.hold.len() {
+        0 | 1 => holds.map(|(time, _)| time.clone()).collect(),
+        _ => holds.map(|(time, of)| format!("{time} ({})", numbers(of))).collect(),
+    };
+    let lossless =
+        if policy.lossless.is_empty() { "-".to_owned() } else { numbers(&policy.lossless) };
+    let (mut rows, row) = (Vec::new(), |what: &str, is: String| (what.to_owned(), is));
+    rows.push(row("flow control", policy.flow_control.clone()));
+    rows.push(row("lossless priorities", lossless));
+    rows.push(row("hold", hold.join(", ")));
+    let believed = if policy.trust { "what they say is believed" } else { "whatever they say" };
+    rows.push(row("priority of its frames", format!("{}, {believed}", policy.priority)));
+    rows.extend(policy.service_mbps.map(|mbps| row("served at", format!("{mbps} Mbit/s"))));
+    let bound = "what is bound".to_owned();
+    rows.push(row(
+        "endpoints",
+        policy.learn_max.map_or(bound, |most| format!("{most} are learned")),
+    ));
+    let most = policy.broadcasts_per_second;
+    rows.push(row(
+        "broadcasts",
+        if most == 0 { "any number".to_owned() } else { format!("{most}/s") },
+    ));
+    let cells = |rows: Vec<(String, String)>| rows.into_iter().map(|(what, is)| vec![what, is]);
+    _ = write!(text, "\n{}", table(&["POLICY", ""], cells(rows)));
+    if let Some(why) = &usage.unknown {
+        _ = writeln!(text, "\nusage is not known: {why}");
+        return;
+    }
+    let amount = |frames: u64, bytes: u64| format!("{frames} frames, {bytes} bytes");
+    let mut rows = vec![
+        row("from it", amount(usage.rx_frames, usage.rx_bytes)),
+        row("to it", amount(usage.tx_frames, usage.tx_bytes)),
+    ];
+    rows.extend(usage.drops.iter().map(|drop| {
+        let what = format!("dropped, {} (priority {})", drop.reason, drop.priority);
+        row(&what, amount(drop.frames, drop.bytes))
+    }));
+    let lost = |(counter, frames): (&String, &u64)| {
+        row(&format!("lost, {counter}"), format!("{frames} frames"))
+    };
+    rows.extend(usage.losses.iter().map(lost));
+    let since = format!("within {}", span(usage.within_ns));
+    _ = write!(text, "\n{}", table(&["USAGE", &since], cells(rows)));
+    if usage.endpoints > 1 {
+        _ = writeln!(text, "of all {} endpoints of its port", usage.endpoints);
+    }
+}
+
+fn numbers(of: &[u8]) -> String {
+    of.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn thawed(rows: &[ThawRow]) -> String {

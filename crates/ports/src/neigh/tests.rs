@@ -30,9 +30,9 @@ fn only_usable_states_give_a_mac() {
     ];
     for (state, usable) in states {
         let with = neighbour(1, state, Some(&MAC));
-        assert_eq!(mac_of(&with), usable.then_some(Mac(MAC)), "{state:?}");
-        assert_eq!(mac_of(&neighbour(1, state, None)), None, "{state:?}");
-        assert_eq!(mac_of(&neighbour(1, state, Some(&MAC[..5]))), None);
+        assert_eq!(neighbor_mac(&with), usable.then_some(Mac(MAC)), "{state:?}");
+        assert_eq!(neighbor_mac(&neighbour(1, state, None)), None, "{state:?}");
+        assert_eq!(neighbor_mac(&neighbour(1, state, Some(&MAC[..5]))), None);
     }
 }
 

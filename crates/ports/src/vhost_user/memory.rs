@@ -66,6 +66,7 @@ impl Memory {
     pub(super) fn map(layouts: &[(Layout, File)]) -> io::Result<Self> {
         let mut regions: Vec<Region> = Vec::with_capacity(layouts.len());
         for (layout, file) in layouts {
+            check(layout)?;
             let mapped = regions.iter().map(|region| &region.layout);
             if mapped.into_iter().any(|other| overlap(layout, other)) {
                 return Err(invalid("two regions of guest memory overlap"));
@@ -125,17 +126,23 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
+/// That a region ends, before anything is reckoned with its end.
+fn check(layout: &Layout) -> io::Result<()> {
+    let Layout { guest, user, size, offset } = *layout;
+    let wraps = [guest, user, offset].iter().any(|start| start.checked_add(size).is_none());
+    if size == 0 || wraps {
+        return Err(invalid("a region of guest memory is empty, or wraps around"));
+    }
+    Ok(())
+}
+
 fn overlap(a: &Layout, b: &Layout) -> bool {
     let meet = |a: u64, a_size: u64, b: u64, b_size: u64| a < b + b_size && b < a + a_size;
     meet(a.guest, a.size, b.guest, b.size) || meet(a.user, a.size, b.user, b.size)
 }
 
 fn map_region(layout: Layout, file: &File) -> io::Result<Region> {
-    let Layout { guest, user, size, offset } = layout;
-    let wraps = [guest, user, offset].iter().any(|start| start.checked_add(size).is_none());
-    if size == 0 || wraps {
-        return Err(invalid("a region of guest memory is empty, or wraps around"));
-    }
+    let Layout { size, offset, .. } = layout;
     // It would be gone with the first touch.
     if file.metadata()?.len() < offset + size {
         return Err(invalid("a region of guest memory is larger than its file"));

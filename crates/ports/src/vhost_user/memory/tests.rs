@@ -69,6 +69,15 @@ fn regions_that_cannot_be_are_refused() {
         ("empty", vec![region(0, 0, 0, 0)], PAGE),
         ("wraps", vec![region(u64::MAX, 0, PAGE, 0)], PAGE),
         ("wraps", vec![region(0, u64::MAX - 1, PAGE, 0)], PAGE),
+        ("wraps", vec![region(0, 0, PAGE, 0), region(1, 1 << 30, u64::MAX, 0)], PAGE),
+        (
+            "wraps",
+            vec![
+                region(0, 1 << 31, PAGE, 0),
+                region(1 << 30, (1 << 31) + 1, u64::MAX - (1 << 30), 0),
+            ],
+            PAGE,
+        ),
         ("larger than its file", vec![region(0, 0, 2 * PAGE, 0)], PAGE),
         ("larger than its file", vec![region(0, 0, PAGE, PAGE)], PAGE),
         ("larger than its file", vec![region(0, 0, half, 0)], PAGE),

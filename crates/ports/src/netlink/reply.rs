@@ -1,0 +1,147 @@
+//! What the kernel says, read from the bytes of a datagram (netlink(7)). Nothing here asks.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::Stats64;
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::stats::StatsAttribute;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcStats2};
+use sluice_base::Mac;
+
+use crate::link::LinkNow;
+
+/// Messages begin at multiples of this (netlink(7)).
+const ALIGN: usize = 4;
+/// The size of the header of a message.
+const HEADER_SIZE: usize = 16;
+
+/// Reads one datagram of the answer to the question of this number, behind what came before it.
+/// `None`: there is more of it to come.
+pub fn read(
+    datagram: &[u8],
+    sequence: u32,
+    answer: &mut Vec<RouteNetlinkMessage>,
+) -> Option<io::Result<()>> {
+    for message in Messages(datagram) {
+        if message.header.sequence_number != sequence {
+            continue; // Left over from a question that timed out.
+        }
+        match message.payload {
+            NetlinkPayload::InnerMessage(inner) => answer.push(inner),
+            NetlinkPayload::Done(_) => return Some(Ok(())),
+            NetlinkPayload::Error(error) => {
+                return Some(error.code.map_or(Ok(()), |_| Err(error.to_io())));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The changes that a datagram tells of.
+#[must_use]
+pub fn changes(datagram: &[u8]) -> Vec<RouteNetlinkMessage> {
+    let inner = |message: NetlinkMessage<_>| match message.payload {
+        NetlinkPayload::InnerMessage(inner) => Some(inner),
+        _ => None,
+    };
+    Messages(datagram).filter_map(inner).collect()
+}
+
+/// The device that an answer tells of first.
+#[must_use]
+pub fn link(answer: &[RouteNetlinkMessage]) -> Option<LinkNow> {
+    answer.iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) => LinkNow::of(link),
+        _ => None,
+    })
+}
+
+/// The counters of a device.
+#[must_use]
+pub fn counters(answer: &[RouteNetlinkMessage]) -> Option<Stats64> {
+    answer.iter().find_map(|message| {
+        let RouteNetlinkMessage::NewStats(message) = message else { return None };
+        message.attributes.iter().find_map(|attribute| match attribute {
+            StatsAttribute::Link64(stats) => Some(*stats),
+            _ => None,
+        })
+    })
+}
+
+/// Frames that the queueing discipline at the root of this device dropped; 0 if none is told of.
+#[must_use]
+pub fn root_drops(answer: &[RouteNetlinkMessage], index: i32) -> u32 {
+    let mut drops = 0;
+    for message in answer {
+        let RouteNetlinkMessage::NewQueueDiscipline(message) = message else { continue };
+        if message.header.index != index || message.header.parent != TcHandle::ROOT {
+            continue;
+        }
+        for attribute in &message.attributes {
+            let TcAttribute::Stats2(stats) = attribute else { continue };
+            for stat in stats {
+                if let TcStats2::Queue(queue) = stat {
+                    drops = queue.drops;
+                }
+            }
+        }
+    }
+    drops
+}
+
+/// The address that an entry of the neighbour table is about.
+#[must_use]
+pub fn neighbor_address(neighbour: &NeighbourMessage) -> Option<Ipv4Addr> {
+    neighbour.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(*address),
+        _ => None,
+    })
+}
+
+/// The MAC of an entry that may be used.
+#[must_use]
+pub fn neighbor_mac(neighbour: &NeighbourMessage) -> Option<Mac> {
+    let usable = matches!(
+        neighbour.header.state,
+        NeighbourState::Reachable
+            | NeighbourState::Stale
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+            | NeighbourState::Permanent
+            | NeighbourState::Noarp
+    );
+    neighbour.attributes.iter().filter(|_| usable).find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) => bytes.as_slice().try_into().ok().map(Mac),
+        _ => None,
+    })
+}
+
+/// The messages of one datagram. One that cannot be read is skipped.
+struct Messages<'a>(&'a [u8]);
+
+impl Iterator for Messages<'_> {
+    type Item = NetlinkMessage<RouteNetlinkMessage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let size = u32::from_ne_bytes(*self.0.first_chunk()?) as usize;
+            if size < HEADER_SIZE || size > self.0.len() {
+                return None;
+            }
+            let (message, _) = self.0.split_at(size);
+            self.0 = self.0.get(size.next_multiple_of(ALIGN)..).unwrap_or_default();
+            if let Ok(message) = NetlinkMessage::deserialize(message) {
+                return Some(message);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
