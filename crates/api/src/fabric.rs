@@ -75,6 +75,10 @@ pub struct VportRow {
     pub mac: String,
     /// Its IP addresses, as far as they are known.
     pub ips: Vec<IpAddr>,
+    /// Those of them that it shares with other bound endpoints, and has for as long as no other one
+    /// announces them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<IpAddr>,
     /// The host that has it.
     pub host: String,
     /// The port there: its name on this host, its number elsewhere.

@@ -66,7 +66,7 @@ use alloc::vec::Vec;
 
 use core::net::IpAddr;
 
-use sluice_base::{HostId, Nanos, PortId, Vni, mix};
+use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
 
 pub use self::bind::BindError;
 pub use self::punts::HEAD_SIZE_MAX;
@@ -95,7 +95,7 @@ use crate::punt::{self, Policer};
 use crate::resolve::{self, Resolver};
 use crate::session;
 use crate::table::Table;
-use crate::vport::{Claim, IP_SEQUENCE_DOWN, IP_SEQUENCE_FIRST, Ips, Key, Origin};
+use crate::vport::{Claim, IP_SEQUENCE_DOWN, IP_SEQUENCE_FIRST, Ips, Key, Origin, Standing};
 
 /// So many endpoints age in one tick.
 const AGE_STEP: u32 = 1 << 10;
@@ -258,7 +258,8 @@ impl Plane {
         let claims = self.table.claims_of(self.own);
         let bound = claims.filter(|claim| claim.port == port && claim.origin == Origin::Bound);
         for claim in bound.collect::<Vec<_>>() {
-            let ips = self.bound_ips(port, &claim.ips);
+            // What it shares is learned, and goes.
+            let ips = self.bound_ips(port, &claim.ips_of(Standing::Bound));
             self.publish(now, &Claim { ips, ..claim });
         }
     }
@@ -270,8 +271,15 @@ impl Plane {
         ips.all_at(sequence)
     }
 
+    /// The endpoints that are bound to a port may share these addresses as well: they are learned
+    /// from what such an endpoint says, and move among the ports that allow them. Nothing happens if
+    /// the port is not there.
+    pub fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) {
+        self.nets.allow(port, allowed);
+    }
+
     /// The endpoint at a port is known by configuration: it is claimed until [`Self::unbind`], with
-    /// these addresses and no others.
+    /// these addresses, and those that it shares ([`Self::allow`]).
     ///
     /// # Errors
     /// It is not claimed; nothing is changed.
@@ -283,7 +291,8 @@ impl Plane {
         if key.mac.is_group() {
             return Err(BindError::GroupAddress(key.mac));
         }
-        let ips = self.bound_ips(port, &ips);
+        let bound = self.bound_ips(port, &ips);
+        let ips = self.with_shared(port, key, bound);
         let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
         let claim = self.mobility.learn(now, &self.table, self.own, &wanted);
         let claim = claim.map_err(BindError::Refused)?;
@@ -292,7 +301,7 @@ impl Plane {
         }
         // Not of IPv6: nobody knows whether it is a router, and who hears that a router is none
         // gives up its routes (RFC 4861 clause 7.2.5).
-        for ip in ips.iter().filter(IpAddr::is_ipv4) {
+        for ip in bound.iter().filter(IpAddr::is_ipv4) {
             self.announce(key, ip);
         }
         Ok(())

@@ -17,6 +17,8 @@ mod holds;
 mod host;
 #[path = "fabric/rules.rs"]
 mod rules;
+#[path = "fabric/shared.rs"]
+mod shared;
 #[path = "mesh/skew.rs"]
 mod skew;
 #[path = "fabric/world.rs"]

@@ -318,6 +318,7 @@ impl<B: Buf> Switch<B> {
             }
             Command::Control { attached } => self.attach_control(attached),
             Command::Bind { port, mac, ips } => self.bind(port, mac, ips)?,
+            Command::Allow { port, prefix } => self.allow(port, prefix)?,
             Command::Unbind { port, mac } => self.unbind(port, mac)?,
             Command::Hold { vnet, mac, tunnel, held, stuck } => {
                 self.check_vnet(vnet)?;

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use sluice_api::config::{self as api, PortKind, Role};
 use sluice_api::port::{Added, Cidr, NewPort, Place};
-use sluice_base::{Mac, Prng, Vni};
-use sluice_switch::{BoundIps, PortConfig};
+use sluice_base::{IpPrefix, Mac, Prng, Vni};
+use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
 
 use super::build;
 use super::check::{DEVICE_NAME_SIZE_MAX, RESERVED, is_device_name};
-use super::fabric::LocalPort;
+use super::fabric::{LocalPort, prefixes};
 use super::plan::{Attachment, Plan, PortPlan};
 use super::{Bound, KernelDevices};
 use crate::fabric::TapPlace;
@@ -44,6 +44,8 @@ pub(crate) struct BoundTo {
     pub(crate) vni: Vni,
     pub(crate) mac: Mac,
     pub(crate) ips: Vec<IpAddr>,
+    /// What it may share.
+    pub(crate) allowed: Vec<IpPrefix>,
     /// Whether it hands on what others sent, so that its frames may be from any IP address. It is
     /// still asked for by its own alone.
     pub(crate) routes: bool,
@@ -57,6 +59,11 @@ impl BoundTo {
     /// The addresses that its frames may be from; none: any.
     pub(crate) fn senders(&self) -> BoundIps {
         build::bound_ips(if self.routes { &[] } else { &self.ips })
+    }
+
+    /// What its frames may be from beside these; one that routes has no need of it.
+    pub(crate) fn allowed(&self) -> &[IpPrefix] {
+        if self.routes { &[] } else { &self.allowed }
     }
 }
 
@@ -147,9 +154,11 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         return Err(format!("{} addresses are more than the {IPS_MAX} of a port", new.ips.len()));
     }
     check_addresses(plan, others, new, mac)?;
+    check_allowed(new, mac)?;
     let port = api::Port {
         netns: netns_of(&new.place),
         mac: new.mac.clone(),
+        allowed: new.allowed.clone(),
         ..api::Port::new(name, PortKind::Tap, &new.vnet, device)
     };
     let (mut port_plan, mut switch) = build::one_port(&plan.config, &port, &KernelDevices);
@@ -172,11 +181,18 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     };
     let ips = new.ips.iter().map(|cidr| cidr.ip).collect();
     let routes = new.place == Place::Host;
+    let allowed = prefixes(&new.allowed);
     Ok(AddedPort {
         plan: port_plan,
         switch,
-        local: LocalPort { name: name.to_owned(), vnet, is_bound: mac.is_some(), tap },
-        bound: mac.map(|mac| BoundTo { vni, mac, ips, routes }),
+        local: LocalPort {
+            name: name.to_owned(),
+            vnet,
+            is_bound: mac.is_some(),
+            allowed: allowed.clone(),
+            tap,
+        },
+        bound: mac.map(|mac| BoundTo { vni, mac, ips, allowed, routes }),
     })
 }
 
@@ -264,6 +280,23 @@ fn check_addresses(
     }
 }
 
+/// That a list of addresses is of a port that is bound, and not too long.
+fn check_allowed(new: &NewPort, mac: Option<Mac>) -> Result<(), String> {
+    let count = new.allowed.len();
+    if count > ALLOWED_MAX {
+        return Err(format!(
+            "{count} entries of `--allow-ip` are more than the {ALLOWED_MAX} of a port; use \
+             prefixes"
+        ));
+    }
+    match (new.allowed.first(), mac) {
+        (Some(_), None) => Err("a port that learns takes any address: leave `--allow-ip` out, or \
+                                bind the port with `--ip` or `--mac`"
+            .to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// The answer to whoever added it.
 pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::PortId) -> Added {
     let netns = match &added.plan.attachment {
@@ -277,6 +310,7 @@ pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::Port
         netns: netns.map(|path| path.display().to_string()),
         mac: new.mac.clone(),
         ips: new.ips.clone(),
+        allowed: new.allowed.clone(),
         number: number.0,
     }
 }

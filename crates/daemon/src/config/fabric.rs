@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig};
-use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
+use sluice_api::port::AllowedIp;
+use sluice_base::{HostId, IpPrefix, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::mobility;
 
 use super::workers::Workers;
@@ -86,6 +87,8 @@ pub struct LocalPort {
     pub vnet: VnetId,
     /// Whether only what is bound to it may use it.
     pub is_bound: bool,
+    /// What its bound endpoints may share.
+    pub allowed: Vec<IpPrefix>,
     /// Where its TAP is, if it has one.
     pub(crate) tap: Option<TapPlace>,
 }
@@ -210,7 +213,9 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
                     netns: port.netns.as_ref().map(PathBuf::from),
                     device: port.device.clone(),
                 });
-                let local = LocalPort { name, vnet, is_bound: port.mac.is_some(), tap };
+                let allowed = prefixes(&port.allowed);
+                let is_bound = port.mac.is_some();
+                let local = LocalPort { name, vnet, is_bound, allowed, tap };
                 (PortId::from_index(index), local)
             })
             .collect(),
@@ -228,6 +233,11 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
         asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
     })
+}
+
+/// What a list of a port names.
+pub(super) fn prefixes(allowed: &[AllowedIp]) -> Vec<IpPrefix> {
+    allowed.iter().map(|allowed| allowed.0).collect()
 }
 
 /// When an endpoint moves too often.

@@ -13,7 +13,7 @@ use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 use sluice_control::plane::{Event, Health, Kind, Plane, Way};
 use sluice_control::rpc::{self, Wrong};
 use sluice_control::table;
-use sluice_control::vport::{Key, Origin};
+use sluice_control::vport::{Key, Origin, Standing};
 
 use crate::config::FabricPlan;
 use crate::log::Level;
@@ -131,6 +131,7 @@ impl<'a> Answers<'a> {
             vnet: self.vnet(claim.key.vni),
             mac: claim.key.mac.to_string(),
             ips: claim.ips.iter().collect(),
+            shared: claim.ips_of(Standing::Shared).iter().collect(),
             host: self.host(vport.owner),
             port: self.port(vport.owner, claim.port),
             state: state.to_owned(),

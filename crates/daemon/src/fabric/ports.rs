@@ -16,6 +16,7 @@ pub(super) fn add(plan: &FabricPlan, plane: &mut Plane, now: Nanos, id: PortId, 
         false => PortRule::Learn { quota: plan.learn_max, sticky: false },
     };
     plane.add_port(now, id, vni, rule);
+    plane.allow(id, &port.allowed);
 }
 
 /// An endpoint is there.

@@ -82,7 +82,13 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         hosts: others.collect(),
         ports: [(
             PortId(0),
-            LocalPort { name: "c".to_owned(), vnet: VnetId(0), is_bound: true, tap: None },
+            LocalPort {
+                name: "c".to_owned(),
+                vnet: VnetId(0),
+                is_bound: true,
+                allowed: Vec::new(),
+                tap: None,
+            },
         )]
         .into(),
         ports_max: 4,
@@ -192,7 +198,13 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
     let port = free_port();
     let [h1, h2] = [1, 2].map(|own| start(&folder, &plan(&folder, own, 2, port)));
     let add = |id: u16, name: &str, mac: u8| {
-        let port = LocalPort { name: name.to_owned(), vnet: VnetId(0), is_bound: true, tap: None };
+        let port = LocalPort {
+            name: name.to_owned(),
+            vnet: VnetId(0),
+            is_bound: true,
+            allowed: Vec::new(),
+            tap: None,
+        };
         let (mac, ips) = (Mac([2, 0, 0, 0, 1, mac]), vec![IpAddr::from([10, 0, 1, mac])]);
         h1.add_port(PortId(id), port, Some(Bound { port: PortId(id), vni: vni(), mac, ips }))
     };
@@ -219,7 +231,13 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
     all_know(&["10.0.1.1"]);
     h1.del_port("nobody").unwrap();
     // A machine that is bound at a second host has moved there.
-    let there = LocalPort { name: "moved".to_owned(), vnet: VnetId(0), is_bound: true, tap: None };
+    let there = LocalPort {
+        name: "moved".to_owned(),
+        vnet: VnetId(0),
+        is_bound: true,
+        allowed: Vec::new(),
+        tap: None,
+    };
     let (mac, ips) = (Mac([2, 0, 0, 0, 1, 1]), vec![IpAddr::from([10, 0, 1, 1])]);
     let bound = Bound { port: PortId(3), vni: vni(), mac, ips };
     h2.add_port(PortId(3), there, Some(bound)).unwrap();

@@ -65,7 +65,8 @@ fn ips(row: &VportRow) -> String {
     if row.ips.is_empty() {
         return "-".to_owned();
     }
-    let ips: Vec<String> = row.ips.iter().map(ToString::to_string).collect();
+    let mark = |ip| if row.shared.contains(ip) { "*" } else { "" };
+    let ips: Vec<String> = row.ips.iter().map(|ip| format!("{ip}{}", mark(ip))).collect();
     ips.join(", ")
 }
 

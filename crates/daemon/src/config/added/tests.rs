@@ -53,6 +53,7 @@ fn new(place: Place) -> NewPort {
         device: None,
         ips: Vec::new(),
         mac: None,
+        allowed: Vec::new(),
         gateway: None,
         routes: Vec::new(),
         mtu: None,
@@ -100,6 +101,30 @@ fn a_place_gives_name_device_namespace_and_who_may_speak() {
             }
         );
     }
+}
+
+#[test]
+fn a_bound_port_may_share_addresses() {
+    let host = file(HOST);
+    let vip = |new: NewPort| NewPort { allowed: vec!["10.1.0.40".parse().unwrap()], ..new };
+    let whole = complete(&host, &vip(with_ip(netns("web"), "10.1.0.2/24"))).unwrap();
+    let port = plan(&host, &[], &whole).unwrap();
+    let expected = [IpPrefix::new(IpAddr::from([10, 1, 0, 40]), 32).unwrap()];
+    assert_eq!(port.local.allowed, expected);
+    assert_eq!(port.plan.allowed, whole.allowed);
+    let bound = port.bound.unwrap();
+    assert_eq!((bound.allowed(), bound.ips.len()), (&expected[..], 1), "it is no binding");
+    // Another port may share it as well.
+    let other = complete(&host, &vip(with_ip(netns("db"), "10.1.0.3/24"))).unwrap();
+    assert!(plan(&host, std::slice::from_ref(&whole), &other).is_ok());
+    // Whose frames may be from anywhere needs no list at the switch.
+    let router = complete(&host, &vip(with_ip(new(Place::Host), "10.1.0.4/24"))).unwrap();
+    assert_eq!(plan(&host, &[], &router).unwrap().bound.unwrap().allowed(), []);
+    let learns = complete(&host, &vip(netns("web"))).unwrap();
+    assert!(plan(&host, &[], &learns).unwrap_err().contains("leave `--allow-ip` out"));
+    let many = vec!["10.1.0.40".parse().unwrap(); 17];
+    let error = plan(&host, &[], &NewPort { allowed: many, ..whole }).unwrap_err();
+    assert!(error.contains("use prefixes"), "{error}");
 }
 
 #[test]
