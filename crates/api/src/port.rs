@@ -48,6 +48,13 @@ pub struct NewPort {
     /// well: whoever announced one last has it.
     #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<AllowedIp>,
+    /// Whether it takes its MAC and addresses over from ports of other hosts that are bound to
+    /// them.
+    #[serde(rename = "move", default, skip_serializing_if = "is_false")]
+    pub moves: bool,
+    /// How late its binding is: more than that of whoever it took it from. The host fills it in.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken: u32,
     /// The router of the device's default route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
@@ -57,6 +64,16 @@ pub struct NewPort {
     /// The MTU of the device; absent: that of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// A port that was added.

@@ -185,8 +185,7 @@ impl Table {
             let IpSlot { slot, sequence, .. } = self.ip_slots[*at];
             let is_stale = self.state_at(slot) == OwnerState::Stale;
             let slot = &self.slots[slot];
-            let standing = Standing::of(slot.origin, sequence);
-            (is_stale, Reverse(standing), Reverse(sequence), slot.mac)
+            (is_stale, Reverse((Standing::of(slot.origin, sequence), sequence)), slot.mac)
         });
         best.map(|at| self.vport_at(self.ip_slots[at].slot))
     }

@@ -9,6 +9,8 @@
 
 #[path = "fabric/addresses.rs"]
 mod addresses;
+#[path = "fabric/bindings.rs"]
+mod bindings;
 #[path = "fabric/frames.rs"]
 mod frames;
 #[path = "fabric/holds.rs"]

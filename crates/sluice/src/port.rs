@@ -13,7 +13,7 @@ use crate::Asked;
 #[derive(Debug, Subcommand)]
 pub(crate) enum PortCommand {
     /// Add a port: a device in a container, or on the host itself
-    Add(AddArguments),
+    Add(Box<AddArguments>),
     /// Delete a port that was added, with its device
     Del {
         /// The name of the port
@@ -59,6 +59,9 @@ pub(crate) struct AddArguments {
     /// one that several ports share: whoever announced it last has it; may be given more than once
     #[arg(long = "allow-ip", value_name = "IP|CIDR", value_delimiter = ',')]
     allowed: Vec<AllowedIp>,
+    /// Take the MAC and the addresses over from a port of another host that is bound to them
+    #[arg(long = "move")]
+    moves: bool,
     /// The router of the device's default route, which must be in a network of --ip
     #[arg(long, value_name = "IP")]
     gateway: Option<std::net::IpAddr>,
@@ -92,6 +95,7 @@ pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
     match command {
         PortCommand::Del { name, asked } => port_client::delete(&asked.whom(), &name, asked.json)?,
         PortCommand::Add(said) => {
+            let said = *said;
             let whom = match (said.socket, said.run_dir, said.on) {
                 (Some(path), _, _) => Whom::Socket(path),
                 (None, Some(dir), _) => Whom::RunDir(dir),
@@ -107,8 +111,20 @@ pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
             let (vnet, name, device) = (said.vnet, said.name, said.device);
             let (gateway, routes, mtu) = (said.gateway, said.routes, said.mtu);
             let (ips, mac, allowed) = (said.ips, said.mac, said.allowed);
-            let new =
-                NewPort { place, vnet, name, device, ips, mac, allowed, gateway, routes, mtu };
+            let new = NewPort {
+                place,
+                vnet,
+                name,
+                device,
+                ips,
+                mac,
+                allowed,
+                moves: said.moves,
+                taken: 0,
+                gateway,
+                routes,
+                mtu,
+            };
             port_client::add(&whom, new, said.json)?;
         }
     }

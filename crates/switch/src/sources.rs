@@ -32,9 +32,9 @@
 //! [`Command::Allow`]: crate::Command::Allow
 //!
 //! What no machine may say: that it has an address that another port of this switch is bound to, in
-//! its network, or one that another port allows by itself and its own does not. ARP (sender) and Neighbor Discovery (source, and target of an advertisement)
-//! are looked at where somebody is bound, whomever they are sent to: a reply to one machine moves
-//! that machine's traffic.
+//! its network, or one that another port allows by itself and its own does not. ARP (sender) and
+//! Neighbor Discovery (source, and target of an advertisement) are looked at where somebody is
+//! bound, whomever they are sent to: a reply to one machine moves that machine's traffic.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -154,6 +154,17 @@ impl Watch {
 
     fn unbind(&mut self, mac: Mac) {
         self.bound.retain(|bound| bound.mac != mac.to_u64());
+        self.forget();
+    }
+
+    fn unbind_ip(&mut self, mac: Mac, ip: IpAddr) {
+        let is_it = |bound: &&mut Bound| bound.mac == mac.to_u64() && bound.has(ip);
+        let Some(bound) = self.bound.iter_mut().find(is_it) else { return };
+        bound.ips.iter_mut().filter(|there| **there == Some(ip)).for_each(|there| *there = None);
+        let is_bound = bound.has_ips();
+        if !is_bound {
+            self.unbind(mac);
+        }
         self.forget();
     }
 
@@ -430,6 +441,19 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn unbind(&mut self, port: PortId, mac: Mac) -> Result<(), CommandError> {
         self.check_port(port)?;
         self.watch[port.index()].unbind(mac);
+        self.bindings_changed();
+        Ok(())
+    }
+
+    /// Takes an address from a machine that is bound to a port.
+    pub(crate) fn unbind_ip(
+        &mut self,
+        port: PortId,
+        mac: Mac,
+        ip: IpAddr,
+    ) -> Result<(), CommandError> {
+        self.check_port(port)?;
+        self.watch[port.index()].unbind_ip(mac, ip);
         self.bindings_changed();
         Ok(())
     }

@@ -195,6 +195,16 @@ pub enum Command {
         /// The machine.
         mac: Mac,
     },
+    /// Takes an address from a machine that is bound to a port; one that has no other one is bound
+    /// no more. Nothing happens if it may have any.
+    UnbindIp {
+        /// The port.
+        port: PortId,
+        /// The machine.
+        mac: Mac,
+        /// The address.
+        ip: IpAddr,
+    },
     /// Holds a destination behind a tunnel here, as its host asked: frames for it of some
     /// priorities wait in the inputs of their senders. No priority at all lets go of it: what waits
     /// is sent, in order.

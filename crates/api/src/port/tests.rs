@@ -79,6 +79,8 @@ fn a_new_port_is_a_line_that_says_no_more_than_was_said() {
         ips: vec!["10.0.0.7/24".parse().unwrap()],
         mac: None,
         allowed: Vec::new(),
+        moves: false,
+        taken: 0,
         gateway: None,
         routes: Vec::new(),
         mtu: None,

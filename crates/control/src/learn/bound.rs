@@ -9,8 +9,9 @@ use super::{Intent, Reason};
 use crate::directory::{Found, State};
 use crate::vport::{Claim, Standing};
 
-/// Whether who has an address keeps it, whoever says that it has it as well: it is bound with it, or
-/// shares it, and the other one's port does not allow it. Nobody answers for who shares and is gone.
+/// Whether the holder of an address keeps it when another endpoint says that it has it: it is bound
+/// with it, or shares it, and the port of the other one does not allow it. Nobody speaks for a
+/// holder that shares and is gone.
 pub(super) fn keeps(holder: &Found, ip: IpAddr, is_allowed: bool) -> bool {
     match holder.claim.standing(ip) {
         Some(Standing::Bound) => true,
@@ -33,8 +34,9 @@ pub(super) fn share(claim: &Claim, news: Option<(IpAddr, bool)>, announced: bool
 }
 
 /// A bound endpoint uses the addresses that it is bound with, and those that its port allows. Bound
-/// without any it is bound by its MAC alone (a list of its port is the switch's to see). Link-local addresses that are made of no other MAC are its own as well: without one
-/// there is no IPv6 (RFC 4291 clause 2.8), and systems make theirs of a secret (RFC 7217).
+/// without any it is bound by its MAC alone (a list of its port is the switch's to see). Link-local
+/// addresses that are made of no other MAC are its own as well: without one there is no IPv6 (RFC
+/// 4291 clause 2.8), and systems make theirs of a secret (RFC 7217).
 pub(super) fn check_binding(
     bound: &Found,
     said: &Said,

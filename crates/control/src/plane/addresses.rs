@@ -17,9 +17,10 @@
 //! Who used an address and is left alone with it is **announced** to all by its host, and so is an
 //! endpoint that is bound: neighbours that talked to another MAC learn of it at once.
 //!
-//! An address never leaves a binding; what a bound endpoint **shares** ([`Standing::Shared`]) moves
-//! as a learned one does, and goes when its link is down. When it leaves another claim, the best one that is left gets
-//! the higher sequence, so that a claim that was made low does not stay so.
+//! An address never leaves a binding by being said; what a bound endpoint **shares**
+//! ([`Standing::Shared`]) moves as a learned one does, and goes when its link is down. When an
+//! address leaves another claim, the best one that is left gets the higher sequence, so that a
+//! claim that was made low does not stay so.
 //!
 //! **Confirmed** is what the endpoint itself said lately, as far as this host heard it. What is not
 //! confirmed is not answered for: the question goes to the endpoint (RFC 9161 clause 3.2 and those

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{self as api, PortKind, Role};
-use sluice_api::port::{Added, Cidr, NewPort, Place};
+use sluice_api::port::{Added, NewPort, Place};
 use sluice_base::{IpPrefix, Mac, Prng, Vni};
 use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
 
@@ -44,6 +44,8 @@ pub(crate) struct BoundTo {
     pub(crate) vni: Vni,
     pub(crate) mac: Mac,
     pub(crate) ips: Vec<IpAddr>,
+    /// How late its binding is, if it was taken over from another host.
+    pub(crate) taken: u32,
     /// What it may share.
     pub(crate) allowed: Vec<IpPrefix>,
     /// Whether it hands on what others sent, so that its frames may be from any IP address. It is
@@ -53,7 +55,8 @@ pub(crate) struct BoundTo {
 
 impl BoundTo {
     pub(crate) fn at(self, port: sluice_base::PortId) -> Bound {
-        Bound { port, vni: self.vni, mac: self.mac, ips: self.ips }
+        let Self { vni, mac, ips, taken, .. } = self;
+        Bound { port, vni, mac, ips, taken }
     }
 
     /// The addresses that its frames may be from; none: any.
@@ -192,7 +195,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
             allowed: allowed.clone(),
             tap,
         },
-        bound: mac.map(|mac| BoundTo { vni, mac, ips, allowed, routes }),
+        bound: mac.map(|mac| BoundTo { vni, mac, ips, taken: new.taken, allowed, routes }),
     })
 }
 
@@ -258,26 +261,36 @@ fn check_addresses(
     new: &NewPort,
     mac: Option<Mac>,
 ) -> Result<(), String> {
-    let same = |text: &str| mac.is_some() && text.parse::<Mac>().ok() == mac;
     let config = &plan.config;
     let of_ports = config.ports.iter().filter(|port| port.vnet == new.vnet);
-    let of_vports = config.vports.iter().filter(|vport| vport.vnet == new.vnet);
+    let of_vports = || config.vports.iter().filter(|vport| vport.vnet == new.vnet);
+    let place = |vport: &api::Vport| vport.port.clone().or_else(|| vport.peer.clone());
     let beside = || others.iter().filter(|other| other.vnet == new.vnet);
-    let macs = of_ports.filter_map(|port| port.mac.as_deref());
-    let macs = macs.chain(of_vports.clone().map(|vport| vport.mac.as_str()));
-    let mut macs = macs.chain(beside().filter_map(|other| other.mac.as_deref()));
-    if let Some(mac) = macs.find(|text| same(text)) {
-        return Err(format!("{mac} is bound to another port of `{}`", new.vnet));
+    let macs = of_ports.filter_map(|port| Some((port.mac.clone()?, port.name.clone())));
+    let macs = macs.chain(of_vports().filter_map(|one| Some((one.mac.clone(), place(one)?))));
+    let named = |other: &NewPort| other.name.clone().unwrap_or_default();
+    let mut macs = macs.chain(beside().filter_map(|one| Some((one.mac.clone()?, named(one)))));
+    let is_same = |text: &str| mac.is_some() && text.parse::<Mac>().ok() == mac;
+    let host = &config.host.name;
+    if let Some((mac, port)) = macs.find(|(text, _)| is_same(text)) {
+        return Err(format!(
+            "{mac} is bound here at {host}, to port `{port}` of `{}`; use another `--mac`, or \
+             delete that port first",
+            new.vnet
+        ));
     }
-    let known = of_vports.filter_map(|vport| vport.ip.map(IpAddr::from));
-    let known: Vec<IpAddr> =
-        known.chain(beside().flat_map(|other| other.ips.iter().map(|cidr| cidr.ip))).collect();
-    match new.ips.iter().find(|cidr| known.contains(&cidr.ip)) {
-        Some(Cidr { ip, .. }) => {
-            Err(format!("{ip} is bound to another endpoint of `{}`", new.vnet))
-        }
-        None => Ok(()),
-    }
+    let of_file = of_vports().filter_map(|one| Some((IpAddr::from(one.ip?), place(one)?)));
+    let ips = |other: &NewPort| other.ips.clone().into_iter().map(|cidr| cidr.ip);
+    let added = beside().flat_map(|other| ips(other).map(|ip| (ip, named(other))));
+    let known: Vec<(IpAddr, String)> = of_file.chain(added).collect();
+    let taken = known.iter().find(|(ip, _)| new.ips.iter().any(|cidr| cidr.ip == *ip));
+    taken.map_or(Ok(()), |(ip, port)| {
+        Err(format!(
+            "{ip} is bound here at {host}, to port `{port}` of `{}`; to let both have it, give \
+             both ports `--allow-ip {ip}` instead; to take it, delete that port first",
+            new.vnet
+        ))
+    })
 }
 
 /// That a list of addresses is of a port that is bound, and not too long.

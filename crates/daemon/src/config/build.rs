@@ -430,11 +430,8 @@ impl Builder<'_> {
         });
         let ports = fabric.ports.iter().filter(|(_, port)| port.is_bound);
         let allowed = ports.flat_map(|(id, port)| port.allowed.iter().map(|prefix| (*id, *prefix)));
-        ControlConfig {
-            bindings: bindings.collect(),
-            allowed: allowed.collect(),
-            ..ControlConfig::default()
-        }
+        let (bindings, allowed) = (bindings.collect(), allowed.collect());
+        ControlConfig { bindings, allowed, ..ControlConfig::default() }
     }
 
     /// Whose MAC is named is bound; who else is there is learned.

@@ -104,6 +104,8 @@ pub struct Bound {
     pub mac: Mac,
     /// Its IP addresses.
     pub ips: Vec<IpAddr>,
+    /// How late it is, if it was taken over from another host; 0 if it was not.
+    pub taken: u32,
 }
 
 impl FabricPlan {
@@ -275,7 +277,10 @@ fn bound(config: &HostConfig) -> Vec<Bound> {
         let at = *places.entry((vni, mac)).or_insert(all.len());
         match all.get_mut(at) {
             Some(one) => one.ips.extend(ips),
-            None => all.push(Bound { port, vni, mac, ips: ips.into_iter().collect() }),
+            None => {
+                let ips = ips.into_iter().collect();
+                all.push(Bound { port, vni, mac, ips, taken: 0 });
+            }
         }
     }
     all

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_api::fabric::{
-    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow, Status, ThawRow, VnetRow,
-    Vport, VportRow,
+    Answer, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow, RivalRow, Status, ThawRow,
+    VnetRow, Vport, VportRow,
 };
 use sluice_api::trace::{Step, Trace};
 
@@ -20,6 +20,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Answer::Flows(flows) => all_flows(flows),
         Answer::Holds(holds) => all_holds(holds),
         Answer::Trace(trace) => traced(trace),
+        Answer::Rivals(rows) => rivals(rows),
         Answer::Thaw(rows) => thawed(rows),
         Answer::Event(event) => line(event),
     }
@@ -216,12 +217,26 @@ fn all_holds(holds: &Holds) -> String {
     )
 }
 
+fn rivals(rows: &[RivalRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        let first = [&row.vnet, &row.what, &row.first, &row.first_port].map(String::clone);
+        let second = [&row.second, &row.second_port].map(String::clone);
+        first.into_iter().chain(second).collect()
+    });
+    table(&["VNET", "BOUND TO", "FIRST", "PORT", "SECOND", "PORT"], cells)
+}
+
 /// State of a host and of its fabric.
 pub(super) fn status(status: &Status) -> String {
     let mut text = members(&status.members);
     text.push('\n');
     if let Some(why) = &status.data_silent {
         _ = writeln!(text, "the data process of {} is silent: {why}\n", status.host);
+    }
+    if !status.bound_twice.is_empty() {
+        text += "bound at two hosts; the first one is followed\n";
+        text += &rivals(&status.bound_twice);
+        text.push('\n');
     }
     if status.receivers.is_empty() {
         return text + "every receiver takes what comes\n";

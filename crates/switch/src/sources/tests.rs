@@ -194,6 +194,25 @@ fn the_plain_case_passes_at_first_sight() {
 }
 
 #[test]
+fn a_machine_without_its_last_address_is_bound_no_more() {
+    let (four, six) = (ip(IP, IP), ip6(IP6, &[6]));
+    let spoofed = |reason| Err(reason);
+    let mut watch = watch(BOTH);
+    (watch.good, watch.good_at) = (MAC.to_u64(), 1);
+    watch.unbind_ip(MAC, Ipv4Addr::new(192, 0, 2, 9).into());
+    assert_eq!((watch.judge(&four), watch.judge(&six)), (Ok(1), Ok(1)), "not its own");
+    watch.unbind_ip(MAC, IP.into());
+    assert!(!watch.passes(&four), "it is not good any more");
+    assert_eq!(watch.judge(&four), spoofed(DropReason::SpoofedIp));
+    assert_eq!(watch.judge(&six), Ok(1));
+    watch.unbind_ip(MAC, IP6.into());
+    assert_eq!(watch.judge(&six), spoofed(DropReason::SpoofedMac));
+    // One that may have any keeps that.
+    watch.unbind_ip(OTHER, IP.into());
+    assert_eq!(watch.judge(&frame(OTHER, EtherType::IPV6, &[])), Ok(0));
+}
+
+#[test]
 fn only_bound_ports_bind_and_only_so_many() {
     let mut watch = watch([None; 4]);
     let bind = |watch: &mut Watch, n: u8| watch.bind(PortId(3), Mac([4, 0, 0, 0, 0, n]), BOTH);

@@ -54,6 +54,8 @@ fn new(place: Place) -> NewPort {
         ips: Vec::new(),
         mac: None,
         allowed: Vec::new(),
+        moves: false,
+        taken: 0,
         gateway: None,
         routes: Vec::new(),
         mtu: None,
@@ -168,13 +170,13 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (device("a/b"), "network device"),
         (device(&"x".repeat(16)), "network device"),
         (NewPort { name: Some("x".to_owned()), ..netns("there") }, "use `--device`"),
-        (mac("02:00:00:00:00:01"), "bound to another port"),
-        (mac(there.mac.as_ref().unwrap()), "bound to another port"),
+        (mac("02:00:00:00:00:01"), "bound here at h1, to port `c1`"),
+        (mac(there.mac.as_ref().unwrap()), "bound here at h1, to port `there`"),
         (mac("01:00:00:00:00:01"), "address of no endpoint"),
         (mac("00:00:00:00:00:00"), "address of no endpoint"),
         (mac("nonsense"), "is no MAC"),
-        (with_ip(netns("web"), "10.1.0.1/24"), "bound to another endpoint"),
-        (with_ip(netns("web"), "10.1.0.8/24"), "bound to another endpoint"),
+        (with_ip(netns("web"), "10.1.0.1/24"), "to port `c1`"),
+        (with_ip(netns("web"), "10.1.0.8/24"), "both ports `--allow-ip 10.1.0.8`"),
     ] {
         let whole = complete(&host, &said).unwrap();
         let error = plan(&host, std::slice::from_ref(&there), &whole).unwrap_err();
