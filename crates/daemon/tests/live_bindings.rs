@@ -51,8 +51,8 @@ fn has_vip(netns: &Netns, has: bool) {
     let what = if has { "add" } else { "del" };
     netns.ip(&format!("addr {what} {VIP}/24 dev eth0"));
     if has {
-        // Some fail, as nobody answers an announcement.
-        netns.attempt(&format!("arping -c 1 -A -I eth0 {VIP}"));
+        // That nobody answers an announcement is a failure to some.
+        netns.attempt(&format!("arping -q -U -c 1 -i eth0 -S {VIP} {VIP}"));
     }
 }
 
