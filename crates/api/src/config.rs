@@ -9,6 +9,8 @@ mod fabric;
 
 use serde::{Deserialize, Serialize};
 
+use crate::port::AllowedIp;
+
 pub use self::buffers::{Buffers, Size};
 pub use self::fabric::{Fabric, OnMoves};
 pub use crate::hold::HoldTime;
@@ -436,6 +438,10 @@ pub struct Port {
     /// The MAC of the endpoint behind it (tap).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
+    /// Addresses or prefixes that the endpoint may speak as beside its own, and that other ports
+    /// may have as well: whoever announced one last has it.
+    #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<AllowedIp>,
     /// The service rate of the vNIC in Mbit/s: how fast its machine takes frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_mbps: Option<u64>,
@@ -473,6 +479,7 @@ impl Port {
             offload: yes(),
             netns: None,
             mac: None,
+            allowed: Vec::new(),
             service_mbps: None,
             ring_frames: None,
             priority: 0,

@@ -35,6 +35,8 @@ pub enum Question {
     Holds,
     /// Certificates of this host and of members.
     Certificates,
+    /// MACs and addresses that two hosts are bound with.
+    Rivals,
     /// What would become of a frame, and what the entries on its way have seen.
     Trace(crate::trace::Question),
     /// An endpoint that moved too often may move again, at all hosts.
@@ -66,6 +68,8 @@ pub enum Answer {
     Holds(Holds),
     /// Certificates.
     Certificates(Certificates),
+    /// MACs and addresses that two hosts are bound with.
+    Rivals(Vec<RivalRow>),
     /// What becomes of a frame.
     Trace(Box<crate::trace::Trace>),
     /// Hosts at which an endpoint may move again.
@@ -83,6 +87,10 @@ pub struct VportRow {
     pub mac: String,
     /// Its IP addresses, as far as they are known.
     pub ips: Vec<IpAddr>,
+    /// Those of them that it shares with other bound endpoints, and has for as long as no other one
+    /// announces them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<IpAddr>,
     /// The host that has it.
     pub host: String,
     /// The port there: its name on this host, its number elsewhere.
@@ -324,6 +332,26 @@ pub struct Status {
     /// Receivers that do not take what comes, a row for each priority: those of this host, and
     /// those of other hosts that are held here.
     pub receivers: Vec<ReceiverRow>,
+    /// MACs and addresses that two hosts are bound with: all MACs, and addresses of this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bound_twice: Vec<RivalRow>,
+}
+
+/// A MAC or an address that two hosts are bound with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RivalRow {
+    /// The network.
+    pub vnet: String,
+    /// The MAC or address.
+    pub what: String,
+    /// The host that all follow.
+    pub first: String,
+    /// Its port: its name on this host, its number elsewhere.
+    pub first_port: String,
+    /// The other host.
+    pub second: String,
+    /// Its port.
+    pub second_port: String,
 }
 
 /// A priority of a receiver that does not take what comes.

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::allowed::AllowedIp;
+
 /// What a new port is attached to. In each case a TAP device is made, which goes with the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,6 +44,17 @@ pub struct NewPort {
     /// otherwise whoever speaks is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
+    /// Addresses that the endpoint may speak as beside its own, and that other ports may have as
+    /// well: whoever announced one last has it.
+    #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<AllowedIp>,
+    /// Whether it takes its MAC and addresses over from ports of other hosts that are bound to
+    /// them.
+    #[serde(rename = "move", default, skip_serializing_if = "is_false")]
+    pub moves: bool,
+    /// How late its binding is: more than that of whoever it took it from. The host fills it in.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken: u32,
     /// The router of the device's default route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
@@ -51,6 +64,16 @@ pub struct NewPort {
     /// The MTU of the device; absent: that of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// A port that was added.
@@ -71,6 +94,9 @@ pub struct Added {
     /// The addresses that it is bound to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<Cidr>,
+    /// Those that it may speak as beside them.
+    #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<AllowedIp>,
     /// Its number in the switch.
     pub number: u16,
 }
@@ -246,6 +272,8 @@ impl From<Cidr> for String {
         cidr.to_string()
     }
 }
+
+mod allowed;
 
 #[cfg(test)]
 mod tests;

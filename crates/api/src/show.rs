@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::port::AllowedIp;
+
 /// The version of these types.
 pub const VERSION: u32 = 2;
 
@@ -175,6 +177,9 @@ pub struct PortRow {
     /// Kernel counters that can hide a loss on this path, by name (`tap.tx_dropped`,
     /// `packet.tp_drops`, `qdisc.dropped`, …), since the port was opened.
     pub kernel: std::collections::BTreeMap<String, u64>,
+    /// Addresses that its endpoint may speak as beside its own.
+    #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<AllowedIp>,
     /// Those of them, and of the driver's, that are losses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<LossRow>,

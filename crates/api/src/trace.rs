@@ -179,6 +179,9 @@ verdicts! {
     Delivered = "delivered", Pass, "";
     /// The sender is bound to the port.
     Bound = "bound", Pass, "";
+    /// The sender is bound to the port, and at another host as well.
+    BoundTwice = "bound_twice", Warn,
+        "Delete one of the two ports, or let one take the binding: `sluice port add --move`.";
     /// The sender was learned at the port.
     Learned = "learned", Pass, "";
     /// The sender would be learned at the port from this frame.

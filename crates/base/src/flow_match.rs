@@ -42,6 +42,15 @@ impl IpPrefix {
         self.length
     }
 
+    /// Whether it is one address.
+    #[must_use]
+    pub const fn is_single(self) -> bool {
+        match self.address {
+            IpAddr::V4(_) => self.length == 32,
+            IpAddr::V6(_) => self.length == 128,
+        }
+    }
+
     /// Whether an address is in it.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {

@@ -33,6 +33,7 @@ impl Directory for House {
 impl Places for House {
     fn is_member(&self, _port: PortId, _vni: Vni) -> bool { true }
     fn rule(&self, _port: PortId) -> PortRule { PortRule::Learn { quota: 99, sticky: false } }
+    fn allows(&self, _port: PortId, _ip: IpAddr) -> bool { false }
     fn ports(&self, _vni: Vni) -> &[PortId] { &[] }
     fn hosts(&self, _vni: Vni) -> &[HostId] { &[] }
 }

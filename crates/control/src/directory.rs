@@ -67,6 +67,9 @@ pub trait Places {
     /// How `port` comes by its endpoints.
     fn rule(&self, port: PortId) -> PortRule;
 
+    /// Whether what is bound to `port` may share `ip`.
+    fn allows(&self, port: PortId, ip: IpAddr) -> bool;
+
     /// The ports of this host in network `vni`.
     fn ports(&self, vni: Vni) -> &[PortId];
 

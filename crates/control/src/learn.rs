@@ -16,6 +16,9 @@
 //! ```
 //!
 //! - What is **bound** or **sticky** somewhere else does not move because of a frame.
+//! - A **bound** endpoint speaks with the addresses that it is bound with, and may share those that
+//!   its port allows: these are learned, and move among such ports by announcements. No other port
+//!   takes one while it is shared.
 //! - A learned endpoint moves to where it speaks: which of two hosts has it in the end is decided
 //!   by their claims.
 //! - An IP address that another MAC has **moves** when the new one announces it: by a gratuitous
@@ -36,17 +39,18 @@ use alloc::vec;
 use core::net::IpAddr;
 
 use sluice_base::{Mac, Nanos, PortId, Vni};
-use sluice_wire::ipv6;
 
-use crate::directory::{Directory, Found, Places, PortRule, State};
+use crate::directory::{Directory, Places, PortRule, State};
 use crate::frame::Frame;
 use crate::vport::{Ips, Key, Origin};
+use bound::{check_binding, keeps, share};
 use entries::{By, Entries, Entry, List, NIL};
 use probes::Probes;
-use said::{Said, said};
+use said::said;
 
 pub(crate) use said::{announced, confirmed, is_unicast_v4, is_unicast_v6, taught};
 
+mod bound;
 mod entries;
 mod probes;
 mod said;
@@ -69,6 +73,17 @@ pub enum Intent {
         origin: Origin,
         /// The address that it announces with this frame.
         announced: Option<IpAddr>,
+    },
+    /// A bound endpoint has an address more, or one less, of those that its port allows.
+    Shared {
+        /// The endpoint.
+        key: Key,
+        /// The address.
+        ip: IpAddr,
+        /// Whether others may be told of it: a router's is not claimed.
+        has: bool,
+        /// Whether it takes it from another endpoint with this frame.
+        announced: bool,
     },
     /// Nothing new. It is alive.
     Seen {
@@ -315,13 +330,16 @@ impl Learner {
             return Err(Reason::BoundElsewhere);
         }
         let bound = here.filter(|here| here.claim.origin == Origin::Bound);
-        if let Some(bound) = bound {
-            check_binding(&bound, &said)?;
+        if let Some(bound) = &bound {
+            check_binding(bound, &said, |ip| places.allows(port, ip))?;
         }
+        let shares = |ip| bound.is_some() && places.allows(port, ip);
         // A gratuitous ARP or an advertisement of an address that is somebody's by configuration.
         let holder = said.uses.and_then(|ip| directory.find_ip(vni, ip));
         let holder = holder.filter(|holder| holder.claim.key.mac != key.mac);
-        if holder.is_some_and(|holder| holder.claim.origin == Origin::Bound) {
+        if let Some((ip, holder)) = said.uses.zip(holder)
+            && keeps(&holder, ip, shares(ip))
+        {
             return Err(Reason::IpBoundElsewhere);
         }
         let live = holder.filter(|holder| holder.state != State::Stale);
@@ -329,7 +347,10 @@ impl Learner {
         let conflict = said.uses.filter(|_| announced.is_none()).zip(live);
         let mut note = conflict.map(|(ip, live)| Note::Conflict { ip, holder: live.claim.key.mac });
         let intent = match (bound, places.rule(port)) {
-            (Some(_), _) => Intent::Seen { key },
+            (Some(bound), _) => {
+                let news = said.has.filter(|(ip, _)| shares(*ip));
+                share(&bound.claim, news, announced.is_some() && holder.is_some())
+            }
             (None, PortRule::Bound) => return Err(Reason::SpoofedMac),
             (None, PortRule::Learn { quota, sticky }) => {
                 // What was sticky once stays so, whatever the rule says now.
@@ -573,19 +594,6 @@ impl Learner {
     pub fn refused(&self, port: PortId, reason: Reason) -> u64 {
         self.ports[port.index()].refused[reason as usize]
     }
-}
-
-/// A bound endpoint uses the addresses that it is bound with. Bound without any it is bound by its
-/// MAC alone. Link-local addresses that are made of no other MAC are its own as well: without one
-/// there is no IPv6 (RFC 4291 clause 2.8), and systems make theirs of a secret (RFC 7217).
-fn check_binding(bound: &Found, said: &Said) -> Result<(), Reason> {
-    let ips = &bound.claim.ips;
-    let own = |ip: IpAddr| match ip {
-        IpAddr::V6(v6) if ipv6::may_have_link_local(bound.claim.key.mac, v6) => true,
-        _ => ips.contains(ip),
-    };
-    let ok = ips.is_empty() || said.uses.is_none_or(own);
-    if ok { Ok(()) } else { Err(Reason::SpoofedIp) }
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@
 //! | `surface` | what goes in and comes out, as values |
 //! | `hosts`, `peers` | members, sessions, who is alive, deadlines |
 //! | `punts`, `ask` | what frames make it do; questions in a sender's name |
+//! | `bindings` | endpoints that are configured, here and elsewhere |
 //! | `addresses` | IP addresses that go from one endpoint to another; owners that are asked again |
 //! | `follow`, `chip`, `tunnels` | what follows the table: chip, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
@@ -45,6 +46,7 @@ mod addresses;
 mod agenda;
 mod ask;
 mod bind;
+mod bindings;
 mod chip;
 mod follow;
 mod foreign;
@@ -62,13 +64,13 @@ mod talk;
 mod tunnels;
 mod words;
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use core::net::IpAddr;
-
-use sluice_base::{HostId, Nanos, PortId, Vni, mix};
+use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
 
 pub use self::bind::BindError;
+pub use self::bindings::{BoundAt, Rivals};
 pub use self::punts::HEAD_SIZE_MAX;
 pub use self::surface::{
     Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, PuntFrom, TunnelInfo,
@@ -77,6 +79,7 @@ pub use self::surface::{
 
 use self::addresses::Doubts;
 use self::agenda::Agenda;
+use self::bindings::Ended;
 use self::chip::Chip;
 use self::foreign::Foreign;
 use self::lives::Lives;
@@ -85,7 +88,7 @@ use self::outbox::Outbox;
 use self::peers::Peers;
 use self::tunnels::Tunnels;
 use crate::clock::Clock;
-use crate::directory::{Places, PortRule};
+use crate::directory::PortRule;
 use crate::hold::{Keeper, Teller};
 use crate::learn::{self, Learner};
 use crate::liveness::Liveness;
@@ -95,7 +98,7 @@ use crate::punt::{self, Policer};
 use crate::resolve::{self, Resolver};
 use crate::session;
 use crate::table::Table;
-use crate::vport::{Claim, IP_SEQUENCE_DOWN, IP_SEQUENCE_FIRST, Ips, Key, Origin};
+use crate::vport::{Claim, Key, Origin, Standing};
 
 /// So many endpoints age in one tick.
 const AGE_STEP: u32 = 1 << 10;
@@ -132,6 +135,10 @@ pub struct Plane {
     keeper: Keeper,
     /// Own addresses in doubt, and those that were confirmed.
     doubts: Doubts,
+    /// Own bindings that were taken over from others, and when, as a number.
+    taken: BTreeMap<Key, u32>,
+    /// Own bindings that others have taken over.
+    ended: Vec<Ended>,
     /// Endpoints that nobody claims and somebody sends to.
     wanted: Agenda<Key>,
     wanted_max: usize,
@@ -184,6 +191,8 @@ impl Plane {
             teller: Teller::default(),
             keeper: Keeper::default(),
             doubts: Doubts::new(config.confirmed_life, seed_of(6)),
+            taken: BTreeMap::new(),
+            ended: Vec::new(),
             wanted: Agenda::new(),
             wanted_max: usize::try_from(config.punt.unknowns).expect("32 bits"),
             adopted: Agenda::new(),
@@ -237,6 +246,7 @@ impl Plane {
         let now = self.clock.at(now);
         if self.nets.remove_port(port) {
             self.port_is_fine(now, port);
+            self.ended.retain(|ended| !ended.is_at(port));
             self.withdraw_own(now, |claim| claim.port == port);
             self.learner.port_down(port);
         }
@@ -258,53 +268,17 @@ impl Plane {
         let claims = self.table.claims_of(self.own);
         let bound = claims.filter(|claim| claim.port == port && claim.origin == Origin::Bound);
         for claim in bound.collect::<Vec<_>>() {
-            let ips = self.bound_ips(port, &claim.ips);
+            // What it shares is learned, and goes.
+            let ips = self.bound_ips(port, claim.key, &claim.ips_of(Standing::Bound));
             self.publish(now, &Claim { ips, ..claim });
         }
     }
 
-    /// Addresses as a binding claims them: not answered for while the link is down.
-    fn bound_ips(&self, port: PortId, ips: &Ips) -> Ips {
-        let is_up = self.nets.is_up(port);
-        let sequence = if is_up { IP_SEQUENCE_FIRST } else { IP_SEQUENCE_DOWN };
-        ips.all_at(sequence)
-    }
-
-    /// The endpoint at a port is known by configuration: it is claimed until [`Self::unbind`], with
-    /// these addresses and no others.
-    ///
-    /// # Errors
-    /// It is not claimed; nothing is changed.
-    pub fn bind(&mut self, now: Nanos, port: PortId, key: Key, ips: Ips) -> Result<(), BindError> {
-        let now = self.clock.at(now);
-        if !self.nets.is_member(port, key.vni) {
-            return Err(BindError::NoSuchPort(port));
-        }
-        if key.mac.is_group() {
-            return Err(BindError::GroupAddress(key.mac));
-        }
-        let ips = self.bound_ips(port, &ips);
-        let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
-        let claim = self.mobility.learn(now, &self.table, self.own, &wanted);
-        let claim = claim.map_err(BindError::Refused)?;
-        if !self.publish(now, &claim) {
-            return Err(BindError::Full);
-        }
-        // Not of IPv6: nobody knows whether it is a router, and who hears that a router is none
-        // gives up its routes (RFC 4861 clause 7.2.5).
-        for ip in ips.iter().filter(IpAddr::is_ipv4) {
-            self.announce(key, ip);
-        }
-        Ok(())
-    }
-
-    /// An endpoint is not bound any more. It is claimed again when it is learned. Nothing happens
-    /// if it is not bound here.
-    pub fn unbind(&mut self, now: Nanos, key: Key) {
-        let now = self.clock.at(now);
-        if self.own_claim(key).is_some_and(|claim| claim.origin == Origin::Bound) {
-            self.retract(now, key, Why::Withdrawn);
-        }
+    /// The endpoints that are bound to a port may share these addresses as well: they are learned
+    /// from what such an endpoint says, and move among the ports that allow them. Nothing happens
+    /// if the port is not there.
+    pub fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) {
+        self.nets.allow(port, allowed);
     }
 
     /// Withdraws own claims, and forgets what they were learned from.

@@ -44,7 +44,6 @@ use crate::directory::{Directory, Found, State};
 use crate::frame::{Body, Frame, TAGS_MAX};
 use crate::learn::{is_unicast_v4, is_unicast_v6};
 use crate::recent::{Mark, Recent};
-use crate::vport::Origin;
 
 /// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
 const FRAME_SIZE_MIN: usize = 60;
@@ -347,7 +346,7 @@ fn decide(
         State::Own if claim.port == asker => Err(Ignored::SamePort),
         // Its link is down: whoever is asked for by name may be found all the same.
         _ if claim.is_down(ip) => Ok(Verdict::Flood(wants, Why::Stale)),
-        _ if claim.origin == Origin::Bound => Ok(Verdict::Answer(claim.key.mac)),
+        _ if claim.is_bound_with(ip) => Ok(Verdict::Answer(claim.key.mac)),
         _ if is_probe || !directory.is_confirmed(claim.key, ip) => Ok(Verdict::Forward(found)),
         State::Own | State::Authoritative => Ok(Verdict::Answer(claim.key.mac)),
     }

@@ -64,7 +64,7 @@ use self::owners::Owner;
 use self::slot::{IpSlot, List, Of, Slot};
 use crate::digest::Digest;
 use crate::hash::Hasher;
-use crate::vport::{Claim, IPS_MAX, Ips, Key, Origin};
+use crate::vport::{Claim, IPS_MAX, Ips, Key, Standing};
 
 /// The table.
 #[derive(Debug)]
@@ -177,15 +177,15 @@ impl Table {
     }
 
     /// The vport of a network to answer with when somebody asks for an address. Of several that
-    /// have it: a live host's before a stale one's, a bound one before others, then the higher
-    /// sequence of the address, then the lower MAC; all hosts agree on it.
+    /// have it: a live host's before a stale one's, then by [`Standing`], then the higher sequence
+    /// of the address, then the lower MAC; all hosts agree on it.
     #[must_use]
     pub fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Vport> {
         let best = self.ip_chain(vni, ip).min_by_key(|at| {
             let IpSlot { slot, sequence, .. } = self.ip_slots[*at];
             let is_stale = self.state_at(slot) == OwnerState::Stale;
             let slot = &self.slots[slot];
-            (is_stale, slot.origin != Origin::Bound, Reverse(sequence), slot.mac)
+            (is_stale, Reverse((Standing::of(slot.origin, sequence), sequence)), slot.mac)
         });
         best.map(|at| self.vport_at(self.ip_slots[at].slot))
     }

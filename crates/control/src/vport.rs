@@ -8,6 +8,10 @@
 //! An IP address moves between endpoints as a MAC moves between hosts, so each address of a claim
 //! has a sequence of its own. Whoever announces an address that another endpoint has claims it with
 //! the next higher one.
+//!
+//! A bound endpoint has the addresses that it is bound with, and may share others that its port
+//! allows ([`Standing`]). Shared ones move by announcements, as those of unbound endpoints do;
+//! their sequences begin at [`IP_SEQUENCE_SHARED`], which tells the two apart on the wire.
 
 use core::net::IpAddr;
 
@@ -31,6 +35,10 @@ pub const IP_SEQUENCE_FIRST: u32 = 1;
 /// The sequence of an address that is bound to an endpoint whose link is down: nobody else may have
 /// it, and nobody answers for it.
 pub const IP_SEQUENCE_DOWN: u32 = 0;
+
+/// The lowest sequence of an address that a bound endpoint shares. The half below is left to those
+/// that it is bound with.
+pub const IP_SEQUENCE_SHARED: u32 = 1 << 31;
 
 /// The IP addresses of a vport, without order and without doubles, each with its sequence.
 #[derive(Clone, Copy, Debug, Default)]
@@ -145,6 +153,30 @@ pub enum Origin {
     Bound = 2,
 }
 
+/// The right of an endpoint to an address that it claims, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It was heard to use it.
+    Learned,
+    /// It was heard to use it, it is bound, and its port allows the address: other ports that allow
+    /// it may take it, and nobody else.
+    Shared,
+    /// It is bound with it.
+    Bound,
+}
+
+impl Standing {
+    /// Of an address with this sequence in a claim of this origin.
+    #[must_use]
+    pub const fn of(origin: Origin, sequence: u32) -> Self {
+        match origin {
+            Origin::Bound if sequence < IP_SEQUENCE_SHARED => Self::Bound,
+            Origin::Bound => Self::Shared,
+            Origin::Learned | Origin::Sticky => Self::Learned,
+        }
+    }
+}
+
 /// What a host says of an endpoint at one of its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -161,6 +193,28 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// The right to an address; `None` if it is not claimed.
+    #[must_use]
+    pub fn standing(&self, ip: IpAddr) -> Option<Standing> {
+        self.ips.sequence(ip).map(|sequence| Standing::of(self.origin, sequence))
+    }
+
+    /// Whether the endpoint is bound with an address.
+    #[must_use]
+    pub fn is_bound_with(&self, ip: IpAddr) -> bool {
+        self.standing(ip) == Some(Standing::Bound)
+    }
+
+    /// The addresses with this standing.
+    #[must_use]
+    pub fn ips_of(&self, standing: Standing) -> Ips {
+        let mut ips = self.ips;
+        for ip in self.ips.iter().filter(|ip| self.standing(*ip) != Some(standing)) {
+            ips.remove(ip);
+        }
+        ips
+    }
+
     /// Whether the endpoint has an address by configuration, and its link is down.
     #[must_use]
     pub fn is_down(&self, ip: IpAddr) -> bool {

@@ -9,6 +9,8 @@
 
 #[path = "fabric/addresses.rs"]
 mod addresses;
+#[path = "fabric/bindings.rs"]
+mod bindings;
 #[path = "fabric/frames.rs"]
 mod frames;
 #[path = "fabric/holds.rs"]
@@ -17,6 +19,8 @@ mod holds;
 mod host;
 #[path = "fabric/rules.rs"]
 mod rules;
+#[path = "fabric/shared.rs"]
+mod shared;
 #[path = "mesh/skew.rs"]
 mod skew;
 #[path = "fabric/world.rs"]

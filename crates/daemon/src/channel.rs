@@ -20,6 +20,7 @@
 mod pipe;
 
 use std::mem::size_of;
+use std::net::IpAddr;
 
 use sluice_base::{DropReason, Mac, PortId, PriorityMask, TunnelId, VnetId};
 
@@ -115,6 +116,7 @@ pub(crate) enum Order<'a> {
     Refuse { port: PortId, reason: DropReason, frames: u64, bytes: u64 },
     ForgetDecap { vnet: VnetId, tunnel: TunnelId },
     Hold { vnet: VnetId, mac: Mac, tunnel: TunnelId, held: PriorityMask, stuck: PriorityMask },
+    Unbind { port: PortId, mac: Mac, ip: Option<IpAddr> },
 }
 
 /// A record that no process of this version writes.
@@ -213,6 +215,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// An address that is the rest, or nothing.
+    fn ip(&mut self) -> Result<Option<IpAddr>, Unreadable> {
+        let rest = self.rest();
+        if let Ok(octets) = <[u8; 4]>::try_from(rest) {
+            return Ok(Some(octets.into()));
+        }
+        match <[u8; 16]>::try_from(rest) {
+            Ok(octets) => Ok(Some(octets.into())),
+            Err(_) if rest.is_empty() => Ok(None),
+            Err(_) => Err(Unreadable),
+        }
+    }
+
     fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
@@ -299,6 +314,14 @@ impl<'a> Order<'a> {
                 let writer = Writer::new(out, 7).id(port.0).bytes(&[reason as u8]);
                 writer.bytes(&frames.to_le_bytes()).bytes(&bytes.to_le_bytes())
             }
+            Self::Unbind { port, mac, ip } => {
+                let writer = Writer::new(out, 8).id(port.0).mac(mac);
+                match ip {
+                    Some(IpAddr::V4(ip)) => writer.bytes(&ip.octets()),
+                    Some(IpAddr::V6(ip)) => writer.bytes(&ip.octets()),
+                    None => writer,
+                }
+            }
         };
     }
 
@@ -328,6 +351,7 @@ impl<'a> Order<'a> {
                 frames: u64::from_le_bytes(body.take()?),
                 bytes: u64::from_le_bytes(body.take()?),
             },
+            8 => Self::Unbind { port: PortId(body.id()?), mac: body.mac()?, ip: body.ip()? },
             _ => return Err(Unreadable),
         })
     }

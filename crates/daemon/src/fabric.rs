@@ -13,6 +13,7 @@
 //! | `seal` | datagrams that only members can have written |
 //! | `incarnation` | which start of this host this is |
 //! | `few` | what happens often is a number in the log, not lines |
+//! | `binding` | whether a port that comes may be bound |
 //! | `answer` | the plane in words |
 //! | `agree` | whether members say alike what they must |
 //! | `calls`, `trace` | questions between members; what becomes of a frame |
@@ -22,6 +23,7 @@
 
 mod agree;
 mod answer;
+mod binding;
 mod calls;
 pub mod certificates;
 mod data;

@@ -20,12 +20,18 @@ pub fn add(whom: &Whom, new: NewPort, json: bool) -> anyhow::Result<()> {
         let place = added.netns.as_deref().unwrap_or("this host");
         let ips: String = added.ips.iter().map(|ip| format!(" {ip}")).collect();
         let who = match &added.mac {
-            Some(mac) => format!("bound to {mac}{ips}"),
+            Some(mac) => format!("bound to {mac}{ips}{}", also(&added)),
             None => "who is behind it is learned".to_owned(),
         };
         format!("port {} of {}: device {} in {place}, {who}", added.name, added.vnet, added.device)
     };
     print(whom, &added, json, words)
+}
+
+/// The addresses that a port may share, in words.
+fn also(added: &Added) -> String {
+    let allowed: Vec<String> = added.allowed.iter().map(ToString::to_string).collect();
+    if allowed.is_empty() { String::new() } else { format!("; allowed: {}", allowed.join(" ")) }
 }
 
 /// Deletes a port that was added.

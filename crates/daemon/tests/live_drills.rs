@@ -147,6 +147,7 @@ fn a_machine_moves_a_hundred_times_under_traffic() {
             "10.42.0.3/24",
             "--mac",
             MOVER,
+            "--move",
             "--name",
             &name,
             "--device",

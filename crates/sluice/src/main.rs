@@ -8,15 +8,18 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_api::envelope::{Envelope, Failed};
 use sluice_api::fabric;
 use sluice_api::placement::{self, PlacementMode};
-use sluice_api::port::{Cidr, NewPort, Place, Route};
 use sluice_api::show;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
 use sluice_daemon::data::Begin;
 use sluice_daemon::fabric::certificates::{self, Wanted};
 use sluice_daemon::show_client::{Style, Whom};
-use sluice_daemon::{fabric_client, placement_client, port_client};
+use sluice_daemon::{fabric_client, placement_client};
 use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
+
+use port::PortCommand;
+
+mod port;
 
 /// A lossless overlay network for containers
 #[derive(Debug, Parser)]
@@ -176,80 +179,6 @@ struct SetArguments {
 fn rule(text: &str) -> Result<PlacementMode, String> {
     PlacementMode::named(text)
         .ok_or_else(|| "one of rss, rss++, predetermined, on-the-fly, adaptive".to_owned())
-}
-
-#[derive(Debug, Subcommand)]
-enum PortCommand {
-    /// Add a port: a device in a container, or on the host itself
-    Add(AddArguments),
-    /// Delete a port that was added, with its device
-    Del {
-        /// The name of the port
-        name: String,
-        #[command(flatten)]
-        asked: Asked,
-    },
-}
-
-/// What a new port is attached to.
-#[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
-struct PlaceArguments {
-    /// In this network namespace: its name, or a path
-    #[arg(long, value_name = "NAME")]
-    netns: Option<String>,
-    /// In the network namespace of this process
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-    /// A device of this name on the host, for a bridge or a machine behind it
-    #[arg(long, value_name = "DEVICE")]
-    tap: Option<String>,
-    /// On the host itself, which gets into the network by it
-    #[arg(long = "host")]
-    on_host: bool,
-}
-
-#[derive(Args, Debug)]
-struct AddArguments {
-    #[command(flatten)]
-    place: PlaceArguments,
-    /// The network
-    #[arg(long, value_name = "NAME")]
-    vnet: String,
-    /// An address with its prefix, such as 10.0.0.7/24: the device gets it, and the endpoint is
-    /// bound to it; may be given more than once
-    #[arg(long = "ip", value_name = "CIDR")]
-    ips: Vec<Cidr>,
-    /// The MAC that the endpoint is bound to; without it and without --ip whoever speaks is learned
-    #[arg(long, value_name = "MAC")]
-    mac: Option<String>,
-    /// The router of the device's default route, which must be in a network of --ip
-    #[arg(long, value_name = "IP")]
-    gateway: Option<std::net::IpAddr>,
-    /// A route of the device, with its router if it has one; may be given more than once
-    #[arg(long = "route", value_name = "CIDR[,IP]")]
-    routes: Vec<Route>,
-    /// The MTU of the device; without it, that of the network
-    #[arg(long, value_name = "BYTES")]
-    mtu: Option<u16>,
-    /// The name of the port; without it, that of the place
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// The name of the device; without it, eth0 in a namespace and sl-NETWORK on the host
-    #[arg(long, value_name = "NAME")]
-    device: Option<String>,
-    /// The socket of the running host
-    #[arg(long, value_name = "PATH", conflicts_with = "run_dir")]
-    socket: Option<PathBuf>,
-    /// The directory of the running host
-    #[arg(long, value_name = "DIR")]
-    run_dir: Option<PathBuf>,
-    /// The name of the running host, if several run on this machine
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["socket", "run_dir"])]
-    on: Option<String>,
-    /// Print JSON instead of a sentence
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -428,7 +357,7 @@ fn main() -> ExitCode {
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
         Command::Upgrade { asked } => upgrade(&asked),
-        Command::Port(command) => port(command),
+        Command::Port(command) => port::run(command),
         Command::Vport(command) => vport(command),
         Command::Vnet(VnetCommand::List { asked }) => ask(&asked, fabric::Question::Vnets),
         Command::Fabric(command) => fabric_command(&command),
@@ -514,32 +443,6 @@ fn placement(command: PlacementCommand) -> anyhow::Result<ExitCode> {
         }
     };
     placement_client::ask(&asked.whom(), question, asked.json)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn port(command: PortCommand) -> anyhow::Result<ExitCode> {
-    match command {
-        PortCommand::Del { name, asked } => port_client::delete(&asked.whom(), &name, asked.json)?,
-        PortCommand::Add(said) => {
-            let whom = match (said.socket, said.run_dir, said.on) {
-                (Some(path), _, _) => Whom::Socket(path),
-                (None, Some(dir), _) => Whom::RunDir(dir),
-                (None, None, Some(name)) => Whom::Host(name),
-                (None, None, None) => Whom::TheOnlyOne,
-            };
-            let place = match (said.place.netns, said.place.pid, said.place.tap) {
-                (Some(netns), _, _) => Place::Netns(netns),
-                (None, Some(pid), _) => Place::Pid(pid),
-                (None, None, Some(device)) => Place::Tap(device),
-                (None, None, None) => Place::Host,
-            };
-            let (vnet, name, device) = (said.vnet, said.name, said.device);
-            let (gateway, routes, mtu) = (said.gateway, said.routes, said.mtu);
-            let (ips, mac) = (said.ips, said.mac);
-            let new = NewPort { place, vnet, name, device, ips, mac, gateway, routes, mtu };
-            port_client::add(&whom, new, said.json)?;
-        }
-    }
     Ok(ExitCode::SUCCESS)
 }
 

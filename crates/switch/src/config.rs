@@ -10,7 +10,7 @@ use core::iter;
 use core::net::Ipv4Addr;
 
 use sluice_base::{
-    BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
+    BitRate, ByteCount, IpPrefix, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
 
 use crate::surface::BoundIps;
@@ -243,7 +243,7 @@ pub struct Binding {
     pub port: PortId,
     /// The machine.
     pub mac: Mac,
-    /// Its IP addresses; none: it may have any.
+    /// Its IP addresses; none: it may have any, or those that its port allows.
     pub ips: BoundIps,
 }
 
@@ -255,12 +255,14 @@ pub struct ControlConfig {
     pub punts: u16,
     /// The machines that are bound at start.
     pub bindings: Vec<Binding>,
+    /// What ports allow their bound machines at start ([`crate::Command::Allow`]).
+    pub allowed: Vec<(PortId, IpPrefix)>,
 }
 
 impl Default for ControlConfig {
     /// 256 punts, 50 KB, and no bindings.
     fn default() -> Self {
-        Self { punts: 256, bindings: Vec::new() }
+        Self { punts: 256, bindings: Vec::new(), allowed: Vec::new() }
     }
 }
 

@@ -90,9 +90,9 @@ pub use mac_table::Used;
 pub use pause::{PauseReceiver, PauseSender};
 pub use punt::PuntCounters;
 pub use surface::{
-    BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, Command, CommandError, Destination, Detached, Egress,
-    Head, LaneKind, Notice, PuntCause, PuntFrom, QueueState, ReceiverState, Sink, Taken, Target,
-    Window,
+    ALLOWED_MAX, BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, Command, CommandError, Destination,
+    Detached, Egress, Head, LaneKind, Notice, PuntCause, PuntFrom, QueueState, ReceiverState, Sink,
+    Taken, Target, Window,
 };
 pub use switch::Switch;
 pub use tunnel::resize_outer;

@@ -47,6 +47,7 @@ impl SwitchConfig {
         shard.ports.extend(core::iter::repeat_n(crossing, count));
         let bound = |port: PortId| is_here(&owners[port.index()]);
         shard.control.bindings.retain(|binding| bound(binding.port));
+        shard.control.allowed.retain(|(port, _)| bound(*port));
         shard
     }
 

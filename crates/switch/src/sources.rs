@@ -26,37 +26,39 @@
 //! 4862 section 5.4.2). And it has link-local addresses, of its MAC (RFC 4291 section 2.5.6) or of
 //! a secret (RFC 7217), but not of another's MAC. IP whose header cannot be read does not pass.
 //!
+//! A port may **allow** its machines further addresses, by prefixes ([`Command::Allow`]): they are
+//! nobody's by binding, and whoever says so last has them (control sees to that).
+//!
+//! [`Command::Allow`]: crate::Command::Allow
+//!
 //! What no machine may say: that it has an address that another port of this switch is bound to, in
-//! its network. ARP (sender) and Neighbor Discovery (source, and target of an advertisement)
-//! are looked at where somebody is bound, whomever they are sent to: a reply to one machine moves
-//! that machine's traffic.
+//! its network, or one that another port allows by itself and its own does not. ARP (sender) and
+//! Neighbor Discovery (source, and target of an advertisement) are looked at where somebody is
+//! bound, whomever they are sent to: a reply to one machine moves that machine's traffic.
 
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    Batch, Buf, DropReason, InputId, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
+    Batch, Buf, DropReason, InputId, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
 };
-use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6};
+use sluice_wire::EtherType;
 
 use crate::classify::Verdict;
 use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Tags};
 use crate::mac_table::{self, Used};
 use crate::place::Lane;
-use crate::punt::behind_tag;
 use crate::receive::Arrival;
-use crate::surface::{BOUND_MACS_MAX, BoundIps, CommandError, LaneKind, PuntFrom};
+use crate::surface::{ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, LaneKind, PuntFrom};
 use crate::switch::Switch;
+use bound::{Bound, Speaker};
+use claims::{NO_ADDRESSES, claimed};
+
+mod bound;
+mod claims;
 
 /// No address: more than 48 bits.
 const NOBODY: u64 = u64::MAX;
-
-/// One machine of a bound port.
-#[derive(Clone, Copy, Debug)]
-struct Bound {
-    mac: u64,
-    ips: BoundIps,
-}
 
 /// What a port takes, and what it remembers.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub(crate) struct Watch {
     /// Bound ports: where its binding is.
     good_at: usize,
     bound: Vec<Bound>,
+    /// What its machines may have beside their own addresses.
+    allowed: Vec<IpPrefix>,
 }
 
 impl Watch {
@@ -74,7 +78,8 @@ impl Watch {
         // Room for bindings in any case: the next port of the bay may be bound.
         let binds = port.sources == Sources::Bound || matches!(port.role, PortRole::Access { .. });
         let bound = Vec::with_capacity(if binds { BOUND_MACS_MAX } else { 0 });
-        Self { sources: port.sources, good: NOBODY, good_at: 0, bound }
+        let allowed = Vec::with_capacity(if binds { ALLOWED_MAX } else { 0 });
+        Self { sources: port.sources, good: NOBODY, good_at: 0, bound, allowed }
     }
 
     fn forget(&mut self) {
@@ -89,13 +94,15 @@ impl Watch {
     pub(crate) fn restart(&mut self, sources: Sources) {
         self.sources = sources;
         self.bound.clear();
+        self.allowed.clear();
         self.good_at = 0;
         self.forget();
     }
 
     /// All of it, for the switch that gets the port. Here nobody is bound to it any more.
     pub(crate) fn give(&mut self) -> Self {
-        let none = Self { sources: self.sources, good: NOBODY, good_at: 0, bound: Vec::new() };
+        let (bound, allowed) = (Vec::new(), Vec::new());
+        let none = Self { sources: self.sources, good: NOBODY, good_at: 0, bound, allowed };
         core::mem::replace(self, none)
     }
 
@@ -118,8 +125,46 @@ impl Watch {
         Ok(())
     }
 
+    fn allow(&mut self, port: PortId, prefix: IpPrefix) -> Result<(), CommandError> {
+        if self.sources != Sources::Bound {
+            return Err(CommandError::NotBound(port));
+        }
+        if !self.allowed.contains(&prefix) {
+            if self.allowed.len() == ALLOWED_MAX {
+                return Err(CommandError::TooManyAllowed(port));
+            }
+            self.allowed.push(prefix);
+        }
+        self.forget();
+        Ok(())
+    }
+
+    fn is_bound_to(&self, ip: IpAddr) -> bool {
+        self.bound.iter().any(|bound| bound.has(ip))
+    }
+
+    fn allows(&self, ip: IpAddr) -> bool {
+        self.allowed.iter().any(|prefix| prefix.contains(ip))
+    }
+
+    /// Whether an address is on the list by itself, and not as one of many.
+    fn names(&self, ip: IpAddr) -> bool {
+        self.allowed.iter().any(|prefix| prefix.is_single() && prefix.address() == ip)
+    }
+
     fn unbind(&mut self, mac: Mac) {
         self.bound.retain(|bound| bound.mac != mac.to_u64());
+        self.forget();
+    }
+
+    fn unbind_ip(&mut self, mac: Mac, ip: IpAddr) {
+        let is_it = |bound: &&mut Bound| bound.mac == mac.to_u64() && bound.has(ip);
+        let Some(bound) = self.bound.iter_mut().find(is_it) else { return };
+        bound.ips.iter_mut().filter(|there| **there == Some(ip)).for_each(|there| *there = None);
+        let is_bound = bound.has_ips();
+        if !is_bound {
+            self.unbind(mac);
+        }
         self.forget();
     }
 
@@ -132,12 +177,12 @@ impl Watch {
         let Some(bound) = self.bound.get(self.good_at) else { return false };
         let Some(head) = head.first_chunk::<30>() else { return false };
         let ethertype = EtherType(u16::from_be_bytes([head[12], head[13]]));
-        if bound.is_free() {
+        if bound.is_free(&self.allowed) {
             // ARP says the MAC twice.
             return ethertype != EtherType::ARP && !ethertype.is_tag();
         }
         let ip = Ipv4Addr::new(head[26], head[27], head[28], head[29]);
-        ethertype == EtherType::IPV4 && bound.has(ip.into())
+        ethertype == EtherType::IPV4 && (bound.has(ip.into()) || self.allows(ip.into()))
     }
 
     /// What a frame of a bound port ends under, or where its binding is.
@@ -145,109 +190,8 @@ impl Watch {
         let source = source_of(head);
         let at = self.bound.iter().position(|bound| bound.mac == source);
         let at = at.ok_or(DropReason::SpoofedMac)?;
-        self.bound[at].judge(head).map(|()| at)
-    }
-}
-
-impl Bound {
-    /// Whether it may have any address.
-    fn is_free(&self) -> bool {
-        self.ips.iter().all(Option::is_none)
-    }
-
-    fn has(&self, ip: IpAddr) -> bool {
-        self.is_free() || self.ips.contains(&Some(ip))
-    }
-
-    /// Whether a frame that has its MAC says only what is true of it.
-    fn judge(&self, head: &[u8]) -> Result<(), DropReason> {
-        let frame = ethernet::Frame::new_checked(head).ok();
-        let inner = frame.as_ref().and_then(behind_tag);
-        let (ethertype, payload) = inner.ok_or(DropReason::SpoofedMac)?;
-        match ethertype {
-            EtherType::ARP => self.judge_arp(payload),
-            _ if self.is_free() => Ok(()),
-            EtherType::IPV4 => {
-                let ip = ipv4::Packet::new_checked(payload).map_err(|_| DropReason::SpoofedIp)?;
-                let asks = ip.src().is_unspecified() && ip.dst().is_broadcast();
-                self.own(asks || self.has(ip.src().into()))
-            }
-            EtherType::IPV6 => {
-                let ip = ipv6::Packet::new_checked(payload).map_err(|_| DropReason::SpoofedIp)?;
-                self.own(ip.src().is_unspecified() || self.has_v6(ip.src()))?;
-                self.judge_advertisement(&ip)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn judge_arp(&self, payload: &[u8]) -> Result<(), DropReason> {
-        // Nobody believes one that is malformed.
-        let Ok(arp) = arp::Packet::new_checked(payload) else { return Ok(()) };
-        if !arp.is_well_formed() {
-            return Ok(());
-        }
-        if arp.sender_mac().to_u64() != self.mac {
-            return Err(DropReason::SpoofedMac);
-        }
-        let probes = arp.operation() == arp::Operation::REQUEST && arp.sender_ip().is_unspecified();
-        self.own(probes || self.has(arp.sender_ip().into()))
-    }
-
-    fn judge_advertisement(&self, ip: &ipv6::Packet<'_>) -> Result<(), DropReason> {
-        let message = ip.payload();
-        let is_advertisement = ip.next_header() == icmpv6::PROTOCOL
-            && icmpv6::Kind::of(message) == Some(icmpv6::Kind::NEIGHBOR_ADVERTISEMENT);
-        if !is_advertisement {
-            return Ok(());
-        }
-        let target = message.get(8..icmpv6::HEADER_SIZE).and_then(|t| <[u8; 16]>::try_from(t).ok());
-        self.own(target.is_some_and(|target| self.has_v6(target.into())))
-    }
-
-    fn has_v6(&self, ip: Ipv6Addr) -> bool {
-        ipv6::may_have_link_local(Mac::from_u64(self.mac), ip) || self.has(ip.into())
-    }
-
-    fn own(&self, is: bool) -> Result<(), DropReason> {
-        if is { Ok(()) } else { Err(DropReason::SpoofedIp) }
-    }
-}
-
-const NO_ADDRESSES: [Option<IpAddr>; 2] = [None; 2];
-
-/// The addresses that a frame of neighbours says its sender has.
-#[inline]
-fn claimed(head: &[u8]) -> [Option<IpAddr>; 2] {
-    let Some(&[high, low]) = head.get(12..14) else { return NO_ADDRESSES };
-    match EtherType(u16::from_be_bytes([high, low])) {
-        EtherType::ARP | EtherType::IPV6 => claimed_by(head),
-        ethertype if ethertype.is_tag() => claimed_by(head),
-        _ => NO_ADDRESSES,
-    }
-}
-
-fn claimed_by(head: &[u8]) -> [Option<IpAddr>; 2] {
-    let frame = ethernet::Frame::new_checked(head).ok();
-    match frame.as_ref().and_then(behind_tag) {
-        Some((EtherType::ARP, payload)) => {
-            let arp = arp::Packet::new_checked(payload).ok();
-            [arp.map(|arp| arp.sender_ip().into()), None]
-        }
-        Some((EtherType::IPV6, payload)) => {
-            let Ok(ip) = ipv6::Packet::new_checked(payload) else { return NO_ADDRESSES };
-            let message = ip.payload();
-            let kind = icmpv6::Kind::of(message).filter(|_| ip.next_header() == icmpv6::PROTOCOL);
-            if !kind.is_some_and(crate::punt::is_discovery) {
-                return NO_ADDRESSES;
-            }
-            let target = message
-                .get(8..icmpv6::HEADER_SIZE)
-                .filter(|_| kind == Some(icmpv6::Kind::NEIGHBOR_ADVERTISEMENT));
-            let target = target.and_then(|target| <[u8; 16]>::try_from(target).ok());
-            [Some(ip.src().into()), target.map(|target| Ipv6Addr::from(target).into())]
-        }
-        _ => NO_ADDRESSES,
+        let speaker = Speaker { bound: &self.bound[at], allowed: &self.allowed };
+        speaker.judge(head).map(|()| at)
     }
 }
 
@@ -267,6 +211,9 @@ pub(crate) fn make_watches(config: &SwitchConfig) -> Vec<Watch> {
         let watch = &mut watches[binding.port.index()];
         watch.bind(binding.port, binding.mac, binding.ips).expect("checked by `validate`");
     }
+    for (port, prefix) in &config.control.allowed {
+        watches[port.index()].allow(*port, *prefix).expect("checked by `validate`");
+    }
     watches
 }
 
@@ -282,6 +229,18 @@ pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
         counts[index] += 1;
         if counts[index] > BOUND_MACS_MAX {
             return Err(ConfigError::TooMany { what: "bindings of a port", limit: BOUND_MACS_MAX });
+        }
+    }
+    let mut counts = alloc::vec![0; config.ports.len()];
+    for (port, _) in &config.control.allowed {
+        let index = port.index();
+        let is_bound = config.ports.get(index).is_some_and(|port| port.sources == Sources::Bound);
+        if !is_bound {
+            return Err(ConfigError::NoSuch { what: "bound port", index, by: "an allowed prefix" });
+        }
+        counts[index] += 1;
+        if counts[index] > ALLOWED_MAX {
+            return Err(ConfigError::TooMany { what: "prefixes of a port", limit: ALLOWED_MAX });
         }
     }
     Ok(())
@@ -374,14 +333,17 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether a frame leaves alone the addresses that others here are bound to.
+    /// Whether a frame leaves alone the addresses that others here are bound to, and those that
+    /// others are allowed by name unless its port is.
     fn judge_claims(&self, port: u16, vnet: u16, head: &[u8]) -> Result<(), DropReason> {
+        let own = &self.watch[usize::from(port)];
         for ip in claimed(head).into_iter().flatten() {
+            let may_share = own.allows(ip) || own.is_bound_to(ip);
             let is_bound = |(at, watch): (usize, &Watch)| {
                 let role = &self.ports[at].role;
                 at != usize::from(port)
                     && matches!(role, PortRole::Access { vnet: there } if there.0 == vnet)
-                    && watch.bound.iter().any(|bound| bound.ips.contains(&Some(ip)))
+                    && (watch.is_bound_to(ip) || (!may_share && watch.names(ip)))
             };
             if self.watch.iter().enumerate().any(is_bound) {
                 return Err(DropReason::SpoofedIp);
@@ -467,6 +429,14 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
+    /// Allows the machines of a bound port further addresses.
+    pub(crate) fn allow(&mut self, port: PortId, prefix: IpPrefix) -> Result<(), CommandError> {
+        self.check_port(port)?;
+        self.watch[port.index()].allow(port, prefix)?;
+        self.bindings_changed();
+        Ok(())
+    }
+
     /// Unbinds a machine from a port.
     pub(crate) fn unbind(&mut self, port: PortId, mac: Mac) -> Result<(), CommandError> {
         self.check_port(port)?;
@@ -475,8 +445,22 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
+    /// Takes an address from a machine that is bound to a port.
+    pub(crate) fn unbind_ip(
+        &mut self,
+        port: PortId,
+        mac: Mac,
+        ip: IpAddr,
+    ) -> Result<(), CommandError> {
+        self.check_port(port)?;
+        self.watch[port.index()].unbind_ip(mac, ip);
+        self.bindings_changed();
+        Ok(())
+    }
+
     fn any_bound_ips(&self) -> bool {
-        self.watch.iter().flat_map(|watch| &watch.bound).any(|bound| !bound.is_free())
+        let has_ips = |watch: &Watch| watch.bound.iter().any(Bound::has_ips);
+        self.watch.iter().any(|watch| has_ips(watch) || !watch.allowed.is_empty())
     }
 
     /// Somebody has an address by binding, or nobody has any more.

@@ -4,7 +4,8 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    ByteCount, DropReason, InputId, LaneId, Mac, PortId, Priority, PriorityMask, TunnelId, VnetId,
+    ByteCount, DropReason, InputId, IpPrefix, LaneId, Mac, PortId, Priority, PriorityMask,
+    TunnelId, VnetId,
 };
 
 use crate::inspect::Counter;
@@ -122,7 +123,11 @@ pub const BOUND_MACS_MAX: usize = 8;
 /// How many addresses a bound machine may have.
 pub const BOUND_IPS_MAX: usize = 4;
 
-/// The IP addresses of a bound machine; none at all: it may have any.
+/// How many prefixes a port may allow its bound machines beside their own addresses.
+pub const ALLOWED_MAX: usize = 16;
+
+/// The IP addresses of a bound machine; none at all: it may have any, or, if its port allows some,
+/// these.
 pub type BoundIps = [Option<IpAddr>; BOUND_IPS_MAX];
 
 /// What the control plane asks for.
@@ -175,12 +180,30 @@ pub enum Command {
         /// What it may say of itself.
         ips: BoundIps,
     },
+    /// The bound machines of a port may speak with an address of this prefix as well, which others
+    /// may have, too. It goes with the port.
+    Allow {
+        /// The port.
+        port: PortId,
+        /// The addresses.
+        prefix: IpPrefix,
+    },
     /// Unbinds a machine from a port: its frames end under `spoofed_mac`.
     Unbind {
         /// The port.
         port: PortId,
         /// The machine.
         mac: Mac,
+    },
+    /// Takes an address from a machine that is bound to a port; one that has no other one is bound
+    /// no more. Nothing happens if it may have any.
+    UnbindIp {
+        /// The port.
+        port: PortId,
+        /// The machine.
+        mac: Mac,
+        /// The address.
+        ip: IpAddr,
     },
     /// Holds a destination behind a tunnel here, as its host asked: frames for it of some
     /// priorities wait in the inputs of their senders. No priority at all lets go of it: what waits
@@ -254,6 +277,8 @@ pub enum CommandError {
     NotBound(PortId),
     /// [`BOUND_MACS_MAX`] machines are bound to the port.
     TooManyBound(PortId),
+    /// The port allows [`ALLOWED_MAX`] prefixes.
+    TooManyAllowed(PortId),
     /// As many destinations are held as may be ([`crate::IsolationConfig::holds`]).
     TooManyHeld,
     /// No tunnel has this far end.

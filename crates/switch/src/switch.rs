@@ -318,7 +318,9 @@ impl<B: Buf> Switch<B> {
             }
             Command::Control { attached } => self.attach_control(attached),
             Command::Bind { port, mac, ips } => self.bind(port, mac, ips)?,
+            Command::Allow { port, prefix } => self.allow(port, prefix)?,
             Command::Unbind { port, mac } => self.unbind(port, mac)?,
+            Command::UnbindIp { port, mac, ip } => self.unbind_ip(port, mac, ip)?,
             Command::Hold { vnet, mac, tunnel, held, stuck } => {
                 self.check_vnet(vnet)?;
                 self.hold(now, (vnet, mac, tunnel), held, stuck)?;

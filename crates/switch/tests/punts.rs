@@ -4,13 +4,16 @@
 mod harness;
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 use harness::config::{MTU, access, config, underlay, underlay_mac, vtep, with_tunnels};
 use harness::frames::{Outer, Tenant, arp, in_vxlan, neighbor, tagged};
 use harness::ops::address;
 use harness::world::{CONTROL, TUNNELS, World};
 use harness::{Info, TestBuf};
-use sluice_base::{ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
+use sluice_base::{
+    ByteCount, DropReason, InputId, IpPrefix, Mac, Nanos, PortId, Priority, TunnelId, VnetId,
+};
 use sluice_switch::{
     Binding, Command, CommandError, Counter, DecapFlow, Destination, IsolationConfig, Limit,
     PortConfig, PuntCause, PuntCounters, PuntFrom, Sources, SwitchConfig, Target, Used,
@@ -695,6 +698,52 @@ fn an_unbound_port_cannot_claim_a_bound_address() {
         world.bound.remove(&(port, mac(2)));
         give(&mut world, 1, claims[0].clone());
         assert_eq!(sent(&mut world), [1, 0, 0, 0], "nobody is bound to it any more");
+        world.check();
+    }
+}
+
+/// A packet of IPv4 from an address.
+fn packet(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
+    let mut bytes = Tenant::new(dst, src, 0, 60).bytes();
+    bytes[26..30].copy_from_slice(&ip.octets());
+    bytes
+}
+
+/// Port 2 is bound, and allowed one address by name and a prefix.
+#[test]
+fn a_bound_port_speaks_as_what_it_is_allowed_and_as_nothing_else() {
+    let prefix = |ip: Ipv4Addr, length| IpPrefix::new(ip.into(), length).unwrap();
+    for attached in [true, false] {
+        let mut config = punt_config();
+        let vip = Ipv4Addr::new(192, 168, 0, 40);
+        let other = Ipv4Addr::new(192, 168, 0, 41);
+        let routed = Ipv4Addr::new(10, 1, 2, 3);
+        config.control.allowed = vec![(PortId(2), prefix(vip, 32))];
+        let mut world = World::new(&config, 1);
+        world.attach(attached);
+        for n in 0..3 {
+            world.at_port(mac(n), usize::from(n));
+        }
+        world.log();
+        world.punts();
+        for _ in 0..2 {
+            give(&mut world, 2, arp(mac(0), mac(2), vip));
+            assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+        }
+        give(&mut world, 2, arp(mac(0), mac(2), other));
+        give(&mut world, 2, packet(mac(0), mac(2), routed));
+        assert_eq!(sent(&mut world), [0; 4]);
+        assert_eq!(dropped(&world, 2, DropReason::SpoofedIp), 2);
+        // It may be told more while it runs.
+        let more = prefix(Ipv4Addr::new(10, 1, 0, 0), 16);
+        world.command(Command::Allow { port: PortId(2), prefix: more });
+        give(&mut world, 2, packet(mac(0), mac(2), routed));
+        assert_eq!(sent(&mut world), [1, 0, 0, 0]);
+        // Who is not allowed it says nothing of an address that somebody is, by name.
+        give(&mut world, 1, arp(mac(0), mac(1), vip));
+        assert_eq!((sent(&mut world), dropped(&world, 1, DropReason::SpoofedIp)), ([0; 4], 1));
+        give(&mut world, 1, arp(mac(0), mac(1), routed));
+        assert_eq!(sent(&mut world), [1, 0, 0, 0], "a prefix is no name");
         world.check();
     }
 }

@@ -1,4 +1,4 @@
-use super::{Cidr, NewPort, Place, Route};
+use super::{AllowedIp, Cidr, NewPort, Place, Route};
 
 #[test]
 fn an_address_is_read_with_its_prefix_and_refused_by_name() {
@@ -78,6 +78,9 @@ fn a_new_port_is_a_line_that_says_no_more_than_was_said() {
         device: None,
         ips: vec!["10.0.0.7/24".parse().unwrap()],
         mac: None,
+        allowed: Vec::new(),
+        moves: false,
+        taken: 0,
         gateway: None,
         routes: Vec::new(),
         mtu: None,
@@ -86,4 +89,34 @@ fn a_new_port_is_a_line_that_says_no_more_than_was_said() {
     assert_eq!(line, r#"{"place":{"netns":"web"},"vnet":"blue","ips":["10.0.0.7/24"]}"#);
     assert_eq!(serde_json::from_str::<NewPort>(&line).unwrap(), new);
     assert!(serde_json::from_str::<NewPort>(&line.replace("/24", "/99")).is_err());
+    let allowed = ["10.0.0.40", "fd00::/64"].map(|text| text.parse().unwrap()).to_vec();
+    let shares = NewPort { allowed, ..new };
+    let line = serde_json::to_string(&shares).unwrap();
+    assert!(line.ends_with(r#""allow_ip":["10.0.0.40","fd00::/64"]}"#), "{line}");
+    assert_eq!(serde_json::from_str::<NewPort>(&line).unwrap(), shares);
+}
+
+#[test]
+fn allowed_is_an_address_or_a_prefix() {
+    for (text, said) in [
+        ("10.0.0.7", "10.0.0.7"),
+        ("10.0.0.7/32", "10.0.0.7"),
+        ("10.0.0.0/24", "10.0.0.0/24"),
+        ("0.0.0.0/0", "0.0.0.0/0"),
+        ("fd00::7", "fd00::7"),
+        ("fd00::/64", "fd00::/64"),
+    ] {
+        assert_eq!(text.parse::<AllowedIp>().unwrap().to_string(), said);
+    }
+    for (text, remedy) in [
+        ("10.0.0.7/24", "use 10.0.0.0/24, or 10.0.0.7 alone"),
+        ("10.0.0.0/33", "longer"),
+        ("224.0.0.18", "use another"),
+        ("127.0.0.1", "use another"),
+        ("::", "use another"),
+        ("vip", "such as 10.0.0.7"),
+    ] {
+        let error = text.parse::<AllowedIp>().unwrap_err();
+        assert!(error.contains(remedy), "{error}");
+    }
 }

@@ -134,6 +134,8 @@ impl Directory for Claims {
 /// Ports with a rule each, all of them in network 7, which hosts 2 and 3 have as well.
 pub(crate) struct House {
     pub(crate) rules: Vec<PortRule>,
+    /// What each port allows.
+    pub(crate) allowed: Vec<(PortId, IpAddr)>,
     ports: Vec<PortId>,
 }
 
@@ -141,7 +143,7 @@ impl House {
     pub(crate) fn new(rules: impl IntoIterator<Item = PortRule>) -> Self {
         let rules: Vec<_> = rules.into_iter().collect();
         let ports = (0..rules.len()).map(PortId::from_index).collect();
-        Self { rules, ports }
+        Self { rules, allowed: Vec::new(), ports }
     }
 }
 
@@ -152,6 +154,10 @@ impl Places for House {
 
     fn rule(&self, port: PortId) -> PortRule {
         self.rules[port.index()]
+    }
+
+    fn allows(&self, port: PortId, ip: IpAddr) -> bool {
+        self.allowed.contains(&(port, ip))
     }
 
     fn ports(&self, _vni: Vni) -> &[PortId] {

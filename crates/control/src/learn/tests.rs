@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use sluice_wire::{arp, icmpv6};
 
 use super::*;
+use crate::directory::Found;
 use crate::frame::tests::{
     Claims, House, advertisement, arp_frame, arp_request, data, found, frame, mac, nd_frame,
     nd_probe, solicitation, v4, v6, vni,
 };
-use crate::vport::IPS_MAX;
+use crate::vport::{IP_SEQUENCE_SHARED, IPS_MAX};
 
 const MS: u64 = 1_000_000;
 const LEARN: PortRule = PortRule::Learn { quota: 3, sticky: false };
@@ -267,6 +268,77 @@ fn who_is_bound_speaks_with_its_own_addresses() {
     // It may be bound at a port that otherwise learns.
     let bound = found(1, State::Own, 1, Origin::Bound);
     assert_eq!(first_of(&[bound], 1, &other), Err(Reason::SpoofedIp));
+}
+
+/// Endpoint 1 is bound with its addresses, and its port allows 40 and 41.
+#[test]
+fn who_is_bound_shares_what_its_port_allows() {
+    use Origin::{Bound, Learned};
+    use State::{Authoritative, Own, Stale};
+    const VIP: u8 = 40;
+    let allowed: [IpAddr; 3] = [v4(VIP).into(), v4(41).into(), v6(VIP).into()];
+    let with = |origin, state, sequence| {
+        let mut other = found(2, state, 3, origin);
+        other.claim.ips.set(v4(VIP).into(), sequence).unwrap();
+        other
+    };
+    let me = found(1, Own, 0, Bound);
+    let mut has_it = me;
+    has_it.claim.ips.set(v4(VIP).into(), IP_SEQUENCE_SHARED).unwrap();
+    let share = |ip: IpAddr, has, announced| Ok(Intent::Shared { key: key(1), ip, has, announced });
+    let vip = |has, announced| share(v4(VIP).into(), has, announced);
+    let uses = arp(1, |arp| arp.sender_ip = v4(VIP));
+    let tells = arp_frame(mac(1), &[], arp::Repr::announcement(mac(1), v4(VIP)));
+    let six = |router| {
+        let message = icmpv6::Repr::Advertisement {
+            target: v6(VIP),
+            target_mac: Some(mac(1)),
+            router,
+            solicited: false,
+            overrides: true,
+        };
+        nd_frame(mac(1), &[], v6(VIP), v6(9), message)
+    };
+    let elsewhere = Err(Reason::IpBoundElsewhere);
+    let shared = IP_SEQUENCE_SHARED + 7;
+    let rows = [
+        ("first use", vec![me], &uses, vip(true, false)),
+        ("again", vec![has_it], &uses, seen(1)),
+        ("its own address", vec![has_it], &arp_request(1, 9), seen(1)),
+        ("announced, and nobody else has it", vec![has_it], &tells, seen(1)),
+        ("taken from one that shares it", vec![me, with(Bound, Authoritative, shared)], &tells, {
+            vip(true, true)
+        }),
+        ("back again", vec![has_it, with(Bound, Own, shared)], &tells, seen(1)),
+        ("taken from one that learned it", vec![me, with(Learned, Own, 5)], &tells, {
+            vip(true, true)
+        }),
+        ("somebody is bound with it", vec![me, with(Bound, Own, 1)], &tells, elsewhere),
+        ("and is gone", vec![me, with(Bound, Stale, 1)], &tells, elsewhere),
+        ("IPv6", vec![me], &six(false), share(v6(VIP).into(), true, false)),
+        ("of a router", vec![me], &six(true), seen(1)),
+        ("not on the list", vec![me], &arp(1, |arp| arp.sender_ip = v4(42)), {
+            Err(Reason::SpoofedIp)
+        }),
+    ];
+    for (what, claims, bytes, expected) in rows {
+        let (mut learner, mut house) = learner();
+        house.allowed = allowed.iter().map(|ip| (PortId(0), *ip)).collect();
+        let observed = see(&mut learner, &house, &Claims(claims), (0, 0), bytes);
+        assert_eq!(observed.map(|o| o.intent), expected, "{what}");
+        assert!(learner.is_empty(), "{what}: it stands in its claim");
+    }
+    // Others: an unbound endpoint takes it from nobody who shares it and is there.
+    let theft = arp_frame(mac(3), &[], arp::Repr::announcement(mac(3), v4(VIP)));
+    let of_shared = |state| first_of(&[with(Bound, state, shared)], 1, &theft).map(|o| o.intent);
+    assert_eq!(of_shared(Own), elsewhere);
+    assert_eq!(of_shared(Authoritative), elsewhere);
+    assert!(of_shared(Stale).is_ok(), "who shared it is gone");
+    // A port whose bound endpoint has no such list is no better.
+    let (mut learner, house) = learner();
+    let claims = Claims(vec![me, with(Bound, Own, shared)]);
+    let observed = see(&mut learner, &house, &claims, (0, 0), &tells);
+    assert_eq!(observed.map(|o| o.intent), Err(Reason::SpoofedIp));
 }
 
 #[test]
@@ -545,7 +617,7 @@ fn announcement_is_told_from_a_use_where_another_has_the_address() {
     }
     let nobody = match first_of(&[], 1, &arp_frame(mac(1), &[], told)).unwrap().intent {
         Intent::Learned { announced, .. } => announced,
-        intent @ Intent::Seen { .. } => panic!("{intent:?}"),
+        intent => panic!("{intent:?}"),
     };
     assert_eq!(nobody, None, "there is nobody to take it from");
 }

@@ -17,8 +17,10 @@
 //! Who used an address and is left alone with it is **announced** to all by its host, and so is an
 //! endpoint that is bound: neighbours that talked to another MAC learn of it at once.
 //!
-//! An address never leaves a binding. When it leaves another claim, the best one that is left gets
-//! the higher sequence, so that a claim that was made low does not stay so.
+//! An address never leaves a binding by being said; what a bound endpoint **shares**
+//! ([`Standing::Shared`]) moves as a learned one does, and goes when its link is down. When an
+//! address leaves another claim, the best one that is left gets the higher sequence, so that a
+//! claim that was made low does not stay so.
 //!
 //! **Confirmed** is what the endpoint itself said lately, as far as this host heard it. What is not
 //! confirmed is not answered for: the question goes to the endpoint (RFC 9161 clause 3.2 and those
@@ -34,19 +36,20 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 use sluice_wire::fabric::{AskedFor, OWNER_SIZE_MAX, Topic};
 
 use super::Plane;
 use super::agenda::Agenda;
 use super::ask;
 use super::surface::{Command, Event, Way};
+use crate::directory::Places;
 use crate::frame::Frame;
 use crate::learn;
 use crate::recent::{Mark, Recent};
 use crate::rpc::Failure;
 use crate::table::{Change, OwnerState, Vport};
-use crate::vport::{Claim, IP_SEQUENCE_FIRST, Ips, Key, Origin};
+use crate::vport::{Claim, IP_SEQUENCE_FIRST, IP_SEQUENCE_SHARED, Ips, Key, Standing};
 
 /// How long an endpoint has to answer: as long as whoever probes waits (RFC 4861 clause 10,
 /// RETRANS_TIMER).
@@ -144,6 +147,48 @@ impl Plane {
         }
     }
 
+    /// A bound endpoint has an address more or less of those that it shares.
+    pub(super) fn share(&mut self, now: Nanos, key: Key, ip: IpAddr, has: bool, announced: bool) {
+        if !has {
+            return self.drop_ip(now, key, ip);
+        }
+        let Some(mut claim) = self.own_claim(key).filter(|claim| !claim.is_bound_with(ip)) else {
+            return;
+        };
+        let sequence = self.sequence_of(key, ip, announced);
+        let sequence = sequence.checked_sub(IP_SEQUENCE_SHARED).unwrap_or(sequence);
+        let only = Claim { ips: [ip].into_iter().collect(), ..claim };
+        let is_inherited = !self.inherited(&only).is_empty();
+        let shared = IP_SEQUENCE_SHARED.saturating_add(sequence);
+        if claim.ips.set(ip, shared).is_err() {
+            // Or nobody would take it from who had it before.
+            let first = claim.ips_of(Standing::Shared).iter().next().filter(|_| announced);
+            let Some(first) = first else {
+                return self.outbox.event(Event::TooManyIps(key, ip));
+            };
+            claim.ips.remove(first);
+            claim.ips.set(ip, shared).expect("there is room again");
+        }
+        self.publish(now, &claim);
+        if is_inherited && !announced {
+            self.announce(key, ip);
+        }
+    }
+
+    /// What is claimed of a bound endpoint whose own addresses are `bound`: what it shares stays.
+    pub(super) fn with_shared(&self, port: PortId, key: Key, mut bound: Ips) -> Ips {
+        let there = self.own_claim(key).filter(|claim| claim.port == port);
+        let shared = there.map(|claim| claim.ips_of(Standing::Shared)).unwrap_or_default();
+        let is_kept = |ip| self.nets.is_up(port) && self.nets.allows(port, ip);
+        for (ip, sequence) in shared.with_sequences().filter(|(ip, _)| is_kept(*ip)) {
+            if !bound.contains(ip) {
+                // What has no room is heard again.
+                _ = bound.set(ip, sequence);
+            }
+        }
+        bound
+    }
+
     /// The addresses of own endpoints follow what others claim.
     pub(super) fn addresses_follow(&mut self, now: Nanos, change: &Change) {
         for (ip, _) in change.come.with_sequences() {
@@ -164,12 +209,12 @@ impl Plane {
             // Its host has heard it.
             self.doubts.confirm(now, there.claim.key, ip);
         }
-        let is_bound = there.claim.origin == Origin::Bound;
+        let standing = there.claim.standing(ip);
         for (key, own) in self.own_with_ip(there.claim.key.vni, ip) {
             if key == there.claim.key {
                 continue;
             }
-            if is_bound || sequence > own {
+            if (standing, Some(sequence)) > (own.standing(ip), own.ips.sequence(ip)) {
                 self.outbox.event(Event::AddressMoved { from: key, to: there.claim.key.mac, ip });
                 self.drop_ip(now, key, ip);
             } else {
@@ -182,7 +227,7 @@ impl Plane {
     fn address_left(&mut self, now: Nanos, vni: Vni, ip: IpAddr, sequence: u32) {
         let Some(best) = self.table.find_ip(vni, ip) else { return };
         let is_lower = best.claim.ips.sequence(ip).is_some_and(|own| own <= sequence);
-        if best.owner != self.own || best.claim.origin == Origin::Bound || !is_lower {
+        if best.owner != self.own || best.claim.is_bound_with(ip) || !is_lower {
             return;
         }
         let Some(mut claim) = self.own_claim(best.claim.key) else { return };
@@ -213,21 +258,19 @@ impl Plane {
         claim.ips.iter().filter(is_inherited).collect()
     }
 
-    /// The own endpoints that have an address and are not bound, and its sequence.
-    fn own_with_ip(&self, vni: Vni, ip: IpAddr) -> Vec<(Key, u32)> {
+    /// The own endpoints that have an address and are not bound with it.
+    fn own_with_ip(&self, vni: Vni, ip: IpAddr) -> Vec<(Key, Claim)> {
         let all = self.table.all_with_ip(vni, ip);
-        let own = all.filter(|vport| vport.owner == self.own);
-        own.filter(|vport| vport.claim.origin != Origin::Bound)
-            .filter_map(|vport| Some((vport.claim.key, vport.claim.ips.sequence(ip)?)))
-            .collect()
+        let own = all.filter(|vport| vport.owner == self.own && !vport.claim.is_bound_with(ip));
+        own.map(|vport| (vport.claim.key, vport.claim)).collect()
     }
 
-    /// An own endpoint that is not bound has an address no more.
+    /// An own endpoint that is not bound with an address has it no more.
     fn drop_ip(&mut self, now: Nanos, key: Key, ip: IpAddr) {
         self.doubts.end(key, ip);
         self.doubts.confirmed.remove(&mark(key, ip));
         self.learner.forget_ip(key, ip);
-        let own = self.own_claim(key).filter(|claim| claim.origin != Origin::Bound);
+        let own = self.own_claim(key).filter(|claim| !claim.is_bound_with(ip));
         if let Some(mut claim) = own
             && claim.ips.remove(ip)
         {
@@ -236,9 +279,9 @@ impl Plane {
     }
 
     /// Whether an own endpoint still has an address is to be found out. Somebody's question has
-    /// reached it already, or not. Nothing happens if it is bound, or being found out.
+    /// reached it already, or not. Nothing happens if it is bound with it, or being found out.
     pub(super) fn doubt(&mut self, now: Nanos, key: Key, ip: IpAddr, is_asked: bool) {
-        let own = self.own_claim(key).filter(|claim| claim.origin != Origin::Bound);
+        let own = self.own_claim(key).filter(|claim| !claim.is_bound_with(ip));
         let has_it = own.is_some_and(|claim| claim.ips.contains(ip));
         let is_known = self.doubts.due.contains((key, ip));
         if !has_it || is_known || self.doubts.due.len() >= DOUBTS_MAX {

@@ -41,6 +41,7 @@ impl Plane {
             if change.lost_by(self.own) {
                 self.yield_claim(now, change.key);
             }
+            self.bindings_follow(now, change);
             self.addresses_follow(now, change);
         }
     }

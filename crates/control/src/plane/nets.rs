@@ -5,8 +5,9 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
-use sluice_base::{HostId, PortId, Vni};
+use sluice_base::{HostId, IpPrefix, PortId, Vni};
 
 use crate::directory::{Places, PortRule};
 
@@ -21,6 +22,8 @@ struct Net {
 struct Port {
     rule: PortRule,
     vnis: Vec<Vni>,
+    /// What its bound endpoints may share.
+    allowed: Vec<IpPrefix>,
     /// Somebody is behind it, or nobody has said otherwise.
     is_up: bool,
 }
@@ -63,10 +66,18 @@ impl Nets {
 
     /// Puts a port into a network that is local.
     pub(super) fn add_port(&mut self, port: PortId, vni: Vni, rule: PortRule) {
-        let record = self.ports.entry(port).or_insert(Port { rule, vnis: Vec::new(), is_up: true });
+        let new = Port { rule, vnis: Vec::new(), allowed: Vec::new(), is_up: true };
+        let record = self.ports.entry(port).or_insert(new);
         record.rule = rule;
         insert(&mut record.vnis, vni);
         insert(&mut self.nets.entry(vni).or_default().ports, port);
+    }
+
+    /// Sets what the bound endpoints of a port may share.
+    pub(super) fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) {
+        if let Some(port) = self.ports.get_mut(&port) {
+            port.allowed = allowed.to_vec();
+        }
     }
 
     /// The link of a port is up or down. False if it is so already, or there is no such port.
@@ -123,6 +134,11 @@ impl Places for Nets {
 
     fn rule(&self, port: PortId) -> PortRule {
         self.ports.get(&port).map_or(PortRule::Bound, |port| port.rule)
+    }
+
+    fn allows(&self, port: PortId, ip: IpAddr) -> bool {
+        let allowed = self.ports.get(&port).map_or(&[][..], |port| &port.allowed);
+        allowed.iter().any(|prefix| prefix.contains(ip))
     }
 
     fn ports(&self, vni: Vni) -> &[PortId] {

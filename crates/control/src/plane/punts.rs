@@ -166,8 +166,14 @@ impl Plane {
             Some(Note::TooManyIps { ip }) => self.outbox.event(Event::TooManyIps(key, ip)),
             None => {}
         }
-        if let Intent::Learned { key, port, ips, origin, announced } = intent {
-            self.claim_learned(now, &Claim { key, port, ips, origin, moves: 0 }, announced);
+        match intent {
+            Intent::Learned { key, port, ips, origin, announced } => {
+                self.claim_learned(now, &Claim { key, port, ips, origin, moves: 0 }, announced);
+            }
+            Intent::Shared { key, ip, has, announced } => {
+                self.share(now, key, ip, has, announced);
+            }
+            Intent::Seen { .. } => {}
         }
         Ok(())
     }

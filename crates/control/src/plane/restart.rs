@@ -39,6 +39,7 @@ impl Plane {
             self.outbox.event(Event::DecapEnded(vni, host, End::Removed));
         }
         self.holds_lost(now);
+        self.end_bindings_again();
     }
 
     /// An endpoint was in the chip before this plane was there.

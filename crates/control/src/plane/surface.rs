@@ -1,7 +1,6 @@
 //! What goes into a [`Plane`](super::Plane) and what comes out of it, as values.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::IpAddr;
 
 use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PriorityMask, Vni};
@@ -192,6 +191,16 @@ pub enum Command {
         /// The host that the flow comes from.
         host: HostId,
     },
+    /// Have a bound endpoint use an address no more, or be bound no more: another host has taken it
+    /// over.
+    Unbind {
+        /// The port.
+        port: PortId,
+        /// The endpoint.
+        mac: Mac,
+        /// The address; `None`: all of its binding.
+        ip: Option<IpAddr>,
+    },
     /// Hold the frames for an endpoint behind a host, in the inputs of their senders, as that host
     /// asks; without priorities, let them go. It comes before all others, and again and again while
     /// it stands: whoever hears nothing of it for [`crate::hold::LEASE`] lets go.
@@ -284,6 +293,24 @@ pub enum Event {
         /// The address.
         ip: IpAddr,
     },
+    /// An own endpoint is bound elsewhere, too, or its address to another one: neither is later.
+    BoundTwice {
+        /// The own endpoint.
+        key: Key,
+        /// The address; `None`: the MAC.
+        ip: Option<IpAddr>,
+        /// The other host.
+        host: HostId,
+    },
+    /// An own binding, or an address of it, was taken over by another host.
+    BindingTaken {
+        /// The own endpoint.
+        key: Key,
+        /// The address; `None`: the MAC.
+        ip: Option<IpAddr>,
+        /// The host that has it.
+        to: HostId,
+    },
     /// An endpoint has more addresses than are kept.
     TooManyIps(Key, IpAddr),
     /// An endpoint has moved too often lately: so many times.
@@ -359,6 +386,8 @@ impl Event {
             Self::Conflict { .. } => "conflict",
             Self::AddressMoved { .. } => "address-moved",
             Self::AddressSilent { .. } => "address-silent",
+            Self::BoundTwice { .. } => "bound-twice",
+            Self::BindingTaken { .. } => "binding-taken",
             Self::TooManyIps(..) => "too-many-ips",
             Self::MovesOften(..) => "moves-often",
             Self::Refused(..) => "refused",
@@ -390,78 +419,6 @@ impl Event {
             Self::WrongTalk(..) => "wrong-talk",
             Self::OutOfBounds(..) => "out-of-bounds",
             Self::Full(..) => "full",
-        }
-    }
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.name())?;
-        let at = |key: &Key| (key.vni, key.mac);
-        match self {
-            Self::VportAdded(key, host) | Self::VportChanged(key, host) => {
-                write!(f, "{} {} host {host}", key.vni, key.mac)
-            }
-            Self::VportMoved { key, from, to, why } => {
-                write!(f, "{} {} host {from} to {to}: {why}", key.vni, key.mac)
-            }
-            Self::VportWithdrawn(key, host, why) => {
-                write!(f, "{} {} host {host}: {why}", key.vni, key.mac)
-            }
-            Self::Conflict { key, ip, holder } => {
-                write!(f, "{} {} has {ip}", key.vni, key.mac)?;
-                holder.map_or(Ok(()), |mac| write!(f, " of {mac}"))
-            }
-            Self::AddressMoved { from, to, ip } => {
-                write!(f, "{} {ip} from {} to {to}", from.vni, from.mac)
-            }
-            Self::AddressSilent { key, ip } => write!(f, "{} {} {ip}", key.vni, key.mac),
-            Self::TooManyIps(key, ip) => write!(f, "{} {} {ip}", key.vni, key.mac),
-            Self::MovesOften(key, moves) => write!(f, "{} {} {moves} times", key.vni, key.mac),
-            Self::Refused(port, key, why) => {
-                let (vni, mac) = at(key);
-                write!(f, "{vni} {mac} port {port}: {why}")
-            }
-            Self::Held(port, key, why) => {
-                let (vni, mac) = at(key);
-                write!(f, "{vni} {mac} port {port}: {why}")
-            }
-            Self::HostUp(host, incarnation) | Self::Outdone(host, incarnation) => {
-                write!(f, "host {host} incarnation {incarnation}")
-            }
-            Self::HostSuspected(host)
-            | Self::HostDown(host)
-            | Self::SessionUp(host)
-            | Self::SessionDown(host)
-            | Self::SessionHung(host)
-            | Self::ClaimsEvicted(host)
-            | Self::HoldsUnknown(host)
-            | Self::TunnelOpened(host) => write!(f, "host {host}"),
-            Self::Isolated(port, receiver) => {
-                let Receiver { isolated, held, stuck } = receiver;
-                write!(f, "port {port}: {:#04x} {:#04x} {:#04x}", isolated.0, held.0, stuck.0)
-            }
-            Self::Restored(port) | Self::LinkUp(port) | Self::LinkDown(port) => {
-                write!(f, "port {port}")
-            }
-            Self::OutOfBounds(host, key, bound) => {
-                write!(f, "{} {} host {host}: {}", key.vni, key.mac, bound.name())
-            }
-            Self::HoldBegun(key, host) | Self::HoldEnded(key, host) => {
-                write!(f, "{} {} host {host}", key.vni, key.mac)
-            }
-            Self::ClaimsStale(host, count) | Self::ClaimsLive(host, count) => {
-                write!(f, "host {host}: {count}")
-            }
-            Self::TunnelClosed(host, end) => write!(f, "host {host}: {end}"),
-            Self::FlowMade(key, host) => write!(f, "{} {} host {host}", key.vni, key.mac),
-            Self::FlowEnded(key, host, end) => {
-                write!(f, "{} {} host {host}: {end}", key.vni, key.mac)
-            }
-            Self::DecapMade(vni, host) => write!(f, "{vni} host {host}"),
-            Self::DecapEnded(vni, host, end) => write!(f, "{vni} host {host}: {end}"),
-            Self::WrongTalk(host, what) => write!(f, "host {host}: {}", what.name()),
-            Self::Full(what) => write!(f, "{what}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A host: the control plane under test, and a switch as simple as can be.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
 use sluice_control::directory::PortRule;
@@ -110,6 +111,8 @@ pub(crate) struct Host {
     pub(crate) decaps: BTreeSet<(Vni, HostId)>,
     /// Endpoints that are held, for which host, and when it was told so last.
     pub(crate) holds: BTreeMap<Key, (HostId, PriorityMask, Nanos)>,
+    /// What the switch was told to bind no more.
+    pub(crate) unbound: Vec<(PortId, Mac, Option<IpAddr>)>,
     peers: Vec<HostId>,
     ports: BTreeMap<PortId, Vni>,
     pub(crate) books: Books,
@@ -137,6 +140,7 @@ impl Host {
             tunnels: BTreeSet::new(),
             decaps: BTreeSet::new(),
             holds: BTreeMap::new(),
+            unbound: Vec::new(),
             peers: Vec::new(),
             ports: BTreeMap::new(),
             books: Books::default(),
@@ -303,6 +307,7 @@ impl Host {
                     assert!(frames > 0 && bytes >= frames * 14, "frames have bytes");
                     self.books.refused += frames;
                 }
+                Command::Unbind { port, mac, ip } => self.unbound.push((port, mac, ip)),
                 Command::OpenTunnel { host } => assert!(self.tunnels.insert(host), "twice"),
                 Command::CloseTunnel { host } => {
                     assert!(self.tunnels.remove(&host), "it was open");

@@ -34,6 +34,9 @@ fn orders() -> Vec<Order<'static>> {
     let mut all = vec![
         Order::Remove { vnet: VNET, mac: MAC },
         Order::Reject { vnet: VNET, mac: MAC },
+        Order::Unbind { port: PortId(3), mac: MAC, ip: None },
+        Order::Unbind { port: PortId(3), mac: MAC, ip: Some([10, 0, 0, 1].into()) },
+        Order::Unbind { port: PortId(3), mac: MAC, ip: Some([7; 16].into()) },
         Order::ForgetDecap { vnet: VNET, tunnel: TunnelId(1) },
         Order::Hold {
             vnet: VNET,

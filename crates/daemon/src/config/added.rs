@@ -12,13 +12,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{self as api, PortKind, Role};
-use sluice_api::port::{Added, Cidr, NewPort, Place};
-use sluice_base::{Mac, Prng, Vni};
-use sluice_switch::{BoundIps, PortConfig};
+use sluice_api::port::{Added, NewPort, Place};
+use sluice_base::{IpPrefix, Mac, Prng, Vni};
+use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
 
 use super::build;
 use super::check::{DEVICE_NAME_SIZE_MAX, RESERVED, is_device_name};
-use super::fabric::LocalPort;
+use super::fabric::{LocalPort, prefixes};
 use super::plan::{Attachment, Plan, PortPlan};
 use super::policy;
 use super::{Bound, KernelDevices};
@@ -45,6 +45,10 @@ pub(crate) struct BoundTo {
     pub(crate) vni: Vni,
     pub(crate) mac: Mac,
     pub(crate) ips: Vec<IpAddr>,
+    /// How late its binding is, if it was taken over from another host.
+    pub(crate) taken: u32,
+    /// What it may share.
+    pub(crate) allowed: Vec<IpPrefix>,
     /// Whether it hands on what others sent, so that its frames may be from any IP address. It is
     /// still asked for by its own alone.
     pub(crate) routes: bool,
@@ -52,12 +56,18 @@ pub(crate) struct BoundTo {
 
 impl BoundTo {
     pub(crate) fn at(self, port: sluice_base::PortId) -> Bound {
-        Bound { port, vni: self.vni, mac: self.mac, ips: self.ips }
+        let Self { vni, mac, ips, taken, .. } = self;
+        Bound { port, vni, mac, ips, taken }
     }
 
     /// The addresses that its frames may be from; none: any.
     pub(crate) fn senders(&self) -> BoundIps {
         build::bound_ips(if self.routes { &[] } else { &self.ips })
+    }
+
+    /// What its frames may be from beside these; one that routes has no need of it.
+    pub(crate) fn allowed(&self) -> &[IpPrefix] {
+        if self.routes { &[] } else { &self.allowed }
     }
 }
 
@@ -148,9 +158,11 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         return Err(format!("{} addresses are more than the {IPS_MAX} of a port", new.ips.len()));
     }
     check_addresses(plan, others, new, mac)?;
+    check_allowed(new, mac)?;
     let port = api::Port {
         netns: netns_of(&new.place),
         mac: new.mac.clone(),
+        allowed: new.allowed.clone(),
         ..api::Port::new(name, PortKind::Tap, &new.vnet, device)
     };
     let (mut port_plan, mut switch) = build::one_port(&plan.config, &port, &KernelDevices);
@@ -173,6 +185,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     };
     let ips = new.ips.iter().map(|cidr| cidr.ip).collect();
     let routes = new.place == Place::Host;
+    let allowed = prefixes(&new.allowed);
     Ok(AddedPort {
         plan: port_plan,
         switch,
@@ -181,9 +194,10 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
             vnet,
             is_bound: mac.is_some(),
             policy: policy::of(&plan.config, &port, fabric.learn_max),
+            allowed: allowed.clone(),
             tap,
         },
-        bound: mac.map(|mac| BoundTo { vni, mac, ips, routes }),
+        bound: mac.map(|mac| BoundTo { vni, mac, ips, taken: new.taken, allowed, routes }),
     })
 }
 
@@ -249,25 +263,52 @@ fn check_addresses(
     new: &NewPort,
     mac: Option<Mac>,
 ) -> Result<(), String> {
-    let same = |text: &str| mac.is_some() && text.parse::<Mac>().ok() == mac;
     let config = &plan.config;
     let of_ports = config.ports.iter().filter(|port| port.vnet == new.vnet);
-    let of_vports = config.vports.iter().filter(|vport| vport.vnet == new.vnet);
+    let of_vports = || config.vports.iter().filter(|vport| vport.vnet == new.vnet);
+    let place = |vport: &api::Vport| vport.port.clone().or_else(|| vport.peer.clone());
     let beside = || others.iter().filter(|other| other.vnet == new.vnet);
-    let macs = of_ports.filter_map(|port| port.mac.as_deref());
-    let macs = macs.chain(of_vports.clone().map(|vport| vport.mac.as_str()));
-    let mut macs = macs.chain(beside().filter_map(|other| other.mac.as_deref()));
-    if let Some(mac) = macs.find(|text| same(text)) {
-        return Err(format!("{mac} is bound to another port of `{}`", new.vnet));
+    let macs = of_ports.filter_map(|port| Some((port.mac.clone()?, port.name.clone())));
+    let macs = macs.chain(of_vports().filter_map(|one| Some((one.mac.clone(), place(one)?))));
+    let named = |other: &NewPort| other.name.clone().unwrap_or_default();
+    let mut macs = macs.chain(beside().filter_map(|one| Some((one.mac.clone()?, named(one)))));
+    let is_same = |text: &str| mac.is_some() && text.parse::<Mac>().ok() == mac;
+    let host = &config.host.name;
+    if let Some((mac, port)) = macs.find(|(text, _)| is_same(text)) {
+        return Err(format!(
+            "{mac} is bound here at {host}, to port `{port}` of `{}`; use another `--mac`, or \
+             delete that port first",
+            new.vnet
+        ));
     }
-    let known = of_vports.filter_map(|vport| vport.ip.map(IpAddr::from));
-    let known: Vec<IpAddr> =
-        known.chain(beside().flat_map(|other| other.ips.iter().map(|cidr| cidr.ip))).collect();
-    match new.ips.iter().find(|cidr| known.contains(&cidr.ip)) {
-        Some(Cidr { ip, .. }) => {
-            Err(format!("{ip} is bound to another endpoint of `{}`", new.vnet))
-        }
-        None => Ok(()),
+    let of_file = of_vports().filter_map(|one| Some((IpAddr::from(one.ip?), place(one)?)));
+    let ips = |other: &NewPort| other.ips.clone().into_iter().map(|cidr| cidr.ip);
+    let added = beside().flat_map(|other| ips(other).map(|ip| (ip, named(other))));
+    let known: Vec<(IpAddr, String)> = of_file.chain(added).collect();
+    let taken = known.iter().find(|(ip, _)| new.ips.iter().any(|cidr| cidr.ip == *ip));
+    taken.map_or(Ok(()), |(ip, port)| {
+        Err(format!(
+            "{ip} is bound here at {host}, to port `{port}` of `{}`; to let both have it, give \
+             both ports `--allow-ip {ip}` instead; to take it, delete that port first",
+            new.vnet
+        ))
+    })
+}
+
+/// That a list of addresses is of a port that is bound, and not too long.
+fn check_allowed(new: &NewPort, mac: Option<Mac>) -> Result<(), String> {
+    let count = new.allowed.len();
+    if count > ALLOWED_MAX {
+        return Err(format!(
+            "{count} entries of `--allow-ip` are more than the {ALLOWED_MAX} of a port; use \
+             prefixes"
+        ));
+    }
+    match (new.allowed.first(), mac) {
+        (Some(_), None) => Err("a port that learns takes any address: leave `--allow-ip` out, or \
+                                bind the port with `--ip` or `--mac`"
+            .to_owned()),
+        _ => Ok(()),
     }
 }
 
@@ -284,6 +325,7 @@ pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::Port
         netns: netns.map(|path| path.display().to_string()),
         mac: new.mac.clone(),
         ips: new.ips.clone(),
+        allowed: new.allowed.clone(),
         number: number.0,
     }
 }

@@ -406,7 +406,9 @@ impl Builder<'_> {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))
             }
         };
-        PortPlan { name: port.name.clone(), vnet: port.vnet.clone(), attachment, policy_lacks }
+        let allowed = port.allowed.clone();
+        let (name, vnet) = (port.name.clone(), port.vnet.clone());
+        PortPlan { name, vnet, allowed, attachment, policy_lacks }
     }
 
     fn ring_bytes(&self, link: &Link, mtu: u16) -> u64 {
@@ -416,7 +418,7 @@ impl Builder<'_> {
     /// Without a fabric nobody learns, and nobody is shown anything.
     fn control(&self) -> ControlConfig {
         let Some(fabric) = super::fabric::plan(self.config, |vnet| self.vnet_mtu(vnet)) else {
-            return ControlConfig { punts: 0, bindings: Vec::new() };
+            return ControlConfig { punts: 0, ..ControlConfig::default() };
         };
         // An endpoint that the file names at a port that learns is known from the start, and the
         // port takes others, too.
@@ -426,7 +428,10 @@ impl Builder<'_> {
             mac: bound.mac,
             ips: bound_ips(&bound.ips),
         });
-        ControlConfig { bindings: bindings.collect(), ..ControlConfig::default() }
+        let ports = fabric.ports.iter().filter(|(_, port)| port.is_bound);
+        let allowed = ports.flat_map(|(id, port)| port.allowed.iter().map(|prefix| (*id, *prefix)));
+        let (bindings, allowed) = (bindings.collect(), allowed.collect());
+        ControlConfig { bindings, allowed, ..ControlConfig::default() }
     }
 
     /// Whose MAC is named is bound; who else is there is learned.

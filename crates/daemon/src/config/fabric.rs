@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use sluice_api::config::{self as api, HostConfig};
 use sluice_api::fabric::VportPolicy;
-use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
+use sluice_api::port::AllowedIp;
+use sluice_base::{HostId, IpPrefix, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::mobility;
 
 use super::policy;
@@ -90,6 +91,8 @@ pub struct LocalPort {
     pub is_bound: bool,
     /// How it treats its endpoints.
     pub policy: VportPolicy,
+    /// What its bound endpoints may share.
+    pub allowed: Vec<IpPrefix>,
     /// Where its TAP is, if it has one.
     pub(crate) tap: Option<TapPlace>,
 }
@@ -105,6 +108,8 @@ pub struct Bound {
     pub mac: Mac,
     /// Its IP addresses.
     pub ips: Vec<IpAddr>,
+    /// How late it is, if it was taken over from another host; 0 if it was not.
+    pub taken: u32,
 }
 
 impl FabricPlan {
@@ -215,7 +220,9 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
                     device: port.device.clone(),
                 });
                 let policy = policy::of(config, port, fabric.learn_max);
-                let local = LocalPort { name, vnet, is_bound: port.mac.is_some(), policy, tap };
+                let allowed = prefixes(&port.allowed);
+                let is_bound = port.mac.is_some();
+                let local = LocalPort { name, vnet, is_bound, policy, allowed, tap };
                 (PortId::from_index(index), local)
             })
             .collect(),
@@ -233,6 +240,11 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
         asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
     })
+}
+
+/// What a list of a port names.
+pub(super) fn prefixes(allowed: &[AllowedIp]) -> Vec<IpPrefix> {
+    allowed.iter().map(|allowed| allowed.0).collect()
 }
 
 /// When an endpoint moves too often.
@@ -270,7 +282,10 @@ fn bound(config: &HostConfig) -> Vec<Bound> {
         let at = *places.entry((vni, mac)).or_insert(all.len());
         match all.get_mut(at) {
             Some(one) => one.ips.extend(ips),
-            None => all.push(Bound { port, vni, mac, ips: ips.into_iter().collect() }),
+            None => {
+                let ips = ips.into_iter().collect();
+                all.push(Bound { port, vni, mac, ips, taken: 0 });
+            }
         }
     }
     all

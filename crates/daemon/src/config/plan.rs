@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use sluice_api::config::HostConfig;
+use sluice_api::port::AllowedIp;
 use sluice_base::{Mac, PriorityMask, VnetId};
 use sluice_ports::l2::Vlan;
 use sluice_ports::tap::TapRoute;
@@ -49,6 +50,8 @@ pub struct Plan {
 /// A port to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortPlan {
+    /// Addresses that its endpoint may speak as beside its own.
+    pub allowed: Vec<AllowedIp>,
     /// Its name.
     pub name: String,
     /// The name of its network; `underlay` for the underlay.

@@ -1,6 +1,6 @@
 //! Each wrong file with all that is said about it, word for word.
 
-use sluice_base::{ByteCount, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId};
+use sluice_base::{ByteCount, IpPrefix, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId};
 use sluice_switch::{Destination, InputFull, PauseConfig, PortRole};
 
 use super::*;
@@ -329,6 +329,30 @@ fn endpoints_of_a_learning_port_are_claimed_and_bind_nobody() {
     let binds = planned(&text);
     assert_eq!(binds.fabric.unwrap().bound.len(), 2);
     assert_eq!(binds.switch.control.bindings.len(), 2);
+}
+
+#[test]
+fn addresses_that_a_port_allows_are_those_of_a_port_that_is_bound() {
+    let fabric = "[fabric]\nname = \"f\"\nid = 1\ncertificates = \"/tls\"\n";
+    let mac = "mac = \"02:00:00:00:00:01\"\n";
+    let allow = format!("{mac}allow_ip = [\"10.0.0.40\", \"fd00::/64\"]\n");
+    let text = format!("{HOST}{fabric}").replace(mac, &allow);
+    let plan = planned(&text);
+    let prefix = |ip: &str, length| IpPrefix::new(ip.parse().unwrap(), length).unwrap();
+    let expected = [prefix("10.0.0.40", 32), prefix("fd00::", 64)];
+    assert_eq!(plan.switch.control.allowed, expected.map(|prefix| (PortId(0), prefix)));
+    assert_eq!(plan.fabric.unwrap().ports[&PortId(0)].allowed, expected);
+    assert_eq!(plan.ports[0].allowed.len(), 2);
+    let many: Vec<String> = (0..17).map(|n| format!("\"10.0.0.{n}\"")).collect();
+    for (wrong, why) in [
+        (text.replace(mac, ""), "takes any address"),
+        (HOST.replace(mac, &allow), "takes any address"),
+        (text.replace("\"10.0.0.40\"", &many.join(", ")), "more than the 16"),
+        (text.replace("fd00::/64", "fd00::1/64"), "use fd00::/64"),
+    ] {
+        let report = said(&wrong, &[]);
+        assert!(report.contains(why), "{report}");
+    }
 }
 
 #[test]

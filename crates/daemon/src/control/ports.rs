@@ -166,9 +166,12 @@ impl AddedPorts {
     /// Adds a port. One that is there as it is wanted is told again, so that whoever got no answer
     /// may ask again.
     pub(super) fn add(&self, new: &NewPort) -> Result<Added, String> {
-        let new = config::complete(&self.plan, new)?;
+        let mut new = config::complete(&self.plan, new)?;
+        // How late it is says the host that adds it.
+        new.taken = 0;
         let mut list = self.list();
         if let Some(at) = list.iter().position(|kept| kept.new.name == new.name) {
+            new.taken = list[at].new.taken;
             if list[at].new == new {
                 let done = self.open(&others(&list, at), &new);
                 list[at].is_open |= done.is_ok();
@@ -179,9 +182,13 @@ impl AddedPorts {
                 // Its place went away while no control was there to be told.
                 list.remove(at);
             }
+            new.taken = 0;
         }
         let last = list.len();
-        let new = config::admit(&self.plan, &others(&list, last), &new)?;
+        let planned = config::plan_port(&self.plan, &others(&list, last), &new)?;
+        if let (Some(fabric), Some(bound)) = (&self.fabric, &planned.bound) {
+            new.taken = fabric.may_bind(bound, new.moves)?;
+        }
         list.push(Listed { new: new.clone(), is_open: true, waits: false });
         if let Err(error) = self.keep(&list) {
             list.pop();

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use sluice_api::config::Policy;
 use sluice_api::placement::{Followed, Stamped};
+use sluice_api::port::AllowedIp;
 use sluice_api::show::{
     Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, LossRow, MacRow, PauseRow,
     PlacementRow, PortRow, QueueRow, TunnelRow, VERSION, WorkerTimes, losses_text,
@@ -53,11 +54,17 @@ struct PortNames {
     name: String,
     vnet: String,
     policy_lacks: Option<&'static str>,
+    allowed: Vec<AllowedIp>,
 }
 
 impl PortNames {
     fn of(port: &PortPlan) -> Self {
-        Self { name: port.name.clone(), vnet: port.vnet.clone(), policy_lacks: port.policy_lacks }
+        Self {
+            name: port.name.clone(),
+            vnet: port.vnet.clone(),
+            policy_lacks: port.policy_lacks,
+            allowed: port.allowed.clone(),
+        }
     }
 }
 
@@ -396,6 +403,7 @@ fn port_names(plan: &Plan) -> BTreeMap<PortId, PortNames> {
         name: format!("from worker {worker}"),
         vnet: String::new(),
         policy_lacks: None,
+        allowed: Vec::new(),
     });
     ports.chain(ways).enumerate().map(|(at, names)| (PortId::from_index(at), names)).collect()
 }
@@ -458,6 +466,7 @@ fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow 
         aside_frames_max: shot.aside.frames_max,
         aside_bytes_max: shot.aside.bytes_max,
         kernel,
+        allowed: names.allowed.clone(),
         losses,
     }
 }

@@ -263,6 +263,8 @@ fn carry_out(
             flood(now, (vnet, from), frame, switch, pool, counts);
             return;
         }
+        Order::Unbind { port, mac, ip: None } => Command::Unbind { port, mac },
+        Order::Unbind { port, mac, ip: Some(ip) } => Command::UnbindIp { port, mac, ip },
         Order::Refuse { port, reason, frames, bytes } => {
             Command::Refuse { port, reason, sum: Counter { frames, bytes } }
         }

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use sluice_api::fabric::{
-    Answer, DecapRow, EncapRow, EventRow, Flows, MemberRow, MoveRow, Question, TunnelRow, VnetRow,
-    Vport, VportRow, VportUsage,
+    Answer, DecapRow, EncapRow, EventRow, Flows, MemberRow, MoveRow, Question, RivalRow, TunnelRow,
+    VnetRow, Vport, VportRow, VportUsage,
 };
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
-use sluice_control::plane::{Event, Health, Kind, Plane, Way};
+use sluice_control::plane::{Event, Health, Kind, Plane, Rivals, Way};
 use sluice_control::rpc::{self, Wrong};
 use sluice_control::table;
-use sluice_control::vport::{Key, Origin};
+use sluice_control::vport::{Key, Origin, Standing};
 
 use crate::config::FabricPlan;
 use crate::log::Level;
@@ -35,6 +35,8 @@ pub(super) struct Answers<'a> {
 pub(super) const fn level(event: &Event) -> Level {
     match event {
         Event::Conflict { .. }
+        | Event::BoundTwice { .. }
+        | Event::BindingTaken { .. }
         | Event::AddressSilent { .. }
         | Event::Held(..)
         | Event::MovesOften(..)
@@ -77,6 +79,7 @@ impl<'a> Answers<'a> {
             Question::Flows => Answer::Flows(self.flows()),
             Question::Holds => Answer::Holds(self.holds()),
             Question::Certificates => return Err("these are known elsewhere".to_owned()),
+            Question::Rivals => Answer::Rivals(self.rivals()),
             Question::Trace(_) => return Err("a trace is made elsewhere".to_owned()),
             Question::Thaw { .. } => return Err("this changes something".to_owned()),
             Question::Watch => return Err("what is watched is told by and by".to_owned()),
@@ -132,6 +135,7 @@ impl<'a> Answers<'a> {
             vnet: self.vnet(claim.key.vni),
             mac: claim.key.mac.to_string(),
             ips: claim.ips.iter().collect(),
+            shared: claim.ips_of(Standing::Shared).iter().collect(),
             host: self.host(vport.owner),
             port: self.port(vport.owner, claim.port),
             state: state.to_owned(),
@@ -207,6 +211,20 @@ impl<'a> Answers<'a> {
                 })
                 .collect(),
         })
+    }
+
+    /// What two hosts are bound with.
+    fn rivals(&self) -> Vec<RivalRow> {
+        let rivals = self.plane.rivals().into_iter();
+        let rows = rivals.map(|Rivals { first, second }| RivalRow {
+            vnet: self.vnet(first.key.vni),
+            what: first.ip.map_or_else(|| first.key.mac.to_string(), |ip| ip.to_string()),
+            first: self.host(first.host),
+            first_port: self.port(first.host, first.port),
+            second: self.host(second.host),
+            second_port: self.port(second.host, second.port),
+        });
+        rows.collect()
     }
 
     fn vnets(&self) -> Vec<VnetRow> {
@@ -316,6 +334,30 @@ impl<'a> Answers<'a> {
         }
     }
 
+    /// A MAC, or an address of it that is meant.
+    fn binding(&self, key: &Key, ip: Option<IpAddr>) -> String {
+        let ip = ip.map_or_else(String::new, |ip| format!(" {ip}"));
+        format!("{} {}{ip}", self.vnet(key.vni), key.mac)
+    }
+
+    /// An event of a binding, in names.
+    fn of_binding(&self, event: &Event) -> Option<String> {
+        Some(match event {
+            Event::BoundTwice { key, ip, host } => format!(
+                "{} is bound here and at {}: delete one of the two ports, or let one take it \
+                 (`--move`)",
+                self.binding(key, *ip),
+                self.host(*host)
+            ),
+            Event::BindingTaken { key, ip, to } => format!(
+                "{} is bound at {} now: its port here is not bound to it any more",
+                self.binding(key, *ip),
+                self.host(*to)
+            ),
+            _ => return None,
+        })
+    }
+
     /// The events that people read most, in names.
     fn named(&self, event: &Event) -> Option<String> {
         let endpoint = |key: &Key| format!("{} {}", self.vnet(key.vni), key.mac);
@@ -383,6 +425,7 @@ impl<'a> Answers<'a> {
                 format!("{} {}: {}", self.host(*host), bound.name(), key.mac)
             }
             Event::WrongTalk(host, what) => format!("{}: {}", self.host(*host), what.name()),
+            Event::BoundTwice { .. } | Event::BindingTaken { .. } => return self.of_binding(event),
             Event::Conflict { .. } | Event::TooManyIps(..) | Event::Full(_) => return None,
         })
     }

@@ -253,6 +253,7 @@ fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
         Command::Refuse { port, reason, frames, bytes } => {
             Order::Refuse { port: *port, reason: *reason, frames: *frames, bytes: *bytes }
         }
+        Command::Unbind { port, mac, ip } => Order::Unbind { port: *port, mac: *mac, ip: *ip },
         Command::ForgetDecap { vni, host } => {
             Order::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }
         }

@@ -12,7 +12,7 @@
 //! turn. Whoever takes nothing holds up nobody else: what waits for a member waits in the log, and
 //! what waits for data in the switch.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -40,7 +40,7 @@ use super::ports;
 use super::seal::SEAL_SIZE;
 use super::taps::Taps;
 use super::wires::{Happened, Wires};
-use super::{Fabric, thaw, trace};
+use super::{Fabric, binding, thaw, trace};
 use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::log::{self, say};
@@ -79,6 +79,8 @@ pub(super) enum Ask {
     Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
     /// Whom a name means.
     Named(trace::Named, SyncSender<Result<trace::Found, String>>),
+    /// Who else is bound to an endpoint, or to its addresses.
+    Binding(Box<(Key, Vec<IpAddr>)>, SyncSender<binding::Found>),
     /// An endpoint may move again: which one that was, and whether it was frozen.
     Thaw(thaw::Named, SyncSender<Result<(Key, bool), String>>),
     /// The same, of an endpoint that a member names.
@@ -376,6 +378,9 @@ impl Member {
                     let answers = Answers::new(&self.plan, &self.plane, now);
                     let key = answers.find(named.vnet.as_deref(), &named.endpoint);
                     _ = reply.try_send(key.map(|key| (key, self.plane.thaw(now, key))));
+                }
+                Ask::Binding(wanted, reply) => {
+                    _ = reply.try_send(self.binding_of(wanted.0, &wanted.1));
                 }
                 Ask::ThawKey(key, reply) => _ = reply.try_send(self.plane.thaw(now, key)),
                 Ask::Call(call) => self.call(now, call),

@@ -16,12 +16,13 @@ pub(super) fn add(plan: &FabricPlan, plane: &mut Plane, now: Nanos, id: PortId, 
         false => PortRule::Learn { quota: plan.learn_max, sticky: false },
     };
     plane.add_port(now, id, vni, rule);
+    plane.allow(id, &port.allowed);
 }
 
 /// An endpoint is there.
 pub(super) fn bind(plane: &mut Plane, now: Nanos, bound: &Bound) -> Result<(), BindError> {
     let key = Key { vni: bound.vni, mac: bound.mac };
-    plane.bind(now, bound.port, key, bound.ips.iter().copied().collect())
+    plane.take(now, bound.port, key, bound.ips.iter().copied().collect(), bound.taken)
 }
 
 impl Member {

@@ -91,6 +91,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
                 vnet: VnetId(0),
                 is_bound: true,
                 policy: VportPolicy::default(),
+                allowed: Vec::new(),
                 tap: None,
             },
         )]
@@ -101,6 +102,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
             vni: vni(),
             mac: Mac([2, 0, 0, 0, 0, own]),
             ips: vec![IpAddr::from([10, 0, 0, own])],
+            taken: 0,
         }],
         learn_max: 8,
         claims_per_host: 1000,
@@ -240,10 +242,15 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
             vnet: VnetId(0),
             is_bound: true,
             policy: VportPolicy::default(),
+            allowed: Vec::new(),
             tap: None,
         };
         let (mac, ips) = (Mac([2, 0, 0, 0, 1, mac]), vec![IpAddr::from([10, 0, 1, mac])]);
-        h1.add_port(PortId(id), port, Some(Bound { port: PortId(id), vni: vni(), mac, ips }))
+        h1.add_port(
+            PortId(id),
+            port,
+            Some(Bound { port: PortId(id), vni: vni(), mac, ips, taken: 0 }),
+        )
     };
     let known = |fabric: &Fabric| -> Vec<String> {
         let own = |row: &VportRow| row.ips[0].to_string();
@@ -273,10 +280,11 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
         vnet: VnetId(0),
         is_bound: true,
         policy: VportPolicy::default(),
+        allowed: Vec::new(),
         tap: None,
     };
     let (mac, ips) = (Mac([2, 0, 0, 0, 1, 1]), vec![IpAddr::from([10, 0, 1, 1])]);
-    let bound = Bound { port: PortId(3), vni: vni(), mac, ips };
+    let bound = Bound { port: PortId(3), vni: vni(), mac, ips, taken: 1 };
     h2.add_port(PortId(3), there, Some(bound)).unwrap();
     for fabric in [&h1, &h2] {
         wait_for("it is at the second host", || {

@@ -29,8 +29,14 @@ pub fn status(whom: &Whom, json: bool) -> anyhow::Result<()> {
     });
     let told = show_client::ask(&socket, show::Question::Pauses);
     let told = told.and_then(|line| protocol::expect::<show::Answer>(&line));
+    // A host of an earlier release does not know the question.
+    let rivals = ask(&socket, Question::Rivals).ok();
+    let rivals = rivals.and_then(|line| protocol::expect(&line).ok());
     let mut status = composed(members, &holds, told.map_err(|error| error.to_string()));
     status.certificates = certificates;
+    if let Some(Answer::Rivals(rows)) = rivals {
+        status.bound_twice = rows;
+    }
     let text = if json {
         enveloped(&socket, &serde_json::to_string(&status)?)
     } else {
@@ -58,7 +64,8 @@ fn composed(members: Vec<MemberRow>, holds: &Holds, told: Result<show::Answer, S
             waiting: vec![host.clone()],
         }));
     }
-    Status { host, data_silent, members, certificates: None, receivers }
+    let (certificates, bound_twice) = (None, Vec::new());
+    Status { host, data_silent, members, certificates, receivers, bound_twice }
 }
 
 /// Those of this host, as its data process knows them.

@@ -6,7 +6,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_api::fabric::{
     Answer, CertificateRow, Certificates, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow,
-    Status, ThawRow, VnetRow, Vport, VportRow,
+    RivalRow, Status, ThawRow, VnetRow, Vport, VportRow,
 };
 use sluice_api::trace::{Step, Trace};
 
@@ -21,6 +21,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Answer::Holds(holds) => all_holds(holds),
         Answer::Certificates(certificates) => all_certificates(certificates),
         Answer::Trace(trace) => traced(trace),
+        Answer::Rivals(rows) => rivals(rows),
         Answer::Thaw(rows) => thawed(rows),
         Answer::Event(event) => line(event),
     }
@@ -66,7 +67,8 @@ fn ips(row: &VportRow) -> String {
     if row.ips.is_empty() {
         return "-".to_owned();
     }
-    let ips: Vec<String> = row.ips.iter().map(ToString::to_string).collect();
+    let mark = |ip| if row.shared.contains(ip) { "*" } else { "" };
+    let ips: Vec<String> = row.ips.iter().map(|ip| format!("{ip}{}", mark(ip))).collect();
     ips.join(", ")
 }
 
@@ -296,6 +298,15 @@ fn all_certificates(certificates: &Certificates) -> String {
     text
 }
 
+fn rivals(rows: &[RivalRow]) -> String {
+    let cells = rows.iter().map(|row| {
+        let first = [&row.vnet, &row.what, &row.first, &row.first_port].map(String::clone);
+        let second = [&row.second, &row.second_port].map(String::clone);
+        first.into_iter().chain(second).collect()
+    });
+    table(&["VNET", "BOUND TO", "FIRST", "PORT", "SECOND", "PORT"], cells)
+}
+
 /// State of a host and of its fabric.
 pub(super) fn status(status: &Status) -> String {
     let mut text = members(&status.members);
@@ -306,6 +317,11 @@ pub(super) fn status(status: &Status) -> String {
     }
     if let Some(why) = &status.data_silent {
         _ = writeln!(text, "the data process of {} is silent: {why}\n", status.host);
+    }
+    if !status.bound_twice.is_empty() {
+        text += "bound at two hosts; the first one is followed\n";
+        text += &rivals(&status.bound_twice);
+        text.push('\n');
     }
     if status.receivers.is_empty() {
         return text + "every receiver takes what comes\n";

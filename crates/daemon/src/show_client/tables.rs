@@ -88,6 +88,16 @@ fn ports(rows: &[PortRow]) -> String {
     });
     let mut text = table(&header, 3, cells.collect(), "no ports");
     text += &table(&["port", "lossless"], 2, lossless(rows), "");
+    let shared = rows.iter().filter(|row| !row.allowed.is_empty());
+    let shared: Vec<Vec<String>> = shared
+        .map(|row| {
+            let allowed: Vec<String> = row.allowed.iter().map(ToString::to_string).collect();
+            vec![row.port.clone(), allowed.join(" ")]
+        })
+        .collect();
+    if !shared.is_empty() {
+        text += &table(&["port", "may also speak as"], 2, shared, "");
+    }
     let mut kernel = Vec::new();
     for row in rows {
         for (name, count) in row.kernel.iter().filter(|(_, count)| **count > 0) {

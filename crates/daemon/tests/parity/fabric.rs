@@ -99,6 +99,10 @@ impl Subject for Fabric {
         if let Some((mac, ip)) = bound {
             words.extend(["--mac", mac, "--ip", ip]);
         }
+        let shared = plug.shared.map(|ip| ip.to_string());
+        if let Some(ip) = &shared {
+            words.extend(["--allow-ip", ip]);
+        }
         self.daemons[plug.host.index()].ask(&words);
     }
 

@@ -1,6 +1,7 @@
 //! What a case has to itself: a network over two hosts, stations, a directory.
 
 use std::cell::{Cell, RefCell};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use super::station::Station;
@@ -37,6 +38,17 @@ pub(crate) struct Plug {
     pub(crate) netns: Netns,
     /// MAC, and IP with its prefix, for a subject that binds ports.
     pub(crate) bound: Option<(String, String)>,
+    /// An address that it may share with other bound ports.
+    pub(crate) shared: Option<Ipv4Addr>,
+}
+
+/// What a port is bound to, where ports can be.
+enum Binding {
+    None,
+    /// MAC and address of its station.
+    Own,
+    /// The same, and it may share this address.
+    And(Ipv4Addr),
 }
 
 /// A bridge or a fabric.
@@ -72,7 +84,7 @@ impl<'a> World<'a> {
     /// Stations at these hosts. They are called `a`, `b`, … in the order in which they are made.
     pub(crate) fn stations<const N: usize>(&self, hosts: [Host; N]) -> [Station; N] {
         hosts.map(|host| {
-            let station = self.plug(host, false, None);
+            let station = self.plug(host, &Binding::None, None);
             station.has_address();
             station
         })
@@ -80,22 +92,29 @@ impl<'a> World<'a> {
 
     /// Stations without an address.
     pub(crate) fn bare<const N: usize>(&self, hosts: [Host; N]) -> [Station; N] {
-        hosts.map(|host| self.plug(host, false, None))
+        hosts.map(|host| self.plug(host, &Binding::None, None))
     }
 
     /// A station whose port is bound to its MAC and address, where ports can be.
     pub(crate) fn bound(&self, host: Host) -> Station {
-        let station = self.plug(host, true, None);
+        let station = self.plug(host, &Binding::Own, None);
+        station.has_address();
+        station
+    }
+
+    /// The same, and it may share an address with others.
+    pub(crate) fn sharing(&self, host: Host, ip: Ipv4Addr) -> Station {
+        let station = self.plug(host, &Binding::And(ip), None);
         station.has_address();
         station
     }
 
     /// A station without an address that has the MAC of another one.
     pub(crate) fn twin(&self, host: Host, of: &Station) -> Station {
-        self.plug(host, false, Some(of))
+        self.plug(host, &Binding::None, Some(of))
     }
 
-    fn plug(&self, host: Host, bound: bool, twin: Option<&Station>) -> Station {
+    fn plug(&self, host: Host, binding: &Binding, twin: Option<&Station>) -> Station {
         let number = self.last.get() + 1;
         self.last.set(number);
         let netns = self.net.borrow_mut().netns(&format!("s{number}"));
@@ -103,8 +122,13 @@ impl<'a> World<'a> {
         if let Some(other) = twin {
             (station.mac, station.name) = (other.mac, other.name);
         }
-        let bound = bound.then(|| (station.mac.to_string(), format!("{}/24", station.ip)));
-        let plug = Plug { network: self.network, number, host, netns, bound };
+        let own = || (station.mac.to_string(), format!("{}/24", station.ip));
+        let (bound, shared) = match *binding {
+            Binding::None => (None, None),
+            Binding::Own => (Some(own()), None),
+            Binding::And(ip) => (Some(own()), Some(ip)),
+        };
+        let plug = Plug { network: self.network, number, host, netns, bound, shared };
         self.subject.attach(&plug);
         self.plugs.borrow_mut().push(plug);
         station.is_plugged_in();

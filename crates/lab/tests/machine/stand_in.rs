@@ -17,6 +17,7 @@ fn vport() -> VportRow {
         vnet: "lab".to_owned(),
         mac: "02:00:00:00:00:01".to_owned(),
         ips: Vec::new(),
+        shared: Vec::new(),
         host: "h0".to_owned(),
         port: "c0".to_owned(),
         state: "own".to_owned(),

@@ -158,7 +158,7 @@ fn switch_config(
             punt_gap: Nanos::ZERO,
         },
         // Nobody attaches.
-        control: ControlConfig { punts: 0, bindings: Vec::new() },
+        control: ControlConfig { punts: 0, ..ControlConfig::default() },
         spare: None,
         crossing: CrossingConfig::default(),
         isolation: None,

@@ -1,6 +1,7 @@
 use super::*;
 use alloc::vec;
-use sluice_base::Mac;
+use core::net::Ipv6Addr;
+use sluice_wire::{arp, ethernet, icmpv6, ipv4};
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const OTHER: Mac = Mac([2, 0, 0, 0, 0, 2]);
@@ -57,6 +58,7 @@ fn watch(ips: BoundIps) -> Watch {
         good: NOBODY,
         good_at: 0,
         bound: Vec::with_capacity(BOUND_MACS_MAX),
+        allowed: Vec::new(),
     };
     watch.bind(PortId(0), OTHER, [None; 4]).expect("there is room");
     watch.bind(PortId(0), MAC, ips).expect("there is room");
@@ -125,6 +127,57 @@ fn a_bound_machine_says_only_what_is_true_of_it() {
     }
 }
 
+/// Beside its own addresses, and without any.
+#[test]
+fn a_bound_machine_may_say_what_its_port_allows() {
+    use arp::Operation as Op;
+    let vip = Ipv4Addr::new(198, 51, 100, 7);
+    let other = Ipv4Addr::new(198, 51, 100, 8);
+    let vip6 = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 7);
+    let other6 = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 7);
+    let (ok, address) = (Ok(1), Err(DropReason::SpoofedIp));
+    let table = [
+        (ip(vip, IP), ok, ok),
+        (arp_of(Op::REPLY, MAC, vip), ok, ok),
+        (arp_of(Op::REPLY, OTHER, vip), Err(DropReason::SpoofedMac), Err(DropReason::SpoofedMac)),
+        (ip6(vip6, &[128]), ok, ok),
+        (advertisement(vip6), ok, address), // Its IPv6 source is not on the list.
+        (ip(other, IP), address, address),
+        (arp_of(Op::REQUEST, MAC, other), address, address),
+        (ip6(other6, &[128]), address, address),
+        (advertisement(other6), address, address),
+        (ip(IP, vip), ok, address),
+        (arp_of(Op::REQUEST, MAC, Ipv4Addr::UNSPECIFIED), ok, ok),
+    ];
+    for (bytes, with, without) in table {
+        for (ips, expected) in [(BOTH, with), ([None; 4], without)] {
+            let mut watch = watch(ips);
+            let vips = IpPrefix::new(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0).into(), 48);
+            for prefix in [IpPrefix::new(vip.into(), 32), vips] {
+                watch.allow(PortId(0), prefix.expect("exact")).expect("there is room");
+            }
+            assert_eq!(watch.judge(&bytes), expected, "{ips:?} {bytes:x?}");
+            (watch.good, watch.good_at) = (MAC.to_u64(), 1);
+            let is_plain = bytes[12..14] == [8, 0] && expected.is_ok();
+            assert_eq!(watch.passes(&bytes), is_plain, "at first sight: {bytes:x?}");
+        }
+    }
+}
+
+#[test]
+fn a_port_allows_only_so_many() {
+    let prefix = |n: u8| IpPrefix::new(Ipv4Addr::new(10, 0, 0, n).into(), 32).expect("exact");
+    let mut watch = watch(BOTH);
+    for n in 0..16 {
+        assert_eq!(watch.allow(PortId(3), prefix(n)), Ok(()));
+    }
+    assert_eq!(watch.allow(PortId(3), prefix(7)), Ok(()), "it is there");
+    assert_eq!(watch.allow(PortId(3), prefix(16)), Err(CommandError::TooManyAllowed(PortId(3))));
+    watch.restart(Sources::Learn);
+    assert!(watch.allowed.is_empty(), "another port is here");
+    assert_eq!(watch.allow(PortId(3), prefix(0)), Err(CommandError::NotBound(PortId(3))));
+}
+
 #[test]
 fn the_plain_case_passes_at_first_sight() {
     for (ips, bytes) in [(BOTH, ip(IP, IP)), ([None; 4], ip(IP, IP)), ([None; 4], ip6(IP6, &[6]))] {
@@ -138,6 +191,25 @@ fn the_plain_case_passes_at_first_sight() {
     (watch.good, watch.good_at) = (OTHER.to_u64(), 0);
     watch.unbind(OTHER);
     assert!(!watch.passes(&frame(OTHER, EtherType::IPV4, &[0x45; 20])), "it is bound no more");
+}
+
+#[test]
+fn a_machine_without_its_last_address_is_bound_no_more() {
+    let (four, six) = (ip(IP, IP), ip6(IP6, &[6]));
+    let spoofed = |reason| Err(reason);
+    let mut watch = watch(BOTH);
+    (watch.good, watch.good_at) = (MAC.to_u64(), 1);
+    watch.unbind_ip(MAC, Ipv4Addr::new(192, 0, 2, 9).into());
+    assert_eq!((watch.judge(&four), watch.judge(&six)), (Ok(1), Ok(1)), "not its own");
+    watch.unbind_ip(MAC, IP.into());
+    assert!(!watch.passes(&four), "it is not good any more");
+    assert_eq!(watch.judge(&four), spoofed(DropReason::SpoofedIp));
+    assert_eq!(watch.judge(&six), Ok(1));
+    watch.unbind_ip(MAC, IP6.into());
+    assert_eq!(watch.judge(&six), spoofed(DropReason::SpoofedMac));
+    // One that may have any keeps that.
+    watch.unbind_ip(OTHER, IP.into());
+    assert_eq!(watch.judge(&frame(OTHER, EtherType::IPV6, &[])), Ok(0));
 }
 
 #[test]

@@ -204,7 +204,7 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
             timeout: Nanos::from_micros(500),
             punt_gap: Nanos::from_micros(100),
         },
-        control: ControlConfig { punts: pick(rng, 12), bindings: vec![] },
+        control: ControlConfig { punts: pick(rng, 12), ..ControlConfig::default() },
         ..config(ports)
     };
     isolating(config)

@@ -53,6 +53,9 @@ fn new(place: Place) -> NewPort {
         device: None,
         ips: Vec::new(),
         mac: None,
+        allowed: Vec::new(),
+        moves: false,
+        taken: 0,
         gateway: None,
         routes: Vec::new(),
         mtu: None,
@@ -103,6 +106,30 @@ fn a_place_gives_name_device_namespace_and_who_may_speak() {
 }
 
 #[test]
+fn a_bound_port_may_share_addresses() {
+    let host = file(HOST);
+    let vip = |new: NewPort| NewPort { allowed: vec!["10.1.0.40".parse().unwrap()], ..new };
+    let whole = complete(&host, &vip(with_ip(netns("web"), "10.1.0.2/24"))).unwrap();
+    let port = plan(&host, &[], &whole).unwrap();
+    let expected = [IpPrefix::new(IpAddr::from([10, 1, 0, 40]), 32).unwrap()];
+    assert_eq!(port.local.allowed, expected);
+    assert_eq!(port.plan.allowed, whole.allowed);
+    let bound = port.bound.unwrap();
+    assert_eq!((bound.allowed(), bound.ips.len()), (&expected[..], 1), "it is no binding");
+    // Another port may share it as well.
+    let other = complete(&host, &vip(with_ip(netns("db"), "10.1.0.3/24"))).unwrap();
+    assert!(plan(&host, std::slice::from_ref(&whole), &other).is_ok());
+    // Whose frames may be from anywhere needs no list at the switch.
+    let router = complete(&host, &vip(with_ip(new(Place::Host), "10.1.0.4/24"))).unwrap();
+    assert_eq!(plan(&host, &[], &router).unwrap().bound.unwrap().allowed(), []);
+    let learns = complete(&host, &vip(netns("web"))).unwrap();
+    assert!(plan(&host, &[], &learns).unwrap_err().contains("leave `--allow-ip` out"));
+    let many = vec!["10.1.0.40".parse().unwrap(); 17];
+    let error = plan(&host, &[], &NewPort { allowed: many, ..whole }).unwrap_err();
+    assert!(error.contains("use prefixes"), "{error}");
+}
+
+#[test]
 fn a_machine_behind_a_tap_keeps_its_mac_and_sets_its_own_address() {
     let host = file(HOST);
     let said = with_ip(new(Place::Tap("vm0".to_owned())), "10.1.0.2/24");
@@ -143,13 +170,13 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (device("a/b"), "network device"),
         (device(&"x".repeat(16)), "network device"),
         (NewPort { name: Some("x".to_owned()), ..netns("there") }, "use `--device`"),
-        (mac("02:00:00:00:00:01"), "bound to another port"),
-        (mac(there.mac.as_ref().unwrap()), "bound to another port"),
+        (mac("02:00:00:00:00:01"), "bound here at h1, to port `c1`"),
+        (mac(there.mac.as_ref().unwrap()), "bound here at h1, to port `there`"),
         (mac("01:00:00:00:00:01"), "address of no endpoint"),
         (mac("00:00:00:00:00:00"), "address of no endpoint"),
         (mac("nonsense"), "is no MAC"),
-        (with_ip(netns("web"), "10.1.0.1/24"), "bound to another endpoint"),
-        (with_ip(netns("web"), "10.1.0.8/24"), "bound to another endpoint"),
+        (with_ip(netns("web"), "10.1.0.1/24"), "to port `c1`"),
+        (with_ip(netns("web"), "10.1.0.8/24"), "both ports `--allow-ip 10.1.0.8`"),
     ] {
         let whole = complete(&host, &said).unwrap();
         let error = plan(&host, std::slice::from_ref(&there), &whole).unwrap_err();

@@ -98,6 +98,7 @@ impl Builder<'_> {
             }
         };
         PortPlan {
+            allowed: Vec::new(),
             name: "underlay".to_owned(),
             vnet: "underlay".to_owned(),
             attachment,

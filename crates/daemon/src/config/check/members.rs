@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 
 use sluice_api::config::{PortKind, Role, Vport};
 use sluice_base::Mac;
+use sluice_switch::ALLOWED_MAX;
 
 use super::sockets::Sockets;
 use super::{At, Check, Key, RESERVED};
@@ -66,11 +67,32 @@ impl Check<'_> {
                     "Use `kind = \"l2\"`, or `role = \"host\"`.",
                 );
             }
+            self.allowed(index);
             match port.kind {
                 PortKind::Tap => self.tap(index),
                 PortKind::VhostUser => self.vhost_user(index, &mut sockets),
                 PortKind::L2 => self.l2(index),
             }
+        }
+    }
+
+    /// Addresses that are shared are of a port that is bound.
+    fn allowed(&mut self, index: usize) {
+        let port = &self.config.ports[index];
+        let at = [Key("port"), At(index), Key("allow_ip")];
+        if port.allowed.len() > ALLOWED_MAX {
+            self.problem(
+                &at,
+                format!("{} entries are more than the {ALLOWED_MAX} of a port", port.allowed.len()),
+                "Use prefixes, such as `10.0.0.0/24`.",
+            );
+        }
+        if !port.allowed.is_empty() && (port.mac.is_none() || self.config.fabric.is_none()) {
+            self.problem(
+                &at,
+                "a port that is bound to no MAC takes any address",
+                "Take it out, or bind the port: `mac`, in a fabric.",
+            );
         }
     }
 

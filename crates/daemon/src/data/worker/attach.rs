@@ -87,9 +87,12 @@ impl Worker {
         }
         if let Some(bound) = bound {
             let bind = Command::Bind { port: id, mac: bound.mac, ips: bound.senders() };
-            if let Err(error) = self.host.switch_mut().command(now, bind) {
-                self.delete(now, id);
-                return Err((None, format!("it cannot be bound: {error:?}")));
+            let allow = bound.allowed().iter().map(|&prefix| Command::Allow { port: id, prefix });
+            for command in std::iter::once(bind).chain(allow) {
+                if let Err(error) = self.host.switch_mut().command(now, command) {
+                    self.delete(now, id);
+                    return Err((None, format!("it cannot be bound: {error:?}")));
+                }
             }
         }
         Ok(id)

@@ -103,6 +103,8 @@ pub(crate) struct Facts {
     /// The network here; `None` if this host does not have it.
     pub(crate) vnet: Option<(VnetId, String)>,
     pub(crate) source: Option<Claimed>,
+    /// The first and second host of those that are bound with the sender's MAC.
+    pub(crate) rivals: Option<(String, String)>,
     /// Where the frame comes in: the port that was named, or that of the sender.
     pub(crate) port: Option<LocalPort>,
     pub(crate) destination: Option<Claimed>,
@@ -137,7 +139,8 @@ impl Facts {
         let host_name = plan.name.clone();
         let hold = target.and_then(|mac| plane.hold_of(Key { vni: frame.vni, mac }));
         let hold = hold.map(|entry| HeldHere { held: entry.held, stuck: entry.stuck });
-        Ok(Self { host_name, frame, vnet, source, port, destination, peer, hold })
+        let rivals = rivals(plan, plane, Key { vni: frame.vni, mac: frame.from });
+        Ok(Self { host_name, frame, vnet, source, rivals, port, destination, peer, hold })
     }
 
     /// The same at the host that the frame arrives at, from another one.
@@ -150,6 +153,14 @@ impl Facts {
         let facts = Self::gather(plan, plane, frame, None)?;
         Ok(Self { peer: peer(plan, plane, from, frame.vni), port: None, ..facts })
     }
+}
+
+/// The hosts that are bound with a MAC, if two are.
+fn rivals(plan: &FabricPlan, plane: &Plane, key: Key) -> Option<(String, String)> {
+    let rivals = plane.rivals();
+    let here = rivals.iter().find(|rivals| rivals.first.ip.is_none() && rivals.first.key == key)?;
+    let name = |host| plan.host_name(host).map_or_else(|| format!("host {host}"), str::to_owned);
+    Some((name(here.first.host), name(here.second.host)))
 }
 
 fn named_port(
@@ -187,11 +198,14 @@ fn local_port(plan: &FabricPlan, plane: &Plane, id: PortId, frame: Frame) -> Opt
     let port = plan.ports.get(&id)?;
     let is_sender =
         |one: &crate::config::Bound| (one.port, one.vni, one.mac) == (id, frame.vni, frame.from);
+    let key = Key { vni: frame.vni, mac: frame.from };
+    let is_claimed = plane.claims(key).any(|vport| vport.owner == plan.own);
     Some(LocalPort {
         id,
         name: port.name.clone(),
         is_bound: port.is_bound,
-        has_sender: plan.bound.iter().any(is_sender),
+        // What was taken over by another host is claimed here no more.
+        has_sender: plan.bound.iter().any(is_sender) && is_claimed,
         learned: plane.learned_at(id),
         learn_max: plan.learn_max,
     })

@@ -95,9 +95,13 @@ fn sender(facts: &Facts, port: &LocalPort) -> Step {
     let known = facts.source.as_ref();
     let is_here = known.is_some_and(|known| known.state == State::Own && known.port == port.id);
     if port.is_bound {
-        return match port.has_sender {
-            true => step(Verdict::Bound, format!("{from} is bound to port {name}")),
-            false => {
+        return match (port.has_sender, &facts.rivals) {
+            (true, Some((first, second))) => {
+                let why = format!("{from} is bound at {first} and at {second}: all follow {first}");
+                step(Verdict::BoundTwice, why)
+            }
+            (true, None) => step(Verdict::Bound, format!("{from} is bound to port {name}")),
+            (false, _) => {
                 let why = format!("port {name} is bound, and not to {from}: `spoofed_mac`");
                 step(Verdict::SpoofedMac, why)
             }

@@ -14,6 +14,7 @@ pub(super) const CASES: &[Case] = &[
     case("claims/address-moves-in-silence", |w| moves(w, H2, false)).with(&["arping"]),
     case("claims/address-moves-on-one-host", |w| moves(w, H1, true)).with(&["arping"]),
     case("claims/address-moves-between-bound-ports", bound_moves).with(&["arping"]),
+    case("claims/address-shared-by-bound-ports", shared_moves).with(&["arping"]),
     case("claims/address-deleted", deleted).with(&["arping"]),
     case("claims/link-down", |world| link_down(world, false)).with(&["arping"]),
     case("claims/link-down-at-bound-port", |world| link_down(world, true)).with(&["arping"]),
@@ -66,6 +67,28 @@ fn bound_moves(world: &World<'_>) -> Seen {
         .word("own address", reached)
         .word("at the first", first)
         .word("who answers at the second", who)
+}
+
+/// An address that both bound ports may share goes there and back, one at the other host and one at
+/// the same. Each keeps its own.
+fn shared_moves(world: &World<'_>) -> Seen {
+    let all = [H1, H2, H2].map(|host| world.sharing(host, VIP));
+    let [user] = world.stations([H1]);
+    let mut seen = Seen::new();
+    let turns = ["first", "other host", "same host", "back"];
+    let mut holder: Option<&Station> = None;
+    for (turn, at) in turns.into_iter().zip([0, 1, 2, 0]) {
+        if let Some(before) = holder.replace(&all[at]) {
+            before.does(&format!("addr del {VIP}/24 dev eth0"));
+        }
+        all[at].does(&format!("addr add {VIP}/24 dev eth0"));
+        all[at].announces(VIP);
+        seen = seen.healed(&format!("{turn}: reached"), user.heals(VIP, LIMIT));
+        let others: Vec<_> = all.iter().collect();
+        seen = seen.word(&format!("{turn}: who answers"), names(&user.asks(VIP, ""), &others));
+    }
+    let own: Vec<_> = all.iter().map(|station| user.reaches(station.ip)).collect();
+    seen.word("own addresses", own.iter().all(|reached| *reached))
 }
 
 fn deleted(world: &World<'_>) -> Seen {

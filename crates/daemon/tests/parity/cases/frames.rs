@@ -24,8 +24,10 @@ pub(super) const CASES: &[Case] = &[
     case("frames/odd-sources", odd_sources),
     case("frames/to-oneself", to_oneself),
     case("frames/unknown-destination", unknown),
-    case("frames/receiver-that-never-speaks", never_speaks),
-    case("frames/cluster-with-a-group-mac", cluster),
+    case("frames/receiver-that-never-speaks", |world| never_speaks(world, false)),
+    case("frames/bound-receiver-that-never-speaks", |world| never_speaks(world, true)),
+    case("frames/cluster-with-a-mac-of-its-own", |world| cluster(world, "02:bf:0a:00:00:32")),
+    case("frames/cluster-with-a-group-mac", |world| cluster(world, "03:bf:0a:00:00:32")),
     case("frames/order-and-number", order),
     case("frames/tunnel-in-a-tunnel", tunnelled),
     case("frames/nobody-else-hears-unicast", unicast_is_private),
@@ -238,8 +240,15 @@ fn unknown(world: &World<'_>) -> Seen {
 }
 
 /// A sink without ARP, whose MAC the sender knows: Windows NLB, a capture card, a bare receiver.
-fn never_speaks(world: &World<'_>) -> Seen {
-    let [a, b] = world.stations([H1, H2]);
+fn never_speaks(world: &World<'_>, bound: bool) -> Seen {
+    let [a] = world.stations([H1]);
+    let b = match bound {
+        true => world.bound(H2),
+        false => {
+            let [b] = world.stations([H2]);
+            b
+        }
+    };
     b.does("link set eth0 arp off");
     a.does(&format!("neigh replace {} lladdr {} dev eth0 nud permanent", b.ip, b.mac));
     let sink = b.netns.udp(b.ip, 9);
@@ -254,11 +263,12 @@ fn never_speaks(world: &World<'_>) -> Seen {
     Seen::new().at_least("arrived of 20", arrived, 0)
 }
 
-/// Windows NLB in multicast mode: a unicast address behind a group's MAC, for all of the cluster.
-fn cluster(world: &World<'_>) -> Seen {
+/// Windows NLB: a unicast address behind a MAC that no frame comes from, for all of the cluster. It
+/// is a group's in multicast mode.
+fn cluster(world: &World<'_>, mac: &str) -> Seen {
     let [a, b, c] = world.stations([H1, H2, H1]);
     let ip = Ipv4Addr::new(10, 0, 0, 50);
-    a.does(&format!("neigh replace {ip} lladdr 03:bf:0a:00:00:32 dev eth0 nud permanent"));
+    a.does(&format!("neigh replace {ip} lladdr {mac} dev eth0 nud permanent"));
     let (far, near) = (b.listens(), c.listens());
     let socket = a.netns.udp(a.ip, 0);
     for at in 0..10 {

@@ -15,6 +15,8 @@ pub(super) const CASES: &[Case] = &[
     case("vrrp/one-master", one_master).with(KEEPALIVED),
     case("vrrp/stopped", |world| fail_over(world, &PLAIN, Fault::Stop)).with(KEEPALIVED),
     case("vrrp/link-down", |world| fail_over(world, &PLAIN, Fault::Down)).with(KEEPALIVED),
+    case("vrrp/bound-ports-stopped", |w| fail_over(w, &BOUND, Fault::Stop)).with(KEEPALIVED),
+    case("vrrp/bound-ports-link-down", |w| fail_over(w, &BOUND, Fault::Down)).with(KEEPALIVED),
     case("vrrp/virtual-mac-stopped", |w| fail_over(w, &VMAC, Fault::Stop)).with(KEEPALIVED),
     case("vrrp/virtual-mac-link-down", |w| fail_over(w, &VMAC, Fault::Down)).with(KEEPALIVED),
     case("vrrp/thirty-addresses", thirty).with(KEEPALIVED).when(When::Alone),
@@ -32,11 +34,14 @@ struct Setup {
     /// Lines of its own.
     more: &'static str,
     addresses: u8,
+    /// Their ports are bound, and may share the address.
+    bound: bool,
 }
 
-const PLAIN: Setup = Setup { more: "", addresses: 1 };
-const VMAC: Setup = Setup { more: "use_vmac vrrp5\n vmac_xmit_base\n", addresses: 1 };
-const MANY: Setup = Setup { more: "", addresses: 30 };
+const PLAIN: Setup = Setup { more: "", addresses: 1, bound: false };
+const BOUND: Setup = Setup { bound: true, ..PLAIN };
+const VMAC: Setup = Setup { more: "use_vmac vrrp5\n vmac_xmit_base\n", ..PLAIN };
+const MANY: Setup = Setup { addresses: 30, ..PLAIN };
 
 fn keepalived(world: &World<'_>, station: &Station, priority: u8, setup: &Setup) -> Client {
     let mut addresses = String::new();
@@ -66,7 +71,10 @@ fn has_vip(station: &Station) -> bool {
 
 /// A master on the first host and a backup on the second, which have agreed.
 fn agreed(world: &World<'_>, setup: &Setup) -> ([Station; 2], [Client; 2]) {
-    let [a, b] = world.stations([H1, H2]);
+    let [a, b] = match setup.bound {
+        true => [H1, H2].map(|host| world.sharing(host, VIP)),
+        false => world.stations([H1, H2]),
+    };
     let master = keepalived(world, &a, 150, setup);
     until(LIMIT, || has_vip(&a));
     let backup = keepalived(world, &b, 100, setup);

@@ -72,6 +72,7 @@ impl Case {
             port: Some(entrance),
             destination: Some(claimed(B, State::Authoritative, 7)),
             peer: Some(peer),
+            rivals: None,
             hold: None,
         };
         let row = TunnelRow {
