@@ -2,8 +2,8 @@
 //! The first byte says as what the rest is read.
 //!
 //! Nothing may panic, what was read is written and read again as it was, what a host says of itself
-//! has nothing in it that a terminal obeys, is bounded, and a policy that passes its check is within
-//! the bounds that it promises.
+//! has nothing in it that a terminal obeys, is bounded, and a policy that passes its check is
+//! within the bounds that it promises.
 #![no_main]
 
 use std::fmt::Debug;

@@ -1,5 +1,5 @@
-//! Bytes as what the kernel answers, in datagrams of any size: messages with a header that fits, and
-//! attributes and bytes of any kind behind it.
+//! Bytes as what the kernel answers, in datagrams of any size: messages with a header that fits,
+//! and attributes and bytes of any kind behind it.
 //!
 //! Nothing may panic, an answer ends with its end, no more messages are found than bytes have room
 //! for, and what is read of them is of the device that was asked for.

@@ -155,7 +155,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         },
         chip: ChipConfig { macs: 4, flows: 2 },
         unresolved: unresolved(small),
-        control: ControlConfig { punts: 6, bindings: vec![] },
+        control: ControlConfig { punts: 6, bindings: vec![], allowed: vec![] },
         spare: None,
         crossing: CrossingConfig::default(),
         isolation: None,

@@ -34,8 +34,8 @@ pub(super) struct Believed {
     pub(super) others: Vec<Life>,
 }
 
-/// Takes out what is not to be believed of a datagram of `from` to `own`. `known` is the latest life of a member, as its connection
-/// has shown it, that was believed.
+/// Takes out what is not to be believed of a datagram of `from` to `own`. `known` is the latest
+/// life of a member, as its connection has shown it, that was believed.
 ///
 /// # Errors
 /// Nothing of it is.

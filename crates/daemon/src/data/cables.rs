@@ -1,8 +1,8 @@
 //! Cables without a carrier: a thread follows the devices behind ports and tells the workers.
 //!
-//! The kernel ends what is given to a device without a carrier, says that it was sent, and counts it
-//! nowhere (`noop_enqueue`). So such a port takes nothing, as one whose queue is full, and what waits
-//! for it waits or ends as it would there.
+//! The kernel ends what is given to a device without a carrier, says that it was sent, and counts
+//! it nowhere (`noop_enqueue`). So such a port takes nothing, as one whose queue is full, and what
+//! waits for it waits or ends as it would there.
 //!
 //! Limit: what is given to the device before the kernel's word arrives is lost.
 

@@ -50,8 +50,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Runs a test in a process of its own: a handler of a signal is the process's, and what other tests
-/// run on (the coroutines of `loom`) has one of SIGBUS, too. Returns how that process ended.
+/// Runs a test in a process of its own: a handler of a signal is the process's, and what other
+/// tests run on (the coroutines of `loom`) has one of SIGBUS, too. Returns how that process ended.
 fn alone(name: &str, test: impl FnOnce()) -> Option<ExitStatus> {
     const ASKED: &str = "SLUICE_TEST_ALONE";
     if std::env::var_os(ASKED).is_some() {
