@@ -35,12 +35,17 @@ pub fn read(
             NetlinkPayload::InnerMessage(inner) => answer.push(inner),
             NetlinkPayload::Done(_) => return Some(Ok(())),
             NetlinkPayload::Error(error) => {
-                return Some(error.code.map_or(Ok(()), |_| Err(error.to_io())));
+                return Some(error.code.map_or(Ok(()), |code| Err(error_of(code.get()))));
             }
             _ => {}
         }
     }
     None
+}
+
+/// The error of a negative number. A number that has no positive one is one that nobody knows.
+fn error_of(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code.checked_abs().unwrap_or(i32::MAX))
 }
 
 /// The changes that a datagram tells of.

@@ -19,6 +19,16 @@ fn all_messages_of_a_datagram_are_found() {
     assert_eq!(numbers, [1, 2]);
 }
 
+#[test]
+fn every_number_of_an_error_is_read() {
+    for (code, wanted) in [(-17, libc::EEXIST), (i32::MIN, i32::MAX)] {
+        let mut bytes = acknowledgement(3);
+        bytes[16..20].copy_from_slice(&code.to_ne_bytes());
+        let error = read(&bytes, 3, &mut Vec::new()).unwrap().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(wanted), "{code}");
+    }
+}
+
 proptest! {
     /// Whatever comes, reading it ends and reads nothing past its end.
     #[test]
