@@ -149,7 +149,7 @@ impl LogLevel {
     }
 }
 
-/// What the kernel does about system calls that neither process of a host makes.
+/// Treatment of system calls that neither process of a host makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Seccomp {
@@ -204,7 +204,7 @@ pub struct Host {
     /// The user as whom both processes go on when root has started them; absent: root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What becomes of system calls that neither process makes.
+    /// Treatment of system calls that neither process makes.
     #[serde(default, skip_serializing_if = "Seccomp::is_default")]
     pub seccomp: Seccomp,
     /// After how many milliseconds without an answer a data process is taken to hang and is

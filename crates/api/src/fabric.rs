@@ -124,15 +124,15 @@ pub struct Vport {
     pub others: Vec<VportRow>,
     /// Its moves that are remembered, the oldest first.
     pub history: Vec<MoveRow>,
-    /// How its port treats it; absent if it is at another host.
+    /// Policy of its port; absent if it is at another host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<VportPolicy>,
-    /// What passed at its port; absent if it is at another host.
+    /// Usage of its port; absent if it is at another host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<VportUsage>,
 }
 
-/// How the port of an endpoint treats it, by the configuration.
+/// Policy of the port of an endpoint, by the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VportPolicy {
     /// The policy of flow control: `LL`, `LZ`, `ZL`, `ZZ`.
@@ -143,12 +143,12 @@ pub struct VportPolicy {
     pub hold: std::collections::BTreeMap<String, Vec<u8>>,
     /// The priority of its frames that say none.
     pub priority: u8,
-    /// Whether the priority that its frames say is believed.
+    /// True if the priority that its frames say is believed.
     pub trust: bool,
-    /// How fast it is served, in Mbit/s; absent: as fast as it takes frames.
+    /// Rate at which it is served, in Mbit/s; absent: as fast as it takes frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_mbps: Option<u64>,
-    /// How many endpoints the port may have that are learned; absent: what is bound, and no other.
+    /// Endpoints that the port may have learned; absent: what is bound, and no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn_max: Option<u32>,
     /// Broadcasts of the port a second; 0: any number.

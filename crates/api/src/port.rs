@@ -94,7 +94,7 @@ pub struct Added {
     /// The addresses that it is bound to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<Cidr>,
-    /// Those that it may speak as beside them.
+    /// Addresses that it may speak as beside them.
     #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<AllowedIp>,
     /// Its number in the switch.

@@ -42,7 +42,7 @@ impl IpPrefix {
         self.length
     }
 
-    /// Whether it is one address.
+    /// True if it is one address.
     #[must_use]
     pub const fn is_single(self) -> bool {
         match self.address {

@@ -29,7 +29,7 @@ pub struct CertificateRow {
     pub days_left: i64,
     /// Its state by the clock of the host that answers.
     pub state: CertificateState,
-    /// What to do; absent: nothing.
+    /// The remedy; absent: there is nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

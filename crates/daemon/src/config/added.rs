@@ -45,7 +45,7 @@ pub(crate) struct BoundTo {
     pub(crate) vni: Vni,
     pub(crate) mac: Mac,
     pub(crate) ips: Vec<IpAddr>,
-    /// How late its binding is, if it was taken over from another host.
+    /// Sequence of its binding, if it was taken over from another host.
     pub(crate) taken: u32,
     /// What it may share.
     pub(crate) allowed: Vec<IpPrefix>,

@@ -75,7 +75,7 @@ impl Link {
         self.come.pop().ok()
     }
 
-    /// How many frames are on their way from the other.
+    /// Frames that are on their way from the other.
     fn arriving(&self) -> usize {
         self.come.slots()
     }
@@ -182,7 +182,7 @@ impl Crossings {
         self.links.iter().position(|link| link.worker == worker)
     }
 
-    /// How many frames are on their way to this worker: no switch has them.
+    /// Frames that are on their way to this worker: no switch has them.
     pub(super) fn arriving(&self) -> u64 {
         self.links.iter().map(|link| link.arriving() as u64).sum()
     }

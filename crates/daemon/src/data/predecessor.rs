@@ -23,7 +23,7 @@ use crate::handover::{self, FORMAT, State, Yielded};
 use crate::log::say;
 use crate::protocol::{self, Done, Failure, Request};
 
-/// How long it is waited while no frame leaves, and how long at most.
+/// Time to wait while no frame leaves, and in all.
 const STANDS_FOR: Nanos = Nanos::from_millis(30);
 const DRAIN_WITHIN: Nanos = Nanos::from_millis(1000);
 /// How often it is asked what is left.

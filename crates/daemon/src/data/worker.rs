@@ -129,7 +129,7 @@ pub(super) struct Attached {
     pub(super) gone: Option<io::Error>,
     /// Whether it keeps flow control apart from data, and priorities from each other.
     tells_apart: bool,
-    /// Whether its device has a carrier: without one the kernel ends what it is given.
+    /// False if its device has no carrier: then the kernel ends what it is given.
     has_carrier: bool,
     /// It is to move: nothing more is read.
     held: bool,
