@@ -18,34 +18,8 @@ const PORTS_MAX: usize = 8;
 /// Requests that are read of an input.
 const REQUESTS_MAX: usize = 32;
 
-const HOST: &str = r#"[host]
-name = "h1"
-[underlay]
-kind = "l2"
-device = "eth9"
-address = "10.0.0.1"
-[fabric]
-name = "test"
-id = 7
-certificates = "tls"
-[[vnet]]
-name = "red"
-vni = 41
-[[vnet]]
-name = "blue"
-vni = 42
-[[port]]
-name = "c1"
-kind = "tap"
-vnet = "blue"
-device = "t0"
-mac = "02:00:00:00:00:01"
-[[vport]]
-vnet = "blue"
-mac = "02:00:00:00:00:01"
-ip = "10.1.0.1"
-port = "c1"
-"#;
+/// As in the tests of ports that are added.
+const HOST: &str = include_str!("../../crates/daemon/src/config/added/tests/host.toml");
 
 struct Fake;
 

@@ -5,7 +5,8 @@ use sluice_switch::{Destination, InputFull, PauseConfig, PortRole};
 
 use super::*;
 
-struct Fake;
+/// Devices of the machine: every `eth…`.
+pub(super) struct Fake;
 
 impl Devices for Fake {
     fn facts(&self, device: &str) -> Option<DeviceFacts> {

@@ -1,44 +1,9 @@
 //! Each way to say a port, what it comes to, and each way to say it wrong.
 
 use super::*;
-use crate::config::{DeviceFacts, Devices, plan as plan_file};
+use crate::config::{plan as plan_file, tests::Fake};
 
-struct Fake;
-
-impl Devices for Fake {
-    fn facts(&self, _: &str) -> Option<DeviceFacts> {
-        Some(DeviceFacts { mac: Mac([2, 0, 0, 0, 0, 0xee]), mtu: 1500 })
-    }
-}
-
-const HOST: &str = r#"[host]
-name = "h1"
-[underlay]
-kind = "l2"
-device = "eth9"
-address = "10.0.0.1"
-[fabric]
-name = "test"
-id = 7
-certificates = "tls"
-[[vnet]]
-name = "red"
-vni = 41
-[[vnet]]
-name = "blue"
-vni = 42
-[[port]]
-name = "c1"
-kind = "tap"
-vnet = "blue"
-device = "t0"
-mac = "02:00:00:00:00:01"
-[[vport]]
-vnet = "blue"
-mac = "02:00:00:00:00:01"
-ip = "10.1.0.1"
-port = "c1"
-"#;
+const HOST: &str = include_str!("tests/host.toml");
 
 fn file(text: &str) -> Plan {
     plan_file("h1.toml", text, &Fake).unwrap()

@@ -1,14 +1,4 @@
-use sluice_base::Mac;
-
-use crate::config::{DeviceFacts, Devices};
-
-struct Fake;
-
-impl Devices for Fake {
-    fn facts(&self, _: &str) -> Option<DeviceFacts> {
-        Some(DeviceFacts { mac: Mac([2, 0, 0, 0, 0, 0xee]), mtu: 1500 })
-    }
-}
+use crate::config::tests::Fake;
 
 const HOST: &str = r#"[host]
 name = "h1"
