@@ -95,7 +95,7 @@ struct Lane {
     store: Store,
     classifier: Option<Classifier>,
     heard: Option<Heard>,
-    /// It read nothing, and may sleep.
+    /// Nobody reads it before its bell rings.
     idle: bool,
     bell: Arc<OwnedFd>,
 }
@@ -423,8 +423,9 @@ impl Port for VlanPort {
         }
         let lane = &mut shared.lanes[self.lane];
         let more = !is_empty || !lane.store.waiting().is_empty();
-        // Who read something comes again; who did not may sleep, also with frames that wait.
-        lane.idle = taker.frames() == 0 && others == 0;
+        // Who is told of no more reads again only when woken, whatever this read brought. Who
+        // read nothing may sleep, also with frames that wait.
+        lane.idle = !more || (taker.frames() == 0 && others == 0);
         shared.judge();
         Ok(Read { frames: taker.frames(), more, aside: others })
     }
