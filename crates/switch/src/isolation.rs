@@ -36,6 +36,7 @@
 //! times in `patience` while something is pressed, once in five of them while any frame waits, it
 //! looks at the queues.
 
+mod cable;
 mod record;
 mod reserve;
 
@@ -51,6 +52,7 @@ use crate::slots::NIL;
 use crate::surface::{LaneKind, Notice, ReceiverState};
 use crate::switch::Switch;
 
+use self::cable::Cable;
 pub(crate) use self::record::Record;
 
 /// How many times in `patience` a switch looks at its queues while something is pressed.
@@ -67,7 +69,7 @@ const _: () = assert!(RECORDS < NONE as usize);
 const POOL_SHARE: u32 = 4;
 
 /// What is remembered of a (port, priority) that is not isolated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     /// The number of the look at which something waited for it.
     look: u64,
@@ -79,6 +81,8 @@ struct Watch {
     over_since: Nanos,
     /// The frames that had left then.
     over_sent: u64,
+    /// The cable then.
+    cable: Cable,
 }
 
 /// What a (port, priority) holds of what all share.
@@ -119,8 +123,7 @@ impl Isolation {
         let patience = config.isolation.map(|isolation| isolation.patience);
         let on = usize::from(patience.is_some());
         let classes = config.ports.len() * Priority::COUNT * on;
-        let watch =
-            Watch { look: 0, sent: 0, moved_at: Nanos::ZERO, over_since: Nanos::MAX, over_sent: 0 };
+        let watch = Watch { over_since: Nanos::MAX, ..Watch::default() };
         let words = config.tunnels.len().div_ceil(64);
         let mut shared = Vec::new();
         let mut first = 0;
@@ -252,6 +255,9 @@ impl<B: Buf> Switch<B> {
         let class = self.class_of(at, priority.index());
         let sent = self.progress(class);
         let claim = self.claim(at, priority);
+        let cable = self.cable(now, at, priority);
+        let watch = &self.isolation.watches[class];
+        let is_overloaded = self.is_overloaded(at, now.since(watch.over_since), watch.cable, cable);
         let look = self.isolation.looks;
         let watch = &mut self.isolation.watches[class];
         let gap = watch.look + 1 != look;
@@ -264,14 +270,15 @@ impl<B: Buf> Switch<B> {
             watch.over_since = Nanos::MAX;
         }
         if claim.over && watch.over_since == Nanos::MAX {
-            (watch.over_since, watch.over_sent) = (now, sent);
+            (watch.over_since, watch.over_sent, watch.cable) = (now, sent, cable);
         }
         let is_beyond_hold =
             self.ports[at].hold[priority.index()].is_over(now.since(watch.moved_at));
         let mut isolates = is_beyond_hold;
         if claim.over && now.since(watch.over_since) >= patience {
-            isolates |= u64::from(claim.frames) >= sent - watch.over_sent;
-            (watch.over_since, watch.over_sent) = (now, sent);
+            let is_slow = u64::from(claim.frames) >= sent - watch.over_sent;
+            isolates |= is_slow && !is_overloaded;
+            (watch.over_since, watch.over_sent, watch.cable) = (now, sent, cable);
         }
         if isolates {
             let moved_at = watch.moved_at;

@@ -3,15 +3,16 @@
 mod harness;
 
 use harness::config::{access, config, limit, pausing, underlay, with_tunnels};
-use harness::frames::Tenant;
+use harness::frames::{Tenant, pfc};
 use harness::ops::address;
 use harness::world::{Sent, World};
 use sluice_base::{
-    BitRate, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId,
+    BitRate, ByteCount, DropReason, InputId, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId,
+    VnetId,
 };
 use sluice_switch::{
-    Command, CommandError, HOLD_LEASE, Hold, IsolationConfig, RateLimit, ReceiverState,
-    SwitchConfig,
+    Command, CommandError, HOLD_LEASE, Hold, InputFull, IsolationConfig, PortConfig, RateLimit,
+    ReceiverState, SwitchConfig,
 };
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
@@ -537,4 +538,88 @@ fn tunnel_that_is_paused_for_long_has_no_claim_on_the_pool() {
     assert_eq!(from_local, 0, "what it had there is in the reserve, and no more comes");
     let _ = world.log();
     world.drain(|_| {});
+}
+
+/// A switch of three cables of 1 Gbit/s that pause their hosts, and its step: two hosts send to the
+/// third one as much as they may.
+struct Incast {
+    world: World,
+    sent: usize,
+}
+
+impl Incast {
+    fn new() -> Self {
+        let limit_1g = RateLimit {
+            rate: BitRate::from_gbps(1),
+            catch_up: Nanos::from_micros(100),
+            overhead: 24,
+        };
+        let cable = || PortConfig { rate: Some(limit_1g), ..pausing(access(0)) };
+        let mut config = config(vec![cable(), cable(), cable()]);
+        for port in &mut config.ports {
+            // More than a cable carries in three times `PATIENCE`.
+            port.input = limit(16_384, 12_000_000);
+            let InputFull::Pause(pause) = &mut port.input_full else { unreachable!() };
+            (pause.xoff, pause.xon) = (ByteCount(8_000_000), ByteCount(7_000_000));
+        }
+        let reserve = limit(64, 128_000);
+        config.isolation = Some(IsolationConfig::new(reserve));
+        let mut world = World::new(&config, 1);
+        (0..3).for_each(|port| world.at_port(address(0, port), port.into()));
+        world.log();
+        Self { world, sent: 0 }
+    }
+
+    fn step(&mut self) {
+        self.world.now = self.world.now.after(STEP);
+        for host in 1..3 {
+            if !self.world.switch.pause_state(self.world.now, port_of(host), priority()).pausing {
+                let bufs = (0..12).map(|_| self.world.tenant(host, &to(0))).collect();
+                self.world.receive(InputId::from_index(host), bufs);
+            }
+        }
+        self.world.advance();
+        (0..3).for_each(|port| _ = self.world.transmit(port_of(port), || true));
+        self.world.reclaim_all();
+        self.sent += self.world.log().len();
+    }
+
+    fn run(&mut self, ms: u64) {
+        (0..ms * 20).for_each(|_| self.step());
+        self.world.check();
+    }
+
+    fn isolated(&self) -> usize {
+        self.world.switch.isolated().count()
+    }
+}
+
+#[test]
+fn overloaded_cable_pauses_its_senders_and_is_never_isolated() {
+    let mut incast = Incast::new();
+    incast.run(200);
+    let pausing =
+        |port| incast.world.switch.pause_state(incast.world.now, port_of(port), priority());
+    assert!((1..3).any(|port| pausing(port).xoff_sent > 0), "the senders were paused");
+    assert_eq!(incast.isolated(), 0);
+    assert_eq!(dropped(&incast.world, DropReason::ReceiverStuck), 0);
+    let before = incast.sent;
+    incast.run(100);
+    // 1 Gbit/s in 100 ms, of frames of 1,000 bytes and their overhead.
+    assert!(incast.sent - before > 11_000, "{} frames", incast.sent - before);
+}
+
+#[test]
+fn overloaded_cable_whose_neighbour_pauses_it_is_isolated() {
+    let mut incast = Incast::new();
+    incast.run(200);
+    let mut quanta = [0; 8];
+    quanta[usize::from(PAUSED)] = u16::MAX;
+    let begin = incast.world.now;
+    while incast.isolated() == 0 {
+        incast.world.hear(InputId::from_index(0), &pfc(1 << PAUSED, quanta));
+        incast.step();
+        assert!(incast.world.now.since(begin) <= Nanos(2 * FOUND_MAX.0), "not isolated");
+    }
+    incast.world.check();
 }

@@ -147,9 +147,11 @@ fn receive_window(world: &mut World, rng: &mut Prng, input: InputId, window: Win
     let mut tries = window.frames;
     while tries > 0 && sum < window.bytes.0 {
         tries -= 1;
+        let paused_until = world.oracle.paused_until();
         let buf = frame(world, rng, input);
         if window.closed.contains(classifier.priority(buf.head(), buf.size(), buf.tag)) {
             buf.hand_back();
+            world.oracle.set_paused_until(paused_until);
             continue;
         }
         sum += u64::from(buf.size());

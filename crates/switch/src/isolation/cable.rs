@@ -1,0 +1,48 @@
+//! Overload of a cable, as opposed to a neighbour that does not take what comes.
+//!
+//! A switch without tunnels can ask no sender to hold, so isolation of one of its outputs costs
+//! frames. Several hosts that send to one at full rate fill the switch for longer than `patience`
+//! although the receiver takes all that its cable carries. The switch pauses the senders then, as
+//! 802.1Q clause 36 means it, and isolates nobody.
+
+use sluice_base::{Buf, Nanos, Priority};
+
+use crate::inspect::Counter;
+use crate::switch::Switch;
+
+/// Amounts of an output since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cable {
+    /// Frames of all priorities that left.
+    sent: Counter,
+    /// Time for which the neighbour paused one priority.
+    paused: Nanos,
+}
+
+impl<B: Buf> Switch<B> {
+    /// Returns the amounts of a port's output, with the pauses of `priority`.
+    pub(super) fn cable(&self, now: Nanos, at: usize, priority: Priority) -> Cable {
+        let mut sent = Counter::default();
+        for priority in Priority::all() {
+            let of_class = self.classes[self.class_of(at, priority.index())].sent;
+            sent.frames = sent.frames.wrapping_add(of_class.frames);
+            sent.bytes = sent.bytes.wrapping_add(of_class.bytes);
+        }
+        Cable { sent, paused: self.ports[at].pause_in.paused_time(now, priority) }
+    }
+
+    /// True if the cable of a port has too much to carry: in `span` it sent at half of its rate or
+    /// more, and its neighbour paused the priority for less than half of the time.
+    pub(super) fn is_overloaded(&self, at: usize, span: Nanos, then: Cable, now: Cable) -> bool {
+        let sent = Counter {
+            frames: now.sent.frames.wrapping_sub(then.sent.frames),
+            bytes: now.sent.bytes.wrapping_sub(then.sent.bytes),
+        };
+        let at_rate = |busy: Nanos| busy.0 >= span.0 / 2;
+        let port = &self.ports[at];
+        self.tunnels.is_empty()
+            && port.pause_out.is_some()
+            && port.shaper.time_of(sent).is_some_and(at_rate)
+            && now.paused.since(then.paused).0 < span.0 / 2
+    }
+}
