@@ -91,26 +91,51 @@ fn line_index(text: &str, at: usize) -> usize {
     text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// Replaces comments and the insides of string and character literals by spaces, byte by byte.
+/// Returns the text without its comments, and without the lines that hold nothing else.
+pub(crate) fn without_comments(text: &str) -> String {
+    let blanked = blank(text, &[Part::Comment]);
+    let lines = text.lines().zip(blanked.lines());
+    let code = lines.filter_map(|(line, code)| match code.trim_end() {
+        _ if line == code => Some(line),
+        "" => None,
+        code => Some(code),
+    });
+    code.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Part of a Rust file that is no code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Comment,
+    /// A string or a character, with its quotes.
+    Literal,
+}
+
+/// Blanks out all that is no code.
 fn mask(text: &str) -> String {
+    blank(text, &[Part::Comment, Part::Literal])
+}
+
+/// Replaces parts of these kinds by spaces, byte by byte.
+fn blank(text: &str, parts: &[Part]) -> String {
     let bytes = text.as_bytes();
     let mut masked = bytes.to_vec();
     let mut at = 0;
     while at < bytes.len() {
         let in_name = at > 0 && is_name_byte(bytes[at - 1]);
-        let end = match bytes[at] {
-            b'/' if bytes[at..].starts_with(b"//") => find(bytes, at, b"\n"),
-            b'/' if bytes[at..].starts_with(b"/*") => block_comment_end(bytes, at),
-            b'"' => string_end(bytes, at),
+        let (part, end) = match bytes[at] {
+            b'/' if bytes[at..].starts_with(b"//") => (Part::Comment, find(bytes, at, b"\n")),
+            b'/' if bytes[at..].starts_with(b"/*") => (Part::Comment, block_comment_end(bytes, at)),
+            b'"' => (Part::Literal, string_end(bytes, at)),
             b'r' | b'b' | b'c' if !in_name => match raw_string_end(bytes, at) {
-                Some(end) => end,
-                None => at,
+                Some(end) => (Part::Literal, end),
+                None => (Part::Literal, at),
             },
-            b'\'' => character_end(text, at),
-            _ => at,
+            b'\'' => (Part::Literal, character_end(text, at)),
+            _ => (Part::Literal, at),
         };
         for byte in &mut masked[at..end] {
-            if *byte != b'\n' {
+            if *byte != b'\n' && parts.contains(&part) {
                 *byte = b' ';
             }
         }

@@ -6,8 +6,10 @@
 //!
 //! A fault whose `whole` is as recorded has the recorded verdict. One whose `near` differs is
 //! touched: the change is about this fault. Git's history plays no part, so a fresh clone judges as
-//! a developer's checkout does.
+//! a developer's checkout does. Comments decide nothing, and neither does the context of a patch:
+//! prose can be mended without a proof of every fault near it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -15,10 +17,11 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::fault::{Fault, Target};
+use crate::rust_source;
 use crate::workspace::{self, Dependency, Metadata};
 
 /// Raise this when faults are judged by other rules, so that no older verdict counts.
-const RULES: u32 = 1;
+const RULES: u32 = 2;
 
 /// Files outside of packages that decide how every package is built.
 const COMMON: [&str; 3] = ["Cargo.toml", "Cargo.lock", ".cargo"];
@@ -96,12 +99,14 @@ impl Sources {
         members: BTreeMap<String, Member>,
         compiler: String,
     ) -> Self {
-        let digest = |(path, text): (&PathBuf, &Vec<u8>)| (path.clone(), Digest::EMPTY.and(text));
+        let digest = |(path, text): (&PathBuf, &Vec<u8>)| {
+            (path.clone(), Digest::EMPTY.and(&essence(path, text)))
+        };
         let digests = texts.iter().map(digest).collect();
         Self { texts, digests, members, compiler }
     }
 
-    /// Of all that is in the work tree but the record of verdicts.
+    /// Digest of all that is in the work tree but the record of verdicts.
     pub(super) fn all(&self) -> Digest {
         let record = Path::new(super::record::FILE);
         self.of(self.digests.keys().filter(|path| *path != record))
@@ -172,7 +177,8 @@ impl Sources {
         let mut outside: BTreeSet<PathBuf> = COMMON.iter().map(PathBuf::from).collect();
         for path in &files {
             if path.extension().is_some_and(|extension| extension == "rs") {
-                outside.extend(named_outside(&String::from_utf8_lossy(&self.texts[*path])));
+                let code = essence(path, &self.texts[*path]);
+                outside.extend(named_outside(&String::from_utf8_lossy(&code)));
             }
         }
         let is_named = |path: &&PathBuf| outside.iter().any(|outer| path.starts_with(outer));
@@ -204,6 +210,24 @@ impl Sources {
             digest.and(path.as_os_str().as_encoded_bytes()).and(&own.to_le_bytes())
         })
     }
+}
+
+/// Returns the part of a file that a verdict can rest on: Rust without comments, a patch without
+/// context, and any other file as it is.
+fn essence<'a>(path: &Path, text: &'a [u8]) -> Cow<'a, [u8]> {
+    let (Ok(text), Some(extension)) = (std::str::from_utf8(text), path.extension()) else {
+        return Cow::Borrowed(text);
+    };
+    if extension == "rs" {
+        return Cow::Owned(rust_source::without_comments(text).into_bytes());
+    }
+    if extension != "patch" {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let is_comment = |line: &str| line[1..].trim_start().starts_with("//");
+    let decides = |line: &&str| line.starts_with(['#', '+', '-']) && !is_comment(line);
+    let lines = text.lines().filter(decides);
+    Cow::Owned(lines.flat_map(|line| [line, "\n"]).collect::<String>().into_bytes())
 }
 
 /// The first part of the path below `folder`, without its extension.

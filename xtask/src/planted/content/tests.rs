@@ -59,7 +59,7 @@ fn evidence(test: &str, changed: Option<(&str, &str)>) -> Evidence {
 
 /// What a change of the file does to both digests.
 fn effect(test: &str, file: &str) -> &'static str {
-    let (before, after) = (evidence(test, None), evidence(test, Some((file, "// changed"))));
+    let (before, after) = (evidence(test, None), evidence(test, Some((file, "changed"))));
     match (before.near == after.near, before.whole == after.whole) {
         (true, true) => "none",
         (true, false) => "far",
@@ -126,4 +126,20 @@ fn bytes_do_not_move_from_part_to_part() {
     assert_ne!(Digest::EMPTY.and(b""), Digest::EMPTY);
     let one_bit = (Digest::EMPTY.and(b"0").short() ^ Digest::EMPTY.and(b"1").short()).count_ones();
     assert!(one_bit > 8, "{one_bit} bits differ");
+}
+
+#[test]
+fn comments_and_context_decide_nothing() {
+    let code = "//! Page.\n\nfn work() { // why\n    \"// text\" /* a\nb */\n}\n";
+    let essence = |path: &str, text: &str| {
+        String::from_utf8(essence(Path::new(path), text.as_bytes()).into_owned()).unwrap()
+    };
+    assert_eq!(essence("a/b.rs", code), "\nfn work() {\n    \"// text\"\n}\n");
+    assert_eq!(essence("a/b.md", code), code);
+    let patch = "# fault: x\n--- a/c.rs\n+++ b/c.rs\n@@ -1 +1 @@\n near\n-    // y\n-a\n+b\n";
+    assert_eq!(essence("a.patch", patch), "# fault: x\n--- a/c.rs\n+++ b/c.rs\n-a\n+b\n");
+    let prose = ("crates/a/src/code.rs", "// Works.\nfn work() {}");
+    assert_eq!(evidence("--lib tests::works", Some(prose)).near, {
+        evidence("--lib tests::works", Some(("crates/a/src/code.rs", "fn work() {}\n"))).near
+    });
 }
