@@ -9,7 +9,7 @@
 #   tidy     crate edges, sizes, no_std, unsafe, banned words, links (cargo xtask tidy)
 #   deny     licenses, sources and banned crates of what comes from outside
 #   unit     cargo test of every crate; tests under #[ignore] are left to `live`
-#   fuzz     every fuzz target, FUZZ_SECONDS each (default 18)
+#   fuzz     every fuzz target, FUZZ_SECONDS each (default 10)
 #   planted  planted faults that a change touches, and a draw of the rest, are caught by their
 #            tests (cargo xtask planted); every patch applies
 #   live     crates/*/tests/live*.rs in network namespaces; needs root
@@ -82,7 +82,7 @@ step_unit() {
 fuzz_one() {
     echo "fuzz target $1"
     cargo fuzz run --sanitizer none "$1" "fuzz/corpus/$1" "fuzz/seeds/$1" -- \
-        -max_total_time="${FUZZ_SECONDS:-18}" -print_final_stats=1
+        -max_total_time="${FUZZ_SECONDS:-10}" -print_final_stats=1
 }
 
 fuzz_not_run="targets compiled, NOT run: cargo-fuzz is not installed"
