@@ -95,13 +95,13 @@ const ENDPOINTS_MAX: usize = 4;
 /// The audit, with ports instead of inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditOfPorts {
-    /// Whether every row closes, in frames and in bytes.
+    /// True if every row closes, in frames and in bytes.
     pub closed: bool,
     /// The rows that are not empty; the port is `None` for what control made.
     pub rows: Vec<(Option<PortId>, AuditRow)>,
 }
 
-/// The audit.
+/// Returns the audit.
 #[must_use]
 pub fn audit<B: Buf>(switch: &Switch<B>) -> AuditOfPorts {
     let audit = switch.audit();
@@ -110,7 +110,7 @@ pub fn audit<B: Buf>(switch: &Switch<B>) -> AuditOfPorts {
     AuditOfPorts { closed, rows: rows.collect() }
 }
 
-/// The state of port `port`, over all of its `queues`.
+/// Returns the state of port `port`, over all of its `queues`.
 #[must_use]
 pub fn port<B: Buf>(switch: &Switch<B>, port: PortId, queues: u8) -> PortState {
     let mut state = PortState {
@@ -130,7 +130,7 @@ pub fn port<B: Buf>(switch: &Switch<B>, port: PortId, queues: u8) -> PortState {
     state
 }
 
-/// The queues that hold frames.
+/// Returns the queues that hold frames.
 #[must_use]
 pub fn queues<B: Buf>(switch: &Switch<B>) -> Vec<Queue> {
     let rows = switch.queues().map(|queue| Queue {
@@ -191,7 +191,7 @@ pub fn pauses<B: Buf>(
     rows
 }
 
-/// A receiver that is isolated, with those it concerns.
+/// Returns a receiver that is isolated, with those it concerns.
 #[must_use]
 pub fn isolation<B: Buf>(switch: &Switch<B>, state: IsolatedState) -> Isolation {
     let is_here = |to: &Destination| *to == Destination::Port(state.port);
@@ -214,13 +214,13 @@ pub fn isolation<B: Buf>(switch: &Switch<B>, state: IsolatedState) -> Isolation 
     Isolation { state, endpoints: endpoints.take(ENDPOINTS_MAX).collect(), waiting }
 }
 
-/// The first `tunnels` tunnels.
+/// Returns the first `tunnels` tunnels.
 #[must_use]
 pub fn tunnels<B: Buf>(switch: &Switch<B>, tunnels: usize) -> Vec<TunnelCounters> {
     (0..tunnels).map(|at| switch.tunnel_counters(TunnelId::from_index(at))).collect()
 }
 
-/// The MAC table.
+/// Returns the MAC table.
 #[must_use]
 pub fn macs<B: Buf>(switch: &Switch<B>) -> Vec<(VnetId, Mac, Destination)> {
     let mut rows: Vec<_> = switch.macs().collect();

@@ -45,13 +45,13 @@ impl<B: Buf> Host<B> {
         Ok(Self { switch: Switch::new(config, seed, now)?, resolver })
     }
 
-    /// The switch.
+    /// Returns the switch.
     #[must_use]
     pub const fn switch(&self) -> &Switch<B> {
         &self.switch
     }
 
-    /// The switch, to drive it.
+    /// Returns the switch, to drive it.
     pub const fn switch_mut(&mut self) -> &mut Switch<B> {
         &mut self.switch
     }

@@ -12,7 +12,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A table of these rows; of several for one address the first counts.
+    /// Returns a table of these rows; of several for one address the first counts.
     #[must_use]
     pub fn new(addresses: impl IntoIterator<Item = (VnetId, Mac, Destination)>) -> Self {
         let rows = addresses.into_iter().map(|(vnet, mac, to)| ((vnet, mac), to));

@@ -25,7 +25,7 @@ pub fn limit(frames: u32) -> Limit {
     Limit { frames, bytes: ByteCount(u64::from(frames) * 1600) }
 }
 
-/// A container's port in the first network; `frames` is all that it may hold.
+/// Returns a container's port in the first network; `frames` is all that it may hold.
 #[must_use]
 pub fn container(frames: u32) -> PortConfig {
     PortConfig {
@@ -47,7 +47,7 @@ pub fn container(frames: u32) -> PortConfig {
     }
 }
 
-/// An underlay port that pauses and is paused (802.1Qbb).
+/// Returns an underlay port that pauses and is paused (802.1Qbb).
 #[must_use]
 pub fn underlay(local: Ipv4Addr, mac: Mac, frames: u32) -> PortConfig {
     let bytes = limit(frames).bytes.0;
@@ -67,8 +67,8 @@ pub fn underlay(local: Ipv4Addr, mac: Mac, frames: u32) -> PortConfig {
     }
 }
 
-/// One lossless network, VNI 42, of these ports; `peers` are other hosts that have it, reached by
-/// the last port, with their next hops.
+/// Returns one lossless network, VNI 42, of these ports; `peers` are other hosts that have it,
+/// reached by the last port, with their next hops.
 #[must_use]
 pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
     let port = PortId::from_index(ports.len().saturating_sub(1));

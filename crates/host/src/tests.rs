@@ -118,7 +118,7 @@ fn a_port_shows_what_it_received_holds_and_sent() {
     assert!(inspect::tunnels(host.switch(), 0).is_empty());
 }
 
-/// A host whose first port has a second queue, of priorities 3 and 5.
+/// Returns a host whose first port has a second queue, of priorities 3 and 5.
 fn two_queues() -> Host<Vec<u8>> {
     let mut of_two = PriorityMask::NONE;
     [3, 5].iter().for_each(|p| of_two.insert(Priority::from_low_bits(*p)));
@@ -140,7 +140,7 @@ fn receive_by(host: &mut Host<Vec<u8>>, queue: u8, frames: &[Vec<u8>]) {
     host.switch_mut().receive(Nanos::ZERO, input, &mut batch);
 }
 
-/// An IPv4 frame that says a priority by its DSCP.
+/// Returns an IPv4 frame that says a priority by its DSCP.
 fn marked(priority: u8) -> Vec<u8> {
     let mut frame = frame(A, B);
     frame[12..14].copy_from_slice(&[0x08, 0x00]);

@@ -24,7 +24,7 @@ pub(crate) struct Ends {
     pub(crate) bytes: u64,
     /// Their bytes on the wire.
     pub(crate) sent_bytes: u64,
-    /// Whether the queue's [`Node::pooled_to`](crate::queues::Node::pooled_to) is among them.
+    /// True if the queue's [`Node::pooled_to`](crate::queues::Node::pooled_to) is among them.
     pub(crate) pooled_to: bool,
 }
 
@@ -132,14 +132,14 @@ impl<B> Switch<B> {
         self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
     }
 
-    /// The lane that a frame in a common queue of this port goes to.
+    /// Returns the lane that a frame in a common queue of this port goes to.
     #[inline]
     pub(crate) fn lane_of_tag(&self, port: usize, tag: Tag) -> u32 {
         let port = &self.ports[port];
         if port.has_bundles { tag.way.into() } else { port.lane }
     }
 
-    /// The source of a frame in a common queue of this port.
+    /// Returns the source of a frame in a common queue of this port.
     pub(crate) fn source_of_tag(&self, port: usize, tag: Tag) -> u16 {
         if self.ports[port].has_bundles { tag.input } else { tag.way }
     }
@@ -202,8 +202,8 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Whether slots that were promised to inputs would be used up by one more lossy frame in a
-    /// buffer. Without excess the limits of the buffers see to that.
+    /// Returns true if slots that were promised to inputs would be used up by one more lossy frame
+    /// in a buffer. Without excess the limits of the buffers see to that.
     #[inline]
     pub(crate) fn slots_are_short(&self) -> bool {
         self.excess > 0 && self.slots.free_count() < self.slots_reserved

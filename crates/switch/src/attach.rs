@@ -130,8 +130,8 @@ impl<B: Buf> Switch<B> {
         Ok(id)
     }
 
-    /// The state of a bay. While its port is attached this costs nothing; else it looks at the
-    /// queues.
+    /// Returns the state of a bay. While its port is attached this costs nothing; else it looks at
+    /// the queues.
     ///
     /// # Panics
     /// If there is no such bay.
@@ -159,7 +159,7 @@ impl<B: Buf> Switch<B> {
         found.map(|(_, id)| id).ok_or(error)
     }
 
-    /// Whether no frame and no handle of a detached port is in the switch.
+    /// Returns true if no frame and no handle of a detached port is in the switch.
     fn has_left(&self, port: PortId) -> bool {
         let first = usize::from(self.ports[port.index()].first_input);
         let inputs = first..first + usize::from(self.bays[port.index()].queues);

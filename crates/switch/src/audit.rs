@@ -57,7 +57,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Whether the two sides are equal.
+    /// Returns true if the two sides are equal.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.received + self.injected + self.copied
@@ -66,13 +66,13 @@ impl Balance {
 }
 
 impl Audit {
-    /// Whether every row closes, in frames and in bytes.
+    /// Returns true if every row closes, in frames and in bytes.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.rows.iter().all(|row| row.frames.is_closed() && row.bytes.is_closed())
     }
 
-    /// The sum of a term over all rows.
+    /// Returns the sum of a term over all rows.
     pub fn total(&self, term: impl Fn(&AuditRow) -> u64) -> u64 {
         self.rows.iter().map(term).sum()
     }

@@ -270,8 +270,8 @@ impl<B: Buf> Switch<B> {
         self.enqueue_leaf(slot, lane);
     }
 
-    /// The network of a frame of the underlay, the tunnel that it came through, what source that
-    /// is, and the lane that it goes to, if it may come in and that lane is a local port's and
+    /// Returns the network of a frame of the underlay, the tunnel that it came through, what source
+    /// that is, and the lane that it goes to, if it may come in and that lane is a local port's and
     /// plain.
     #[inline]
     fn place_of_plain(
@@ -366,7 +366,7 @@ impl<B: Buf> Switch<B> {
         Outlook(ways)
     }
 
-    /// The largest frame of a port that may be queued for a lane without further questions.
+    /// Returns the largest frame of a port that may be queued for a lane without further questions.
     #[inline]
     fn plain_size_max(&self, port: u16, lane: u32) -> u32 {
         let lane = &self.lanes[lane as usize];

@@ -32,7 +32,7 @@ pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
     mask
 }
 
-/// The tunnels by the addresses of their far ends.
+/// Returns the tunnels by the addresses of their far ends.
 pub(crate) fn make_vteps(config: &SwitchConfig) -> Numbers {
     let entry = |(at, tunnel): (usize, &TunnelConfig)| {
         (tunnel.remote.to_bits(), TunnelId::from_index(at).0)
@@ -40,7 +40,7 @@ pub(crate) fn make_vteps(config: &SwitchConfig) -> Numbers {
     Numbers::new(config.tunnels.iter().enumerate().map(entry))
 }
 
-/// The networks by their VNI.
+/// Returns the networks by their VNI.
 pub(crate) fn make_vnis(config: &SwitchConfig) -> Numbers {
     let entry =
         |(at, vnet): (usize, &VnetConfig)| Some((vnet.vni?.get(), VnetId::from_index(at).0));
@@ -59,7 +59,7 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Box<[Port]> {
     ports.collect()
 }
 
-/// A port of which nothing is known yet, with its own lane.
+/// Returns a port of which nothing is known yet, with its own lane.
 pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port {
     let pause = match port.input_full {
         InputFull::Pause(pause) => Some(pause),
@@ -143,7 +143,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
     inputs.into()
 }
 
-/// The priorities that frames of a queue may have.
+/// Returns the priorities that frames of a queue may have.
 pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
     match port.role {
         PortRole::Access { .. } => {
@@ -176,7 +176,7 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
     lanes.into()
 }
 
-/// The lanes that are for destinations that are not resolved, the first one on top.
+/// Returns the lanes that are for destinations that are not resolved, the first one on top.
 pub(crate) fn unresolved_lanes(config: &SwitchConfig, lanes: usize) -> Vec<u32> {
     let first = config.ports.len() + config.tunnels.len();
     let lanes = lanes - holds_max(config);
@@ -190,12 +190,12 @@ pub(crate) fn first_hold_lane(config: &SwitchConfig) -> usize {
     config.ports.len() + config.tunnels.len() + unresolved
 }
 
-/// The destinations that may be held at a time.
+/// Returns the destinations that may be held at a time.
 pub(crate) fn holds_max(config: &SwitchConfig) -> usize {
     config.isolation.map_or(0, |isolation| isolation.holds.into())
 }
 
-/// The partitions of the host pool.
+/// Returns the partitions of the host pool.
 pub(crate) fn partitions(config: &SwitchConfig) -> [Partition; 3] {
     let apart = config.isolation.is_some();
     let none = Limit { frames: 0, bytes: ByteCount::ZERO };
@@ -207,13 +207,13 @@ pub(crate) fn partitions(config: &SwitchConfig) -> [Partition; 3] {
     ]
 }
 
-/// The largest frame of an MTU that needs no further questions. The largest number is no frame's:
-/// with it a driver says that a frame is not plain ([`sluice_base::Buf::plain_size`]).
+/// Returns the largest frame of an MTU that needs no further questions. The largest number is no
+/// frame's: with it a driver says that a frame is not plain ([`sluice_base::Buf::plain_size`]).
 pub(crate) fn plain_size_max(mtu: u16) -> u16 {
     mtu.saturating_add(14).min(u16::MAX - 1)
 }
 
-/// The own lane of a port.
+/// Returns the own lane of a port.
 pub(crate) fn make_port_lane(id: PortId, port: &PortConfig) -> Lane {
     let shaper = Shaper::new(port.lane_rate);
     let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper);

@@ -415,7 +415,7 @@ fn vxlan_frame(
     }))
 }
 
-/// The inner ECN field after the tunnel, if it differs (RFC 6040 section 4.2).
+/// Returns the inner ECN field after the tunnel, if it differs (RFC 6040 section 4.2).
 fn inner_ecn(inner: &ethernet::Frame<'_>, outer: u8) -> Result<Option<u8>, DropReason> {
     let Some(now) = tenant_ecn(inner) else { return Ok(None) };
     match ecn::decapsulate(outer, now) {
@@ -425,7 +425,8 @@ fn inner_ecn(inner: &ethernet::Frame<'_>, outer: u8) -> Result<Option<u8>, DropR
     }
 }
 
-/// The ECN field of a tenant's frame; `None` if it is not IP (RFC 6040 section 4.1: no marking).
+/// Returns the ECN field of a tenant's frame; `None` if it is not IP (RFC 6040 section 4.1: no
+/// marking).
 pub(crate) fn tenant_ecn(frame: &ethernet::Frame<'_>) -> Option<u8> {
     let (ethertype, payload) = network_header(frame)?;
     match ethertype {

@@ -84,7 +84,7 @@ impl<B> Common<B> {
         self.count += 1;
     }
 
-    /// The frame whose turn it is.
+    /// Returns the frame whose turn it is.
     #[inline]
     pub(crate) fn head(&self) -> Option<(&B, Tag)> {
         let entry = &self.entries[usize::from(self.first % PLACES)];
@@ -103,7 +103,7 @@ impl<B> Common<B> {
         Some(taken)
     }
 
-    /// The frames, first one first.
+    /// Returns the frames, first one first.
     pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> {
         let (front, back) = self.entries.split_at(usize::from(self.first));
         back.iter().chain(front).filter(|entry| entry.buf.is_some()).map(|entry| entry.tag)
@@ -126,7 +126,7 @@ impl<B> Class<B> {
         Self { ring: NIL, deficit: 0, sent: Counter::default(), common: Common::new() }
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     #[inline]
     pub(crate) const fn is_idle(&self) -> bool {
         self.ring == NIL && self.common.is_empty()

@@ -83,7 +83,7 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// Whether a receiver of which no frame left for so long is beyond it.
+    /// Returns true if a receiver of which no frame left for so long is beyond it.
     pub(crate) fn is_over(self, waited: Nanos) -> bool {
         match self {
             Self::Forever => false,
@@ -125,7 +125,7 @@ impl CrossingConfig {
 }
 
 impl SwitchConfig {
-    /// The same with a port in every spare bay: what memory is taken for.
+    /// Returns the same with a port in every spare bay: what memory is taken for.
     pub(crate) fn with_spare(&self) -> Cow<'_, Self> {
         let Some(spare) = &self.spare else { return Cow::Borrowed(self) };
         let mut whole = self.clone();
@@ -183,7 +183,7 @@ pub struct PortConfig {
     pub lane_rate: Option<RateLimit>,
     /// The largest frame that may leave it: the layer-3 MTU, without the Ethernet header and tag.
     pub mtu: u16,
-    /// Whether received PFC and PAUSE frames stop the output.
+    /// True if received PFC and PAUSE frames stop the output.
     pub obey_pause: bool,
     /// What the priority of a received frame is taken from.
     pub trust: Trust,
@@ -199,8 +199,8 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
-    /// Whether it may change hands among switches of one host: an access port without flow control.
-    /// Its own rate goes along.
+    /// Returns true if it may change hands among switches of one host: an access port without flow
+    /// control. Its own rate goes along.
     #[must_use]
     pub fn is_movable(&self) -> bool {
         let waits = !matches!(self.input_full, InputFull::Pause(_)) && !self.obey_pause;
@@ -355,7 +355,7 @@ pub struct TunnelConfig {
     pub remote: Ipv4Addr,
     /// The MAC of the next hop, if it is known at start.
     pub next_hop: Option<Mac>,
-    /// Whether it is no member of the fabric, like the VTEP of a kernel: while control is attached
+    /// True if it is no member of the fabric, like the VTEP of a kernel: while control is attached
     /// it is shown who is behind it.
     pub foreign: bool,
 }
@@ -365,7 +365,7 @@ pub struct TunnelConfig {
 pub struct ClassConfig {
     /// Its place among the other priorities of a port.
     pub service: Service,
-    /// Whether a full output holds its frames (true) or drops them.
+    /// True if a full output holds its frames (true) or drops them.
     pub lossless: bool,
 }
 

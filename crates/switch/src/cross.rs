@@ -85,7 +85,7 @@ impl Lending {
         }
     }
 
-    /// The frames that left a class and are not in its own count.
+    /// Returns the frames that left a class and are not in its own count.
     pub(crate) fn left_beside(&self, class: usize) -> u64 {
         self.beside.get(class).copied().unwrap_or(0)
     }
@@ -100,7 +100,7 @@ impl Lending {
         self.beside[class] = self.beside[class].wrapping_sub(frames);
     }
 
-    /// Whether one more may be lent to a port in a priority.
+    /// Returns true if one more may be lent to a port in a priority.
     fn may(&self, class: usize) -> bool {
         self.by_class[class] < self.class_max
     }
@@ -108,8 +108,8 @@ impl Lending {
 
 /// Who carries frames to the switch that has the port.
 pub trait Taker<B> {
-    /// A handle of the same bytes in the pool of the switch that lends, of a frame of which several
-    /// ports send a copy. `None` if the pool has no room now.
+    /// Returns a handle of the same bytes in the pool of the switch that lends, of a frame of which
+    /// several ports send a copy. `None` if the pool has no room now.
     fn copy(&mut self, buf: &B) -> Option<B>;
 
     /// Takes a frame across. There is room for as many as may be lent.
@@ -148,7 +148,7 @@ impl<B: Buf> Switch<B> {
         count
     }
 
-    /// Whether [`Self::hand_over`] has something that may be lent.
+    /// Returns true if [`Self::hand_over`] has something that may be lent.
     #[must_use]
     pub fn has_to_lend(&self, port: PortId) -> bool {
         let at = port.index();
@@ -251,7 +251,7 @@ impl<B: Buf> Switch<B> {
         });
     }
 
-    /// Whether more of an input's own memory may be lent.
+    /// Returns true if more of an input's own memory may be lent.
     fn may_lend_own(&self, input: u16) -> bool {
         let input = usize::from(input);
         self.lending.own[input] < (self.inputs[input].limit.frames / 4).max(1)
@@ -351,14 +351,14 @@ impl<B: Buf> Switch<B> {
         self.enqueue_leaf(index, lane);
     }
 
-    /// Whether what comes in at an input was lent by another switch.
+    /// Returns true if what comes in at an input was lent by another switch.
     #[inline]
     pub(crate) fn is_crossing(&self, input: u16) -> bool {
         let port = self.inputs[usize::from(input)].port;
         self.ports.get(usize::from(port)).is_some_and(|port| port.role == PortRole::Crossing)
     }
 
-    /// A handle that may go back across, with what it was lent under.
+    /// Returns a handle that may go back across, with what it was lent under.
     pub fn reclaim_crossed(&mut self, input: InputId) -> Option<(B, Loan)> {
         let i = &mut self.inputs[input.index()];
         let index = i.ended_slots;

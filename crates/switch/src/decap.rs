@@ -52,7 +52,7 @@ pub struct DecapFlow {
 }
 
 impl Decap {
-    /// One that is not in use.
+    /// Returns one that is not in use.
     const fn unused(port: u16, source: u16) -> Self {
         let received = Counter { frames: 0, bytes: 0 };
         Self { received, port, source, in_use: false, is_plain: false }
@@ -94,7 +94,7 @@ impl<B: Buf> Switch<B> {
         flow.received.add(bytes);
     }
 
-    /// Whether frames out of a tunnel are shown to control.
+    /// Returns true if frames out of a tunnel are shown to control.
     pub(crate) fn is_watched(&self, tunnel: u16) -> bool {
         self.control.attached && self.tunnels[usize::from(tunnel)].foreign
     }
@@ -126,7 +126,7 @@ impl<B: Buf> Switch<B> {
 }
 
 impl<B> Switch<B> {
-    /// The decap flows in use.
+    /// Returns the decap flows in use.
     pub fn decap_flows(&self) -> impl Iterator<Item = DecapFlow> + '_ {
         self.vnets.iter().enumerate().flat_map(|(at, vnet)| {
             let vnet_id = VnetId::from_index(at);

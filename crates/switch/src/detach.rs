@@ -46,13 +46,13 @@ impl<B: Buf> Switch<B> {
         self.drops.iter().map(|row| row[reason.index()].frames).sum()
     }
 
-    /// Whether the frame must go because its memory, or its output, goes.
+    /// Returns true if the frame must go because its memory, or its output, goes.
     fn goes_with(&self, slot: u32, to_port: bool, port: u16) -> bool {
         let s = self.slots.get(slot);
         to_port || self.lies_with(s.input, s.home, port)
     }
 
-    /// Whether a frame lies in the memory of a port's driver.
+    /// Returns true if a frame lies in the memory of a port's driver.
     fn lies_with(&self, input: u16, home: Home, port: u16) -> bool {
         self.inputs[usize::from(input)].port == port && matches!(home, Home::Ring | Home::Output)
     }

@@ -65,7 +65,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// A lane for which a frame of this input waits in a common queue.
+    /// Returns a lane for which a frame of this input waits in a common queue.
     fn lane_in_common(&self, port: usize, priority: Priority, input: InputId) -> Option<u32> {
         let class = &self.classes[self.class_of(port, priority.index())];
         let tag = class.common.tags().find(|tag| tag.input == input.0)?;

@@ -31,16 +31,16 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// The rule of an access port that takes any priority, and whose driver leaves tags in their
-    /// frames.
+    /// Returns the rule of an access port that takes any priority, and whose driver leaves tags in
+    /// their frames.
     #[must_use]
     pub fn access(trust: Trust, default: Priority, dscp_to_priority: [Priority; 64]) -> Self {
         let (tags, priorities) = (Tags::Kept, PriorityMask::ALL);
         Self { ends: None, tags, trust, default, dscp_to_priority, priorities }
     }
 
-    /// The priority under which the switch will charge a frame: `head` are its first bytes, `size`
-    /// is that of the whole frame, and `tag` what the driver did about its tag.
+    /// Returns the priority under which the switch will charge a frame: `head` are its first bytes,
+    /// `size` is that of the whole frame, and `tag` what the driver did about its tag.
     #[must_use]
     pub fn priority(&self, head: &[u8], size: u32, tag: VlanTag) -> Priority {
         let head = &head[..head.len().min(HEAD_SIZE_MAX)];
@@ -69,7 +69,7 @@ impl Classifier {
 }
 
 impl<B: Buf> Switch<B> {
-    /// The rule by which this switch tells the priority of what comes in at an input.
+    /// Returns the rule by which this switch tells the priority of what comes in at an input.
     #[must_use]
     pub fn classifier(&self, input: InputId) -> Classifier {
         let i = &self.inputs[input.index()];

@@ -63,7 +63,7 @@ impl Holds {
         self.entries.iter().find(|entry| entry.lane == lane)
     }
 
-    /// The lane of a destination that is held behind this tunnel.
+    /// Returns the lane of a destination that is held behind this tunnel.
     pub(crate) fn lane_of(&self, key: u64, tunnel: TunnelId) -> Option<u32> {
         let of = |entry: &&Held| entry.key == key && entry.tunnel == tunnel.0;
         self.entries.iter().find(of).map(|entry| entry.lane)
@@ -179,7 +179,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The lane that a frame for a held destination takes.
+    /// Returns the lane that a frame for a held destination takes.
     pub(crate) fn lane_beyond_hold(&self, slot: u32, lane: u32) -> Result<u32, DropReason> {
         let priority = Priority::from_low_bits(self.slots.get(slot).priority);
         match self.holds.of_lane(lane) {
@@ -190,7 +190,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The destinations that are held here, with the priorities that are.
+    /// Returns the destinations that are held here, with the priorities that are.
     pub fn holds(
         &self,
     ) -> impl Iterator<Item = (VnetId, Mac, TunnelId, crate::surface::ReceiverState)> + '_ {

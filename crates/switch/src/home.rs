@@ -64,8 +64,8 @@ struct Books {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Whether all that came in at a port has ended, its driver has all its handles back, and
-    /// nothing waits for it that came from another switch.
+    /// Returns true if all that came in at a port has ended, its driver has all its handles back,
+    /// and nothing waits for it that came from another switch.
     #[must_use]
     pub fn is_clear(&self, port: PortId) -> bool {
         let is_done = self.inputs_of(port).all(|input| {
@@ -75,7 +75,7 @@ impl<B: Buf> Switch<B> {
         is_done && !self.awaits_crossed(port)
     }
 
-    /// Whether something waits for a port that came from another switch.
+    /// Returns true if something waits for a port that came from another switch.
     fn awaits_crossed(&self, port: PortId) -> bool {
         let lane = self.ports[port.index()].lane as usize;
         let crossed = |slot: u32| self.is_crossing(self.slots.get(slot).input);
@@ -88,7 +88,7 @@ impl<B: Buf> Switch<B> {
         self.lanes[lane].frames > 0 && Priority::all().any(some)
     }
 
-    /// Whether as many frames ended as came in.
+    /// Returns true if as many frames ended as came in.
     fn has_ended_all(&self, row: usize) -> bool {
         let (one, rare) = (&self.rows[row], &self.rare_rows[row]);
         let dropped: u64 = self.drops[row].iter().map(|drop| drop.frames).sum();
@@ -101,7 +101,8 @@ impl<B: Buf> Switch<B> {
         port.first_input..port.first_input + u16::from(port.queues)
     }
 
-    /// Whether [`Self::give_home`] may be called: the port is here, and [clear](Self::is_clear).
+    /// Returns true if [`Self::give_home`] may be called: the port is here, and
+    /// [clear](Self::is_clear).
     #[must_use]
     pub fn may_give_home(&self, port: PortId) -> bool {
         let p = &self.ports[port.index()];

@@ -74,9 +74,9 @@ pub struct PauseState {
     pub received: u64,
     /// How long the output was paused in all.
     pub paused_time: Nanos,
-    /// Whether the output is paused.
+    /// True if the output is paused.
     pub paused: bool,
-    /// Whether the sender behind the input is paused.
+    /// True if the sender behind the input is paused.
     pub pausing: bool,
 }
 
@@ -95,9 +95,9 @@ pub struct IsolatedState {
     pub reserve_frames: u32,
     /// Their bytes.
     pub reserve_bytes: u64,
-    /// Whether its senders are asked to hold it.
+    /// True if its senders are asked to hold it.
     pub asks: bool,
-    /// Whether its hold contract is over: what comes ends under `receiver_stuck`.
+    /// True if its hold contract is over: what comes ends under `receiver_stuck`.
     pub stuck: bool,
 }
 
@@ -110,7 +110,7 @@ pub struct TunnelCounters {
     pub received: Counter,
     /// Frames that wait for it.
     pub queued_frames: u32,
-    /// Whether its next hop is known.
+    /// True if its next hop is known.
     pub up: bool,
     /// The MTU of the way to its far end, if it was learned and is less than the device's.
     pub path_mtu: Option<u16>,
@@ -199,13 +199,14 @@ impl<B> Switch<B> {
         sum
     }
 
-    /// The most that was ever held at an input.
+    /// Returns the most that was ever held at an input.
     #[must_use]
     pub fn held_marks(&self, input: InputId) -> Marks {
         self.inputs[input.index()].marks
     }
 
-    /// The most that ever waited for a port: the sum over its lanes of the most that each held.
+    /// Returns the most that ever waited for a port: the sum over its lanes of the most that each
+    /// held.
     #[must_use]
     pub fn queued_marks(&self, port: PortId) -> Marks {
         let mut sum = Marks::default();
@@ -222,8 +223,8 @@ impl<B> Switch<B> {
         [self.pool[0].frames, self.pool[1].frames]
     }
 
-    /// The most that the two partitions of the host pool ever held: of frames from local ports, and
-    /// from the underlay.
+    /// Returns the most that the two partitions of the host pool ever held: of frames from local
+    /// ports, and from the underlay.
     #[must_use]
     pub fn pool_marks(&self) -> [Marks; 2] {
         [self.pool_marks[0], self.pool_marks[1]]
@@ -258,7 +259,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// The MAC table of the chip.
+    /// Returns the MAC table of the chip.
     pub fn macs(
         &self,
     ) -> impl Iterator<Item = (sluice_base::VnetId, sluice_base::Mac, Destination)> + '_ {
@@ -283,7 +284,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// The queues that hold frames; those of a common queue by source.
+    /// Returns the queues that hold frames; those of a common queue by source.
     pub fn queues(&self) -> impl Iterator<Item = QueueState> + '_ {
         let leaves = self.queues.leaves().map(|leaf| {
             let node = self.queues.get(leaf);
@@ -328,7 +329,7 @@ impl<B> Switch<B> {
         rows
     }
 
-    /// The tunnel whose remote host a source is; `None` for a local input, whose number the
+    /// Returns the tunnel whose remote host a source is; `None` for a local input, whose number the
     /// source then has.
     #[must_use]
     pub fn source_tunnel(&self, source: SourceId) -> Option<TunnelId> {

@@ -86,7 +86,7 @@ struct Watch {
 struct Claim {
     /// Frames in the pool, the reserve, and inputs that others share.
     frames: u32,
-    /// Whether that is more than its share, or keeps others from theirs.
+    /// True if that is more than its share, or keeps others from theirs.
     over: bool,
 }
 
@@ -150,7 +150,7 @@ impl Isolation {
         }
     }
 
-    /// Whether any receiver is isolated.
+    /// Returns true if any receiver is isolated.
     #[inline]
     pub(crate) const fn is_any(&self) -> bool {
         self.used > 0
@@ -161,7 +161,7 @@ impl Isolation {
         (self.look_at < Nanos::MAX).then_some(self.look_at)
     }
 
-    /// The record of a class.
+    /// Returns the record of a class.
     pub(crate) fn record(&self, class: usize) -> Option<usize> {
         let record = *self.record_of.get(class)?;
         (record != NONE).then_some(usize::from(record))
@@ -212,7 +212,7 @@ impl<B: Buf> Switch<B> {
         self.busy.iter().any(|word| *word != 0).then_some(Nanos(patience.0 * COARSE))
     }
 
-    /// Whether something that all share is used in good part.
+    /// Returns true if something that all share is used in good part.
     fn is_pressed(&self) -> bool {
         let used = |at: usize| {
             let part = &self.pool[at];
@@ -236,14 +236,14 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether an input is one that several senders share.
+    /// Returns true if an input is one that several senders share.
     #[inline]
     pub(crate) fn is_shared(&self, input: u16) -> bool {
         let i = &self.inputs[usize::from(input)];
         i.from_underlay || !matches!(i.full, Full::Wait)
     }
 
-    /// The frames that left a class so far, wherever its port was; it wraps.
+    /// Returns the frames that left a class so far, wherever its port was; it wraps.
     pub(crate) fn progress(&self, class: usize) -> u64 {
         self.classes[class].sent.frames.wrapping_add(self.lending.left_beside(class))
     }
@@ -313,8 +313,8 @@ impl<B: Buf> Switch<B> {
         claim
     }
 
-    /// Whether so much of one class in a shared input is more than its share, or is a part of what
-    /// keeps others out.
+    /// Returns true if so much of one class in a shared input is more than its share, or is a part
+    /// of what keeps others out.
     fn presses(&self, input: u16, priority: Priority, frames: u32, bytes: u32) -> bool {
         let i = &self.inputs[usize::from(input)];
         match (i.full, self.pause_of(i)) {
@@ -330,7 +330,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The shared input that frames of a source come by.
+    /// Returns the shared input that frames of a source come by.
     fn shared_input_of(&self, source: u16) -> Option<u16> {
         let input = match usize::from(source).checked_sub(self.inputs.len()) {
             None => source,
@@ -339,12 +339,12 @@ impl<B: Buf> Switch<B> {
         self.is_shared(input).then_some(input)
     }
 
-    /// The queues of a class that stand in its port's ring.
+    /// Returns the queues of a class that stand in its port's ring.
     pub(crate) fn leaves_of(&self, class: usize) -> impl Iterator<Item = u32> + '_ {
         self.queues.ring(self.classes[class].ring).flat_map(|node| self.queues.children_of(node))
     }
 
-    /// Whether a class is isolated.
+    /// Returns true if a class is isolated.
     #[inline]
     pub(crate) fn is_isolated(&self, port: u16, priority: u8) -> bool {
         self.isolation.is_any()
@@ -352,7 +352,7 @@ impl<B: Buf> Switch<B> {
             && self.isolation.record(self.class_of(port.into(), priority.into())).is_some()
     }
 
-    /// Whether any priority of a port is.
+    /// Returns true if any priority of a port is.
     pub(crate) fn is_port_isolated(&self, port: u16) -> bool {
         Priority::all().any(|priority| self.is_isolated(port, priority.get()))
     }
@@ -375,7 +375,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The next record that somebody has to be told of.
+    /// Returns the next record that somebody has to be told of.
     #[cold]
     pub(crate) fn next_receiver(&mut self) -> Option<Notice> {
         let isolation = &mut self.isolation;
@@ -387,7 +387,7 @@ impl<B: Buf> Switch<B> {
         Some(Notice::Receiver { port: PortId(record.port) })
     }
 
-    /// Whether [`Self::next_receiver`] has something.
+    /// Returns true if [`Self::next_receiver`] has something.
     #[inline]
     pub(crate) const fn has_receiver_news(&self) -> bool {
         self.isolation.news
@@ -439,13 +439,13 @@ impl<B: Buf> Switch<B> {
         self.isolation.changes
     }
 
-    /// The reserve, for inspection: frames that are in it, and the most there were.
+    /// Returns the reserve, for inspection: frames that are in it, and the most there were.
     #[must_use]
     pub fn reserve_marks(&self) -> crate::inspect::Marks {
         self.pool_marks[reserve::PART]
     }
 
-    /// Whether a class has nothing waiting.
+    /// Returns true if a class has nothing waiting.
     fn is_empty_class(&self, class: usize) -> bool {
         self.classes[class].ring == NIL && self.classes[class].common.is_empty()
     }

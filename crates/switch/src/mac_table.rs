@@ -25,7 +25,7 @@ struct Entry {
     value: u32,
     /// [`SINCE_HAND`] and [`SINCE_WALK`].
     used: u8,
-    /// Whether it was met as a source since the walk last passed.
+    /// True if it was met as a source since the walk last passed.
     met: bool,
     flow: bool,
 }
@@ -96,7 +96,7 @@ pub(crate) fn unkey(key: u64) -> (VnetId, Mac) {
 }
 
 impl MacTable {
-    /// A table for at most `limit` entries, of which `flows` may be flows. The seed makes
+    /// Returns a table for at most `limit` entries, of which `flows` may be flows. The seed makes
     /// collisions hard to provoke.
     pub(crate) fn new(limit: u32, flows: u32, seed: u64) -> Self {
         let limit = (limit as usize).max(1);
@@ -132,7 +132,7 @@ impl MacTable {
         place
     }
 
-    /// The value of an entry, which counts as a use.
+    /// Returns the value of an entry, which counts as a use.
     #[inline]
     pub(crate) fn lookup(&mut self, key: u64) -> Option<u32> {
         let mut place = self.place_of(key);
@@ -152,7 +152,7 @@ impl MacTable {
         }
     }
 
-    /// The value of an entry, for inspection: no use of it.
+    /// Returns the value of an entry, for inspection: no use of it.
     pub(crate) fn peek(&self, key: u64) -> Option<u32> {
         self.find(key).ok().map(|place| self.places[place].value)
     }
@@ -168,7 +168,7 @@ impl MacTable {
         }
     }
 
-    /// The value of the entry that a source has, which counts as a use as one.
+    /// Returns the value of the entry that a source has, which counts as a use as one.
     pub(crate) fn meet(&mut self, key: u64) -> Option<u32> {
         let place = self.find(key).ok()?;
         let entry = &mut self.places[place];
@@ -299,7 +299,7 @@ impl MacTable {
         }
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (VnetId, Mac, u32)> + '_ {
         self.places.iter().filter(|e| e.key != EMPTY).map(|e| {
             let (vnet, mac) = unkey(e.key);

@@ -18,7 +18,7 @@ const KEY_SHIFT: u32 = 32;
 const TAKEN: u64 = 1 << 16;
 
 impl Numbers {
-    /// A table of these entries. Of equal keys the first one counts.
+    /// Returns a table of these entries. Of equal keys the first one counts.
     pub(crate) fn new(entries: impl Iterator<Item = (u32, u16)> + Clone) -> Self {
         let size = (entries.clone().count() * 2).next_power_of_two().max(2);
         let mut table = Self { places: vec![0; size].into() };
@@ -45,7 +45,7 @@ impl Numbers {
         (product >> KEY_SHIFT) as usize & self.mask()
     }
 
-    /// The index of a key.
+    /// Returns the index of a key.
     #[inline]
     pub(crate) fn find(&self, key: u32) -> Option<u16> {
         let mut place = self.place_of(key);

@@ -105,20 +105,20 @@ impl PauseSender {
         }
     }
 
-    /// Whether there is something new to say.
+    /// Returns true if there is something new to say.
     #[inline]
     pub(crate) const fn has_due(&self) -> bool {
         self.due.0 != 0
     }
 
-    /// Whether a frame has to go now.
+    /// Returns true if a frame has to go now.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         !self.due.is_empty() || (!self.pausing.is_empty() && self.refresh_at <= now)
     }
 
-    /// Whether no frame has to go, unless something happens.
+    /// Returns true if no frame has to go, unless something happens.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.due.is_empty() && self.pausing.is_empty()

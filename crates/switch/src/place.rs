@@ -126,12 +126,12 @@ pub(crate) struct RareRow {
 pub(crate) struct Port {
     /// Priorities with frames that may be sent.
     pub(crate) active: u8,
-    /// Whether it has a rate or flow control, which have to be asked before each frame.
+    /// True if it has a rate or flow control, which have to be asked before each frame.
     pub(crate) restrained: bool,
-    /// Whether its queues stand in bundles: it has a lane per tunnel.
+    /// True if its queues stand in bundles: it has a lane per tunnel.
     pub(crate) has_bundles: bool,
     pub(crate) detached: bool,
-    /// Whether another switch reads and writes it.
+    /// True if another switch reads and writes it.
     pub(crate) elsewhere: bool,
     /// Access ports: whether its frames need more than the fast way, as it looks at their sources
     /// or tags, or may find its input full.
@@ -158,8 +158,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Whether it has no [`Self::deadline`]: nothing waits that a rate or a pause may hold back,
-    /// and it pauses nobody.
+    /// Returns true if it has no [`Self::deadline`]: nothing waits that a rate or a pause may hold
+    /// back, and it pauses nobody.
     #[inline]
     pub(crate) fn is_timeless(&self) -> bool {
         let is_held = self.shaper.is_limited() || !self.pause_in.paused.is_empty();
@@ -203,7 +203,7 @@ pub(crate) enum Gate {
 pub(crate) struct Lane {
     pub(crate) port: u16,
     pub(crate) gate: Gate,
-    /// Whether a frame may be queued without further questions: a local port, or a tunnel with a
+    /// True if a frame may be queued without further questions: a local port, or a tunnel with a
     /// next hop, that is not detached and has no rate of its own.
     pub(crate) plain: bool,
     /// Plain lanes: tenants' frames up to this size fit.
@@ -258,7 +258,7 @@ pub(crate) struct Vnet {
     pub(crate) decaps: Box<[Decap]>,
     /// Its tunnels, a bit each.
     pub(crate) tunnel_bits: Box<[u64]>,
-    /// Whether its frames may have 802.1Q tags of their own.
+    /// True if its frames may have 802.1Q tags of their own.
     pub(crate) own_tags: bool,
     pub(crate) tunnels: Box<[u16]>,
     /// Its local ports.
@@ -266,7 +266,7 @@ pub(crate) struct Vnet {
 }
 
 impl Vnet {
-    /// Whether frames of the network may come through a tunnel.
+    /// Returns true if frames of the network may come through a tunnel.
     #[inline]
     pub(crate) fn has_tunnel(&self, tunnel: u16) -> bool {
         let bits = self.tunnel_bits.get(usize::from(tunnel / 64)).copied().unwrap_or(0);
@@ -312,13 +312,14 @@ impl Partition {
         Self { limit, frames: 0, bytes: 0, by_priority: [0; Priority::COUNT], guarantee }
     }
 
-    /// Whether it has room at all.
+    /// Returns true if it has room at all.
     #[inline]
     pub(crate) const fn has_room(&self) -> bool {
         self.frames < self.limit.frames && self.bytes < self.limit.bytes.0
     }
 
-    /// Whether it has room for a frame of this priority beside what others may still ask for.
+    /// Returns true if it has room for a frame of this priority beside what others may still ask
+    /// for.
     pub(crate) fn takes(&self, priority: u8) -> bool {
         if !self.has_room() {
             return false;

@@ -144,13 +144,13 @@ impl Control {
         has_room
     }
 
-    /// Whether nothing waits to be read.
+    /// Returns true if nothing waits to be read.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// The frames that were taken and wait to be read: where they came in, and their sizes.
+    /// Returns the frames that were taken and wait to be read: where they came in, and their sizes.
     fn taken(&self) -> impl Iterator<Item = (InputId, u32)> {
         self.queue.iter().filter_map(|notice| match notice {
             Notice::Punt { cause, from: PuntFrom::Input(input), head, .. } if cause.is_taken() => {
@@ -192,7 +192,7 @@ impl Control {
     }
 }
 
-/// Whether a message of ICMPv6 is one of Neighbor Discovery.
+/// Returns true if a message of ICMPv6 is one of Neighbor Discovery.
 pub(crate) fn is_discovery(kind: icmpv6::Kind) -> bool {
     ND_KINDS.contains(&kind.0)
 }
@@ -306,7 +306,7 @@ impl<B: Buf> Switch<B> {
         self.drops[row][reason.index()].add_all(sum);
     }
 
-    /// The port by which frames of a place come in, if it is in the network.
+    /// Returns the port by which frames of a place come in, if it is in the network.
     fn place_of(&self, vnet: VnetId, from: Destination) -> Result<u16, CommandError> {
         if vnet.index() >= self.vnets.len() {
             return Err(CommandError::NoSuchVnet(vnet));
@@ -389,7 +389,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The next punt, or news of a decap flow.
+    /// Returns the next punt, or news of a decap flow.
     #[cold]
     pub(crate) fn next_punt(&mut self) -> Option<Notice> {
         let notice = self.control.queue.pop_front()?;
@@ -416,7 +416,7 @@ impl<B> Switch<B> {
         self.control.shares[port.index()].counters[cause.index()]
     }
 
-    /// Whether a control plane is attached.
+    /// Returns true if a control plane is attached.
     #[must_use]
     pub const fn is_control_attached(&self) -> bool {
         self.control.attached

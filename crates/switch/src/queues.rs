@@ -159,7 +159,7 @@ impl Queues {
         (hash >> 32) as usize & self.mask
     }
 
-    /// The node bound to `key`.
+    /// Returns the node bound to `key`.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
         let mut place = self.place_of(key);
@@ -271,13 +271,13 @@ impl Queues {
         *tail = node;
     }
 
-    /// The node whose turn it is.
+    /// Returns the node whose turn it is.
     #[inline]
     pub(crate) fn ring_head(&self, tail: u32) -> u32 {
         self.nodes[tail as usize].next
     }
 
-    /// The nodes of a ring, the one whose turn it is first.
+    /// Returns the nodes of a ring, the one whose turn it is first.
     pub(crate) fn ring(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = (tail != NIL).then_some(tail);
         core::iter::from_fn(move || {
@@ -287,7 +287,7 @@ impl Queues {
         })
     }
 
-    /// The leaves of a node of a port's ring: those of a bundle, or itself.
+    /// Returns the leaves of a node of a port's ring: those of a bundle, or itself.
     pub(crate) fn children_of(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let children = self.nodes[node as usize].children;
         let itself = (children == NIL).then_some(node);
@@ -337,19 +337,19 @@ impl Queues {
         self.nodes[leaf as usize].parent = bundle;
     }
 
-    /// Whether the node is a bundle.
+    /// Returns true if the node is a bundle.
     #[inline]
     pub(crate) fn is_bundle(&self, node: u32) -> bool {
         self.nodes[node as usize].children != NIL
     }
 
-    /// The leaf whose turn it is in a bundle.
+    /// Returns the leaf whose turn it is in a bundle.
     #[inline]
     pub(crate) fn child_head(&self, bundle: u32) -> u32 {
         self.ring_head(self.nodes[bundle as usize].children)
     }
 
-    /// The leaf of a node of a port's ring, if it has only one.
+    /// Returns the leaf of a node of a port's ring, if it has only one.
     #[inline]
     pub(crate) fn only_leaf(&self, node: u32) -> Option<u32> {
         let children = self.nodes[node as usize].children;
@@ -359,7 +359,7 @@ impl Queues {
         (self.ring_head(children) == children).then_some(children)
     }
 
-    /// The node of a port's ring that a leaf is served by: its bundle, or itself.
+    /// Returns the node of a port's ring that a leaf is served by: its bundle, or itself.
     #[inline]
     pub(crate) fn in_ring(&self, leaf: u32) -> u32 {
         let parent = self.nodes[leaf as usize].parent;
@@ -401,7 +401,7 @@ impl Queues {
         }
     }
 
-    /// Every leaf in use. Linear in the pool; for inspection.
+    /// Returns every leaf in use. Linear in the pool; for inspection.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.nodes.len()).filter_map(move |at| {
             let node = &self.nodes[at];
@@ -414,7 +414,7 @@ impl Queues {
         self.nodes.len()
     }
 
-    /// Whether a node is a leaf in use.
+    /// Returns true if a node is a leaf in use.
     pub(crate) fn is_live_leaf(&self, at: usize) -> bool {
         self.nodes[at].live && self.nodes[at].lane != NIL
     }

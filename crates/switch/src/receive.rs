@@ -216,7 +216,7 @@ impl<B: Buf> Switch<B> {
         self.drop_frame(slot, reason);
     }
 
-    /// A slot for a new frame, charged to nothing yet.
+    /// Returns a slot for a new frame, charged to nothing yet.
     #[inline]
     fn arrive(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
         let bytes = buf.size();
@@ -298,7 +298,8 @@ impl<B: Buf> Switch<B> {
         self.route(now, slot, dst);
     }
 
-    /// Whether a lossless frame may find its input full: it reads on, and nobody pauses the sender.
+    /// Returns true if a lossless frame may find its input full: it reads on, and nobody pauses the
+    /// sender.
     #[inline]
     pub(crate) fn may_be_full(&self, input: usize) -> bool {
         match self.inputs[input].full {
@@ -308,8 +309,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether a frame finds the buffer of its input full and must be dropped there. Only inputs
-    /// that read on can be found full; the others were never read beyond their window.
+    /// Returns true if a frame finds the buffer of its input full and must be dropped there. Only
+    /// inputs that read on can be found full; the others were never read beyond their window.
     #[inline]
     pub(crate) fn input_is_full(&self, slot: u32) -> bool {
         let s = self.slots.get(slot);
@@ -415,7 +416,7 @@ impl<B: Buf> Switch<B> {
         full.then_some(DropReason::OutputFull)
     }
 
-    /// Whether a lossy output has no room for a frame of this size.
+    /// Returns true if a lossy output has no room for a frame of this size.
     #[inline]
     pub(crate) fn output_is_full(&self, lane: u32, bytes: u32) -> bool {
         let room = self.output_room(lane);
@@ -533,7 +534,7 @@ impl<B: Buf> Switch<B> {
         self.note_share(slot, leaf);
     }
 
-    /// The queue of a (source, lane, priority), bound now if it is not.
+    /// Returns the queue of a (source, lane, priority), bound now if it is not.
     #[inline]
     pub(crate) fn leaf_of(&mut self, lane: u32, source: u16, priority: u8) -> u32 {
         match self.queues.find(Key::leaf(lane, source, priority)) {
@@ -566,7 +567,7 @@ impl<B: Buf> Switch<B> {
         self.mark_active(usize::from(number), usize::from(priority));
     }
 
-    /// The destination of a frame that waits, read again.
+    /// Returns the destination of a frame that waits, read again.
     pub(crate) fn destination_of(&self, slot: u32) -> Mac {
         let s = self.slots.get(slot);
         let buf = s.buf.as_ref().expect("a frame that is not a copy has its handle");

@@ -10,7 +10,7 @@ use crate::slots::NIL;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
-    /// Whether [`Self::reclaim`] has something for this input.
+    /// Returns true if [`Self::reclaim`] has something for this input.
     #[inline]
     #[must_use]
     pub fn has_ended(&self, input: InputId) -> bool {

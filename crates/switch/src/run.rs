@@ -189,8 +189,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The queue of a node of a port's ring, if it has only one and that may be served in runs: of
-    /// a plain lane.
+    /// Returns the queue of a node of a port's ring, if it has only one and that may be served in
+    /// runs: of a plain lane.
     #[inline]
     pub(crate) fn plain_leaf(&self, node: u32) -> Option<u32> {
         let leaf = self.queues.only_leaf(node)?;
@@ -379,9 +379,9 @@ impl<B: Buf> Switch<B> {
         (ends, refused)
     }
 
-    /// Whether nothing but its deficit ends the turn of a queue. With a rate, or another priority
-    /// waiting, one frame may change whose turn it is. That somebody pauses it does not happen
-    /// meanwhile.
+    /// Returns true if nothing but its deficit ends the turn of a queue. With a rate, or another
+    /// priority waiting, one frame may change whose turn it is. That somebody pauses it does not
+    /// happen meanwhile.
     #[inline]
     fn is_alone(&self, at: usize) -> bool {
         let port = &self.ports[at];

@@ -41,19 +41,19 @@ impl Shaper {
         }
     }
 
-    /// Whether there is a limit at all.
+    /// Returns true if there is a limit at all.
     #[inline]
     pub(crate) const fn is_limited(&self) -> bool {
         self.nanos_per_byte != 0
     }
 
-    /// The moment from which a frame may go.
+    /// Returns the moment from which a frame may go.
     #[inline]
     pub(crate) const fn ready_at(&self) -> Nanos {
         self.next
     }
 
-    /// Whether a frame may go now.
+    /// Returns true if a frame may go now.
     #[inline]
     pub(crate) fn is_ready(&self, now: Nanos) -> bool {
         self.next <= now

@@ -7,9 +7,9 @@ use crate::config::{
 };
 
 impl SwitchConfig {
-    /// The configuration of switch `me` of `count` that share these ports: `owners` says of each
-    /// port which of them reads and writes it; `None`: every one has a driver of its own for it,
-    /// which gets a part of what comes in. Behind the ports come as many of
+    /// Returns the configuration of switch `me` of `count` that share these ports: `owners` says of
+    /// each port which of them reads and writes it; `None`: every one has a driver of its own for
+    /// it, which gets a part of what comes in. Behind the ports come as many of
     /// [`PortRole::Crossing`], the one with number `ports + n` to switch `n`; that to itself is not
     /// used, and makes the numbers the same for all. The ports of `movable` may change hands.
     ///
@@ -51,14 +51,15 @@ impl SwitchConfig {
         shard
     }
 
-    /// The port of the crossing to switch `other`, in a configuration of so many shared ports.
+    /// Returns the port of the crossing to switch `other`, in a configuration of so many shared
+    /// ports.
     #[must_use]
     pub fn crossing_port(ports: usize, other: usize) -> PortId {
         PortId::from_index(ports + other)
     }
 }
 
-/// A port of a crossing over which so many frames come at a time.
+/// Returns a port of a crossing over which so many frames come at a time.
 fn crossing(frames: u32) -> PortConfig {
     // What comes was taken by a port with an MTU of its own.
     let limit = Limit { frames: frames.max(1), bytes: ByteCount(u64::MAX) };

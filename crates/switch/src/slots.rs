@@ -61,19 +61,19 @@ pub(crate) struct Slot<B> {
 }
 
 impl<B> Slot<B> {
-    /// Whether it is more than one frame on the wire.
+    /// Returns true if it is more than one frame on the wire.
     #[inline]
     pub(crate) const fn is_super(&self) -> bool {
         self.segments > 1
     }
 
-    /// The bytes that are still to be sent, without what the switch puts in front.
+    /// Returns the bytes that are still to be sent, without what the switch puts in front.
     #[inline]
     pub(crate) const fn bytes_left(&self) -> u32 {
         self.bytes - self.sent_bytes - self.strip as u32
     }
 
-    /// The segments that are still to be sent.
+    /// Returns the segments that are still to be sent.
     #[inline]
     pub(crate) const fn segments_left(&self) -> u16 {
         self.segments - self.sent
@@ -160,7 +160,7 @@ impl<B> Slots<B> {
         self.slots.len()
     }
 
-    /// A free slot for what was counted by [`Self::enter`].
+    /// Returns a free slot for what was counted by [`Self::enter`].
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
         let mut free = self.free;
@@ -273,8 +273,8 @@ impl<B> Slots<B> {
         list.tail = from.tail;
     }
 
-    /// The slots of a list, first one first; no more than there are, so that a list that a fault
-    /// has closed to a circle shows in the audit instead of stopping it.
+    /// Returns the slots of a list, first one first; no more than there are, so that a list that a
+    /// fault has closed to a circle shows in the audit instead of stopping it.
     pub(crate) fn walk(&self, list: List) -> impl Iterator<Item = u32> + '_ {
         let mut at = list.head;
         let walk = core::iter::from_fn(move || {

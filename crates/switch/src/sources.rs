@@ -99,7 +99,7 @@ impl Watch {
         self.forget();
     }
 
-    /// All of it, for the switch that gets the port. Here nobody is bound to it any more.
+    /// Returns all of it, for the switch that gets the port. Here nobody is bound to it any more.
     pub(crate) fn give(&mut self) -> Self {
         let (bound, allowed) = (Vec::new(), Vec::new());
         let none = Self { sources: self.sources, good: NOBODY, good_at: 0, bound, allowed };
@@ -147,7 +147,7 @@ impl Watch {
         self.allowed.iter().any(|prefix| prefix.contains(ip))
     }
 
-    /// Whether an address is on the list by itself, and not as one of many.
+    /// Returns true if an address is on the list by itself, and not as one of many.
     fn names(&self, ip: IpAddr) -> bool {
         self.allowed.iter().any(|prefix| prefix.is_single() && prefix.address() == ip)
     }
@@ -168,8 +168,8 @@ impl Watch {
         self.forget();
     }
 
-    /// Whether a frame of a bound port passes at first sight: of the last good source, and plain
-    /// IPv4 of its own address or of a machine that may have any.
+    /// Returns true if a frame of a bound port passes at first sight: of the last good source, and
+    /// plain IPv4 of its own address or of a machine that may have any.
     fn passes(&self, head: &[u8]) -> bool {
         if source_of(head) != self.good {
             return false;
@@ -195,7 +195,8 @@ impl Watch {
     }
 }
 
-/// The source address as a number; one that nobody has, and no memory holds, if it is cut off.
+/// Returns the source address as a number; one that nobody has, and no memory holds, if it is cut
+/// off.
 #[inline]
 fn source_of(head: &[u8]) -> u64 {
     match head.first_chunk::<12>() {
@@ -204,7 +205,7 @@ fn source_of(head: &[u8]) -> u64 {
     }
 }
 
-/// The bindings of a configuration, each at a port that is bound.
+/// Returns the bindings of a configuration, each at a port that is bound.
 pub(crate) fn make_watches(config: &SwitchConfig) -> Vec<Watch> {
     let mut watches: Vec<Watch> = config.ports.iter().map(Watch::new).collect();
     for binding in &config.control.bindings {
@@ -295,8 +296,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames cannot go the fast way: they may find the input full, their queue is of some
-    /// priorities only, or a tag that their driver took off says their priority.
+    /// Returns true if frames cannot go the fast way: they may find the input full, their queue is
+    /// of some priorities only, or a tag that their driver took off says their priority.
     fn takes_long_way(&self, input: u16, port: u16, frames: &[B]) -> bool {
         let looks_at_tags = self.ports[usize::from(port)].tags != Tags::Kept;
         self.may_be_full(usize::from(input))
@@ -488,7 +489,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames of a port need more than the fast way.
+    /// Returns true if frames of a port need more than the fast way.
     pub(crate) fn is_careful(&self, port: usize) -> bool {
         let watches = match self.watch[port].sources {
             Sources::Any => false,
@@ -504,7 +505,7 @@ impl<B: Buf> Switch<B> {
                 || self.has_own_queues(port))
     }
 
-    /// Whether a port has queues that are of some priorities only.
+    /// Returns true if a port has queues that are of some priorities only.
     fn has_own_queues(&self, port: usize) -> bool {
         let port = &self.ports[port];
         let first = usize::from(port.first_input);

@@ -38,7 +38,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// A part of a limit; one frame at least, for a queue of one frame stops nobody.
+    /// Returns a part of a limit; one frame at least, for a queue of one frame stops nobody.
     pub(crate) fn of(limit: Limit, part: u16) -> Self {
         let frames = u64::from(limit.frames) * u64::from(part) / u64::from(WHOLE);
         // Without overflow: the control input has no limit in bytes.
@@ -171,20 +171,20 @@ impl<B: Buf> Switch<B> {
         self.enter_part(index, part);
     }
 
-    /// Whether the pool takes one more frame of this input, of some priority.
+    /// Returns true if the pool takes one more frame of this input, of some priority.
     pub(crate) fn pool_takes(&self, input: usize) -> bool {
         let i = &self.inputs[input];
         let partition = &self.pool[usize::from(i.from_underlay)];
         partition.has_room() && i.pooled_frames < partition.limit.frames - partition.frames
     }
 
-    /// Whether the pool takes one more frame of this input and priority.
+    /// Returns true if the pool takes one more frame of this input and priority.
     pub(crate) fn pool_takes_of(&self, input: usize, priority: u8) -> bool {
         let partition = &self.pool[usize::from(self.inputs[input].from_underlay)];
         self.pool_takes(input) && partition.takes(priority)
     }
 
-    /// Whether a queue holds more than its share of its input.
+    /// Returns true if a queue holds more than its share of its input.
     fn is_over(&self, input: usize, leaf: u32) -> bool {
         let (i, node) = (&self.inputs[input], self.queues.get(leaf));
         let share = Share::of(i.limit, self.pair_share);
@@ -203,8 +203,8 @@ impl<B: Buf> Switch<B> {
         self.ports.get(usize::from(input.port))?.pause_out.as_ref()
     }
 
-    /// Whether a queue holds more of what its input may hold without a pause than the part of it
-    /// that follows from what is still free.
+    /// Returns true if a queue holds more of what its input may hold without a pause than the part
+    /// of it that follows from what is still free.
     fn is_over_below_xoff(&self, input: usize, node: &Node, pause: &PauseSender) -> bool {
         let held = self.rows[input * Priority::COUNT + usize::from(node.priority)].held;
         let free = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
@@ -227,15 +227,15 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames of a queue may go to the pool: not those for a receiver that is isolated,
-    /// here or at its own host.
+    /// Returns true if frames of a queue may go to the pool: not those for a receiver that is
+    /// isolated, here or at its own host.
     fn may_claim_pool(&self, leaf: u32) -> bool {
         let node = self.queues.get(leaf);
         let lane = &self.lanes[node.lane as usize];
         !matches!(lane.kind, LaneKind::Held(_)) && !self.is_isolated(lane.port, node.priority)
     }
 
-    /// The frames that wait for a pair, for inspection: in the input's memory, and in all.
+    /// Returns the frames that wait for a pair, for inspection: in the input's memory, and in all.
     #[must_use]
     pub fn pair(&self, lane: LaneId, source: SourceId, priority: Priority) -> (u32, u32) {
         self.queues.find(Key::leaf(lane.0, source.0, priority.get())).map_or((0, 0), |leaf| {

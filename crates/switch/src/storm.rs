@@ -41,8 +41,8 @@ impl Storms {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Whether a broadcast is beyond the budget of its port, or of its network if it came through a
-    /// tunnel; if not, it is charged.
+    /// Returns true if a broadcast is beyond the budget of its port, or of its network if it came
+    /// through a tunnel; if not, it is charged.
     pub(crate) fn is_storm(&mut self, now: Nanos, slot: u32) -> bool {
         let s = self.slots.get(slot);
         let input = &self.inputs[usize::from(s.input)];

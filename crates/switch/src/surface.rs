@@ -23,21 +23,21 @@ pub struct Window {
     /// The priorities of which nothing is taken, at an input that pauses its sender by priority.
     /// Flow control needs no window ([`crate::Switch::hear`]).
     pub closed: PriorityMask,
-    /// Whether handles of this input should be moved into the host pool first
+    /// True if handles of this input should be moved into the host pool first
     /// ([`crate::Switch::spill`]): a broadcast waits for its copy, or one destination has filled
     /// its share of the input.
     pub spill: bool,
 }
 
 impl Window {
-    /// The promise for frames of any priority: none while one is closed.
+    /// Returns the promise for frames of any priority: none while one is closed.
     #[must_use]
     pub fn of_any(self) -> Self {
         let frames = if self.closed.is_empty() { self.frames } else { 0 };
         Self { frames, ..self }
     }
 
-    /// Whether it has nothing to say to a driver that tells priorities apart either.
+    /// Returns true if it has nothing to say to a driver that tells priorities apart either.
     #[must_use]
     pub fn is_shut(self) -> bool {
         self.frames == 0 && self.closed.is_empty()
@@ -90,14 +90,15 @@ pub trait Sink<B> {
     /// Offers one frame.
     fn offer(&mut self, frame: &Egress<'_, B>) -> Taken;
 
-    /// The priorities of which it would refuse whatever it is offered, as it found out. A driver
-    /// that keeps them apart says so after [`Taken::No`], and the walk goes on with the others.
+    /// Returns the priorities of which it would refuse whatever it is offered, as it found out. A
+    /// driver that keeps them apart says so after [`Taken::No`], and the walk goes on with the
+    /// others.
     fn refuses(&self) -> PriorityMask {
         PriorityMask::NONE
     }
 
-    /// Whether it would refuse whatever it is offered. A driver that knows spares the switch the
-    /// making of headers that nobody takes; one that does not know says no.
+    /// Returns true if it would refuse whatever it is offered. A driver that knows spares the
+    /// switch the making of headers that nobody takes; one that does not know says no.
     fn is_full(&self) -> bool {
         false
     }
@@ -168,7 +169,7 @@ pub enum Command {
     /// more: then what waits is thrown away, and the switch floods ARP like any broadcast. A switch
     /// begins without one.
     Control {
-        /// Whether one does.
+        /// True if one does.
         attached: bool,
     },
     /// Binds a machine to a port of [`crate::Sources::Bound`], or gives it other addresses.
@@ -308,14 +309,14 @@ impl PuntCause {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The cause as an index below [`Self::COUNT`].
+    /// Returns the cause as an index below [`Self::COUNT`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether the frame was taken out of the data path: control answers it, has it flooded, or
-    /// says why it ends.
+    /// Returns true if the frame was taken out of the data path: control answers it, has it
+    /// flooded, or says why it ends.
     #[must_use]
     pub const fn is_taken(self) -> bool {
         matches!(self, Self::Arp | Self::Nd)
@@ -413,7 +414,7 @@ impl Head {
     /// How many bytes it can hold.
     pub const SIZE_MAX: usize = 128;
 
-    /// A copy of the first bytes of `bytes`.
+    /// Returns a copy of the first bytes of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let size = bytes.len().min(Self::SIZE_MAX);
@@ -423,7 +424,7 @@ impl Head {
         head
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.size)]

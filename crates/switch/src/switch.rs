@@ -103,7 +103,7 @@ pub struct Switch<B> {
     pub(crate) share_min: Share,
     /// By port: whose frames it takes.
     pub(crate) watch: Vec<Watch>,
-    /// Whether some port is bound to addresses.
+    /// True if some port is bound to addresses.
     pub(crate) has_bound_ips: bool,
     /// By port: what may be attached in its place.
     pub(crate) bays: Vec<Bay>,
@@ -199,7 +199,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The input of a port's queue.
+    /// Returns the input of a port's queue.
     #[must_use]
     pub fn input(&self, port: PortId, queue: u8) -> InputId {
         let port = &self.ports[port.index()];
@@ -207,21 +207,22 @@ impl<B: Buf> Switch<B> {
         InputId(port.first_input + u16::from(queue))
     }
 
-    /// The port that an input belongs to; `None` for the control input, and the pool's number.
+    /// Returns the port that an input belongs to; `None` for the control input, and the pool's
+    /// number.
     #[must_use]
     pub fn port_of(&self, input: InputId) -> Option<PortId> {
         let port = self.inputs.get(input.index())?.port;
         (port != NO_PORT).then_some(PortId(port))
     }
 
-    /// The input under which control's own frames are counted.
+    /// Returns the input under which control's own frames are counted.
     #[must_use]
     pub fn control_input(&self) -> InputId {
         InputId::from_index(self.inputs.len() - 1)
     }
 
-    /// The number under which handles of the host pool are reclaimed. Frames of ports that are gone
-    /// are counted under it, once their number is another port's.
+    /// Returns the number under which handles of the host pool are reclaimed. Frames of ports that
+    /// are gone are counted under it, once their number is another port's.
     #[must_use]
     pub fn pool_input(&self) -> InputId {
         InputId::from_index(self.inputs.len())
@@ -455,8 +456,8 @@ impl<B: Buf> Switch<B> {
         first
     }
 
-    /// The first port from `from` on that may have something to send. A worker walks these instead
-    /// of all its ports, after [`Self::advance`].
+    /// Returns the first port from `from` on that may have something to send. A worker walks these
+    /// instead of all its ports, after [`Self::advance`].
     #[must_use]
     pub fn busy_port(&self, from: PortId) -> Option<PortId> {
         let mut word = from.index() / 64;
@@ -468,14 +469,15 @@ impl<B: Buf> Switch<B> {
         Some(PortId::from_index(word * 64 + bits.trailing_zeros() as usize))
     }
 
-    /// Whether a port may have something to send: as [`Self::busy_port`], for who asks of one.
+    /// Returns true if a port may have something to send: as [`Self::busy_port`], for who asks of
+    /// one.
     #[inline]
     #[must_use]
     pub fn is_busy(&self, port: PortId) -> bool {
         self.busy.get(port.index() / 64).is_some_and(|bits| bits >> (port.index() % 64) & 1 == 1)
     }
 
-    /// The next thing that the switch has to tell; misses first.
+    /// Returns the next thing that the switch has to tell; misses first.
     #[inline]
     pub fn notice(&mut self) -> Option<Notice> {
         // Asked in every turn, and mostly in vain.
@@ -499,7 +501,7 @@ impl<B: Buf> Switch<B> {
         (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
     }
 
-    /// The tunnel whose far end has this address, through whichever port.
+    /// Returns the tunnel whose far end has this address, through whichever port.
     #[inline]
     pub(crate) fn vtep(&self, remote: u32) -> Option<u16> {
         self.vteps.find(remote)

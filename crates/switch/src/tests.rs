@@ -44,7 +44,7 @@ fn pause(xon: u64, xoff: u64, gbps: u64) -> InputFull {
     })
 }
 
-/// An access port, an underlay port with one tunnel, and a network that has it.
+/// Returns an access port, an underlay port with one tunnel, and a network that has it.
 pub(crate) fn config() -> SwitchConfig {
     let role = PortRole::Underlay { local: Ipv4Addr::new(10, 0, 0, 1), mac: Mac([2; 6]) };
     SwitchConfig {

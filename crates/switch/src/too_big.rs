@@ -109,7 +109,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The way to whoever sent a frame of an input, if anybody is there.
+    /// Returns the way to whoever sent a frame of an input, if anybody is there.
     fn way_back(&self, port: u16, vnet: u16, head: &Head) -> Option<Target> {
         let p = &self.ports[usize::from(port)];
         if let PortRole::Access { .. } = p.role {
@@ -120,7 +120,7 @@ impl<B: Buf> Switch<B> {
         is_there.then_some(Target::Address(VnetId(vnet), src))
     }
 
-    /// The largest layer-3 packet of a network that a lane takes in such a frame.
+    /// Returns the largest layer-3 packet of a network that a lane takes in such a frame.
     fn mtu_of(&self, vnet: u16, lane: u32, head: &[u8]) -> Option<u16> {
         let lane = &self.lanes[lane as usize];
         let mtu = match lane.kind {

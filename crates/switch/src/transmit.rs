@@ -98,7 +98,7 @@ impl<B: Buf> Switch<B> {
         taken
     }
 
-    /// Whether a frame waits and the rate allows one.
+    /// Returns true if a frame waits and the rate allows one.
     #[inline]
     fn may_send(&self, now: Nanos, at: usize) -> bool {
         let port = &self.ports[at];
@@ -127,8 +127,8 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// The node whose turn it is in a priority that has frames: the first one whose deficit covers
-    /// its next frame. One larger than a quantum is saved up for in as many turns.
+    /// Returns the node whose turn it is in a priority that has frames: the first one whose deficit
+    /// covers its next frame. One larger than a quantum is saved up for in as many turns.
     #[inline]
     pub(crate) fn next_node(&mut self, at: usize, priority: usize) -> u32 {
         let class = self.class_of(at, priority);
@@ -155,7 +155,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether [`Self::transmit`] would offer a frame now.
+    /// Returns true if [`Self::transmit`] would offer a frame now.
     #[must_use]
     pub fn has_work(&self, now: Nanos, port: PortId) -> bool {
         let p = &self.ports[port.index()];
@@ -207,7 +207,7 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// The priority that is served next; `None` if nothing may go.
+    /// Returns the priority that is served next; `None` if nothing may go.
     #[inline]
     pub(crate) fn next_priority(&mut self, at: usize, refused: PriorityMask) -> Option<usize> {
         let port = &mut self.ports[at];
@@ -303,7 +303,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The frame at the head of a node's queue.
+    /// Returns the frame at the head of a node's queue.
     #[inline]
     pub(crate) fn turn_of(&self, port: usize, priority: usize, node: u32) -> Turn {
         let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
@@ -311,7 +311,7 @@ impl<B: Buf> Switch<B> {
         Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head }
     }
 
-    /// The frame as the driver sees it, or why it cannot go.
+    /// Returns the frame as the driver sees it, or why it cannot go.
     #[inline]
     fn egress<'a>(
         &'a self,
@@ -548,7 +548,7 @@ impl<B: Buf> Switch<B> {
 }
 
 impl Port {
-    /// Whether more than one priority waits.
+    /// Returns true if more than one priority waits.
     #[inline]
     pub(crate) fn has_rivals(&self) -> bool {
         self.active & self.active.wrapping_sub(1) != 0
@@ -562,7 +562,7 @@ fn fits_with_tag<B: Buf>(buf: &B, strip: u16, size: u32, size_max: u32) -> bool 
     tagged && size <= size_max + 4
 }
 
-/// The weights as the scheduler reads them.
+/// Returns the weights as the scheduler reads them.
 pub(crate) fn weight_of(service: Service) -> u8 {
     match service {
         Service::Strict => 1,

@@ -134,7 +134,7 @@ pub fn resize_outer(header: &mut [u8], inner_size: u16) {
     header[38..40].copy_from_slice(&(new - 20).to_be_bytes());
 }
 
-/// The ECN field of a tenant's frame; not ECN-capable if it is not IP.
+/// Returns the ECN field of a tenant's frame; not ECN-capable if it is not IP.
 #[inline]
 fn ecn_of(inner_head: &[u8]) -> u8 {
     if let Some(head) = inner_head.first_chunk::<34>()

@@ -203,7 +203,7 @@ fn heard(head: &[u8], local: Ipv4Addr) -> Option<too_big::Heard> {
 }
 
 impl<B> Switch<B> {
-    /// Whether a port is an underlay.
+    /// Returns true if a port is an underlay.
     #[must_use]
     pub fn is_underlay(&self, port: PortId) -> bool {
         self.ports

@@ -84,8 +84,8 @@ impl<B: Buf> Switch<B> {
         self.put_frame(slot, lane);
     }
 
-    /// A lane for a destination that is not known. An input may have as many of them as are still
-    /// free, and one network of several three times as many, so that none takes them all.
+    /// Returns a lane for a destination that is not known. An input may have as many of them as are
+    /// still free, and one network of several three times as many, so that none takes them all.
     fn take_lane(&mut self, vnet: u16, slot: u32) -> Option<u32> {
         let input = usize::from(self.slots.get(slot).input);
         let free = self.free_lanes.len();

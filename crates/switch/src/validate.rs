@@ -7,7 +7,7 @@ use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service
 use crate::queues::{LANES_MAX, NODES_MAX};
 use crate::{sources, tunnel};
 
-/// The first thing that cannot work.
+/// Returns the first thing that cannot work.
 pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
     if let Some(spare) = &config.spare
         && !matches!(spare.like.role, PortRole::Access { .. })

@@ -44,7 +44,8 @@ impl<B: Buf> Switch<B> {
         Window { frames, bytes: ByteCount(bytes), closed, spill }
     }
 
-    /// Whether a frame of an input waits to be copied, so that it may go to several outputs.
+    /// Returns true if a frame of an input waits to be copied, so that it may go to several
+    /// outputs.
     #[inline]
     #[must_use]
     pub fn replicates(&self, input: InputId) -> bool {

@@ -84,7 +84,7 @@ fn host(hold: Hold, isolates: bool, others: usize) -> SwitchConfig {
     config
 }
 
-/// The physical switch: as patient as `role = "switch"` is.
+/// Returns the physical switch: as patient as `role = "switch"` is.
 fn cables(isolates: bool, legs: usize) -> SwitchConfig {
     let mut config = config((0..legs).map(|_| pausing(access(0))).collect());
     config.pool.from_local = limit(256, 1_000_000);
@@ -109,7 +109,7 @@ struct Host {
     told: ReceiverState,
     told_at: Nanos,
     reads: Reads,
-    /// Whether the innocent one and the flooder send.
+    /// True if the innocent one and the flooder send.
     sends: bool,
     owed: usize,
     /// Frames that the relay read, that came to the flooder from a relay, and what the innocent
@@ -301,21 +301,21 @@ impl Fabric {
         self.hosts.iter_mut().for_each(|host| host.reads = reads);
     }
 
-    /// Whether every cable is paused both ways: the cycle is closed.
+    /// Returns true if every cable is paused both ways: the cycle is closed.
     fn is_closed(&self) -> bool {
         let legs = 0..self.hosts.len();
         legs.into_iter().all(|leg| is_pausing(&self.cables, leg))
             && self.hosts.iter().all(|host| is_pausing(&host.world, WIRE))
     }
 
-    /// Whether nobody pauses anybody.
+    /// Returns true if nobody pauses anybody.
     fn is_free(&self) -> bool {
         let legs = 0..self.hosts.len();
         !legs.into_iter().any(|leg| is_pausing(&self.cables, leg))
             && !self.hosts.iter().any(|host| is_pausing(&host.world, WIRE))
     }
 
-    /// Whether every relay is isolated, and nothing else is.
+    /// Returns true if every relay is isolated, and nothing else is.
     fn is_named(&self) -> bool {
         let mut hosts = self.hosts.iter().map(|host| &host.world.switch);
         hosts.all(|switch| {
@@ -452,7 +452,7 @@ fn leg_mac(host: usize) -> Mac {
     Mac([2, 0xca, 0, 0, 0, u8::try_from(host).unwrap()])
 }
 
-/// The tunnel of one host to another.
+/// Returns the tunnel of one host to another.
 fn tunnel_to(at: usize, other: usize) -> u16 {
     u16::try_from(if other > at { other - 1 } else { other }).unwrap()
 }

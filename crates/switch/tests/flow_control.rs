@@ -53,7 +53,7 @@ fn switch_config(switch: usize) -> SwitchConfig {
     config
 }
 
-/// Whether a frame from a switch is lost.
+/// True if a frame from a switch is lost.
 type Loses = Box<dyn FnMut(usize, &Sent) -> bool>;
 
 /// Two switches, joined by their underlay ports.
@@ -61,7 +61,7 @@ struct Pair {
     worlds: [World; 2],
     /// From switch 0 to 1, and from 1 to 0: frames with their time of arrival.
     wires: [VecDeque<(Nanos, Sent)>; 2],
-    /// Whether a frame is lost on the wire.
+    /// True if a frame is lost on the wire.
     loses: Loses,
     /// Pause frames on the wire: when, from whom, priorities enabled, quanta.
     pauses: Vec<(Nanos, usize, u8, [u16; 8])>,

@@ -403,7 +403,7 @@ fn flood_to_unknown_addresses_leaves_places_to_other_ports_and_networks() {
     world.drain(|_| {});
 }
 
-/// A sender's host, whose port [`SENDER`] has frames for two destinations behind a tunnel.
+/// Returns a sender's host, whose port [`SENDER`] has frames for two destinations behind a tunnel.
 fn sending_host() -> World {
     let mut world = World::new(&host(64, Hold::Forever, &[2, 3]), 1);
     for destination in [10, 11] {

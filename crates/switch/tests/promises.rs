@@ -131,7 +131,7 @@ fn a_paused_input_drops_what_has_no_flow_control_and_holds_the_rest() {
     world.drain(|_| {});
 }
 
-/// A port that pauses priorities 3 and 4, and a stuck receiver of priority 3.
+/// Returns a port that pauses priorities 3 and 4, and a stuck receiver of priority 3.
 fn with_a_full_priority() -> World {
     let mut ports = vec![access(0); 2];
     ports[0].input = limit(16, 100_000);

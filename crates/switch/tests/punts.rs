@@ -138,7 +138,7 @@ fn neighbors_end_at_the_port_while_control_is_attached_and_are_flooded_otherwise
     }
 }
 
-/// A message of ICMPv6 to all nodes, of that kind.
+/// Returns a message of ICMPv6 to all nodes, of that kind.
 fn message(kind: u8, size: usize) -> Vec<u8> {
     let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
     let mut bytes = neighbor(group, mac(0), "fd00::1".parse().unwrap(), "fd00::1".parse().unwrap());
@@ -702,7 +702,7 @@ fn an_unbound_port_cannot_claim_a_bound_address() {
     }
 }
 
-/// A packet of IPv4 from an address.
+/// Returns a packet of IPv4 from an address.
 fn packet(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
     let mut bytes = Tenant::new(dst, src, 0, 60).bytes();
     bytes[26..30].copy_from_slice(&ip.octets());

@@ -31,14 +31,14 @@ impl Frame {
         Self { head, number, segments, each, last }
     }
 
-    /// The bytes of some of its segments.
+    /// Returns the bytes of some of its segments.
     fn bytes(&self, first: u16, count: u16) -> u32 {
         let has_last = first + count == self.segments;
         let full = u32::from(count) - u32::from(has_last);
         full * self.each + if has_last { self.last } else { 0 }
     }
 
-    /// The same, in the pool.
+    /// Returns the same, in the pool.
     fn copied(&self) -> Self {
         Self { head: self.head.clone(), ..*self }
     }
@@ -100,7 +100,7 @@ fn reclaimed(switch: &mut Switch<Frame>, port: u16) -> Vec<u32> {
 /// What a driver took: (source, frame, first segment, how many).
 type Took = (u8, u32, u16, u16);
 
-/// A driver of so much room, in segments.
+/// Returns a driver of so much room, in segments.
 fn drive(switch: &mut Switch<Frame>, port: u16, mut room: u16, took: &mut Vec<Took>) -> u32 {
     let mut sink = |egress: &Egress<'_, Frame>| {
         let Some(buf) = egress.buf else { return Taken::All };

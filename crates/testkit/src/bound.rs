@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::io::Write as _;
 
-/// Whether this is a long run on a machine of its own: `SLUICE_SOAK` is set.
+/// Returns true if this is a long run on a machine of its own: `SLUICE_SOAK` is set.
 #[must_use]
 pub fn is_soak() -> bool {
     std::env::var_os("SLUICE_SOAK").is_some()

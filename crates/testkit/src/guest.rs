@@ -70,7 +70,7 @@ pub struct GuestConfig {
     pub regions: usize,
     /// Memory beside rings and buffers, for tests that take some: [`Memory::allocate`]. In bytes.
     pub spare_bytes: usize,
-    /// Whether the switch is to acknowledge each request (`VHOST_USER_PROTOCOL_F_REPLY_ACK`), so
+    /// True if the switch is to acknowledge each request (`VHOST_USER_PROTOCOL_F_REPLY_ACK`), so
     /// that a refused one is an error here.
     pub acknowledge: bool,
 }
@@ -155,7 +155,7 @@ impl fmt::Debug for Guest {
 }
 
 impl Guest {
-    /// A guest that is not connected.
+    /// Returns a guest that is not connected.
     ///
     /// # Errors
     /// [`GuestError::Memory`], [`GuestError::NoRoom`], [`GuestError::System`].
@@ -186,7 +186,8 @@ impl Guest {
         Ok(Self { config, memory, pairs, link: None, features: None, log: None, bases })
     }
 
-    /// A guest that is connected to a switch that listens at a path; it may take 5 s to get there.
+    /// Returns a guest that is connected to a switch that listens at a path; it may take 5 s to get
+    /// there.
     ///
     /// # Errors
     /// Those of [`Guest::new`] and [`Guest::attach`].
@@ -363,7 +364,7 @@ impl Guest {
         self.link = None;
     }
 
-    /// Whether there is a switch at the other end.
+    /// Returns true if there is a switch at the other end.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_up)
@@ -375,7 +376,7 @@ impl Guest {
         self.features.unwrap_or(0)
     }
 
-    /// Its memory.
+    /// Returns its memory.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
@@ -387,7 +388,7 @@ impl Guest {
         self.pairs.len()
     }
 
-    /// A queue pair.
+    /// Returns a queue pair.
     ///
     /// # Panics
     /// If there is no such pair.
@@ -400,7 +401,7 @@ impl Guest {
         self.pairs[0].sender.send(frame)
     }
 
-    /// The next frame of any queue pair, if one is there.
+    /// Returns the next frame of any queue pair, if one is there.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         self.pairs.iter_mut().find_map(|pair| pair.receiver.receive())
     }

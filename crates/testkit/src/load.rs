@@ -82,7 +82,7 @@ pub struct Run {
     pub window_ms: u64,
     /// Most frames at a time.
     pub burst: usize,
-    /// Whether frames are used, not only passed on.
+    /// True if frames are used, not only passed on.
     pub touch: bool,
 }
 
@@ -232,18 +232,18 @@ pub struct Load {
 }
 
 impl Load {
-    /// A generator for these guests, which are connected.
+    /// Returns a generator for these guests, which are connected.
     #[must_use]
     pub fn new(guests: Vec<Guest>) -> Self {
         Self { guests, runs: 0 }
     }
 
-    /// The guests.
+    /// Returns the guests.
     pub fn guests(&mut self) -> &mut [Guest] {
         &mut self.guests
     }
 
-    /// The guests, for good.
+    /// Returns the guests, for good.
     #[must_use]
     pub fn into_guests(self) -> Vec<Guest> {
         self.guests

@@ -59,7 +59,7 @@ enum Sum {
 }
 
 impl Unfinished {
-    /// A frame of so many bytes of data, to be cut into so many each.
+    /// Returns a frame of so many bytes of data, to be cut into so many each.
     #[must_use]
     pub fn new(carries: Carries, addresses: [[u8; 6]; 2], data: usize, each: Option<u16>) -> Self {
         let data = (0..data).map(|at| u8::try_from(at % 253).unwrap_or(0)).collect();
@@ -96,13 +96,13 @@ impl Unfinished {
         self.start() + if self.is_tcp() { 20 + self.options.len() } else { 8 }
     }
 
-    /// The frame as the guest sends it.
+    /// Returns the frame as the guest sends it.
     #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         self.build(&self.data, self.ident, self.seq, self.flags, Sum::Open)
     }
 
-    /// The header in front of it (virtio 1.2, 5.1.6).
+    /// Returns the header in front of it (virtio 1.2, 5.1.6).
     ///
     /// # Panics
     /// If it is larger than any frame.
@@ -128,7 +128,7 @@ impl Unfinished {
         header
     }
 
-    /// The frames that it is on a wire.
+    /// Returns the frames that it is on a wire.
     ///
     /// # Panics
     /// If they are more than can be counted.
@@ -181,7 +181,7 @@ impl Unfinished {
         if self.is_tcp() { 6 } else { 17 }
     }
 
-    /// Both IP addresses.
+    /// Returns both IP addresses.
     fn pair(&self) -> Vec<u8> {
         let end = |mac: [u8; 6]| match self.is_ipv6() {
             true => [&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0][..], &mac].concat(),
@@ -225,7 +225,7 @@ fn half(number: usize) -> [u8; 2] {
     u16::try_from(number).unwrap_or(0).to_be_bytes()
 }
 
-/// The one's complement sum (RFC 1071 section 1), word by word.
+/// Returns the one's complement sum (RFC 1071 section 1), word by word.
 fn slow_sum(bytes: &[u8]) -> u16 {
     bytes.chunks(2).fold(0, |sum: u16, word| {
         let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]);

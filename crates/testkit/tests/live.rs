@@ -113,7 +113,7 @@ fn exchange(from: &mut Guest, to: &mut Guest, frames: u32) {
     assert_eq!((from.violation(), to.violation()), (None, None));
 }
 
-/// Every feature that the driver knows, one after the other left out, with every shape.
+/// Returns every feature that the driver knows, one after the other left out, with every shape.
 fn configs() -> Vec<GuestConfig> {
     let base = GuestConfig::default();
     let all = feature::ALL;

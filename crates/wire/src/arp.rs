@@ -57,7 +57,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`. What lies behind the packet is padding.
+    /// Returns a view of `bytes`. What lies behind the packet is padding.
     ///
     /// # Errors
     /// [`Truncated`] below [`SIZE`] bytes.
@@ -67,8 +67,8 @@ impl<'a> Packet<'a> {
         Ok(Self { header })
     }
 
-    /// Whether it is a request or a reply for IPv4 over Ethernet, so that the other fields mean
-    /// what their names say.
+    /// Returns true if it is a request or a reply for IPv4 over Ethernet, so that the other fields
+    /// mean what their names say.
     #[inline]
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
@@ -87,28 +87,28 @@ impl<'a> Packet<'a> {
         Operation(self.header.operation.get())
     }
 
-    /// The hardware address of who sends it.
+    /// Returns the hardware address of who sends it.
     #[inline]
     #[must_use]
     pub const fn sender_mac(&self) -> Mac {
         Mac(self.header.sender_mac)
     }
 
-    /// The protocol address of who sends it; 0.0.0.0 in a probe (RFC 5227 section 2.1.1).
+    /// Returns the protocol address of who sends it; 0.0.0.0 in a probe (RFC 5227 section 2.1.1).
     #[inline]
     #[must_use]
     pub fn sender_ip(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.header.sender_ip)
     }
 
-    /// The hardware address of whom it is about; without meaning in a request.
+    /// Returns the hardware address of whom it is about; without meaning in a request.
     #[inline]
     #[must_use]
     pub const fn target_mac(&self) -> Mac {
         Mac(self.header.target_mac)
     }
 
-    /// The protocol address of whom it is about.
+    /// Returns the protocol address of whom it is about.
     #[inline]
     #[must_use]
     pub fn target_ip(&self) -> Ipv4Addr {
@@ -152,7 +152,7 @@ impl Repr {
         Self { sender_ip: ip, ..Self::probe(mac, ip) }
     }
 
-    /// The answer to this request: its target is at `mac` (RFC 826, packet reception).
+    /// Returns the answer to this request: its target is at `mac` (RFC 826, packet reception).
     #[inline]
     #[must_use]
     pub const fn reply(&self, mac: Mac) -> Self {
@@ -165,16 +165,17 @@ impl Repr {
         }
     }
 
-    /// Whether its sender asks for an address that it does not use yet (RFC 5227 section 1.1).
+    /// Returns true if its sender asks for an address that it does not use yet (RFC 5227 section
+    /// 1.1).
     #[inline]
     #[must_use]
     pub fn is_probe(&self) -> bool {
         self.operation == Operation::REQUEST && self.sender_ip.is_unspecified()
     }
 
-    /// Whether it asks nothing and tells where its sender is: a request of the sender for itself,
-    /// which is an announcement (RFC 5227 section 1.1), or a reply that nobody asked for (RFC 5944
-    /// section 4.6).
+    /// Returns true if it asks nothing and tells where its sender is: a request of the sender for
+    /// itself, which is an announcement (RFC 5227 section 1.1), or a reply that nobody asked for
+    /// (RFC 5944 section 4.6).
     #[inline]
     #[must_use]
     pub fn is_gratuitous(&self) -> bool {

@@ -13,9 +13,9 @@ pub const CE: u8 = 0b11;
 /// The two bits as RFC 3168 places them in a byte.
 pub(crate) const MASK: u8 = 0b11;
 
-/// The inner field of a packet that leaves a tunnel, from both fields as they arrived (RFC 6040
-/// section 4.2, figure 4). `None`: the packet must be dropped, since the network says congestion
-/// and the transport would not hear it. Only the low two bits of the arguments count.
+/// Returns the inner field of a packet that leaves a tunnel, from both fields as they arrived (RFC
+/// 6040 section 4.2, figure 4). `None`: the packet must be dropped, since the network says
+/// congestion and the transport would not hear it. Only the low two bits of the arguments count.
 #[inline]
 #[must_use]
 pub const fn decapsulate(outer: u8, inner: u8) -> Option<u8> {

@@ -32,7 +32,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// A view of `bytes`, which begin with the destination address.
+    /// Returns a view of `bytes`, which begin with the destination address.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -42,14 +42,14 @@ impl<'a> Frame<'a> {
         Ok(Self { header, payload })
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     #[must_use]
     pub const fn dst(&self) -> Mac {
         Mac(self.header.dst)
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     #[must_use]
     pub const fn src(&self) -> Mac {

@@ -21,7 +21,7 @@ impl EtherType {
     /// An S-tag (802.1Q clause 9.5), the outer one of two.
     pub const QINQ: Self = Self(0x88a8);
 
-    /// Whether a VLAN tag follows, of either kind.
+    /// Returns true if a VLAN tag follows, of either kind.
     #[inline]
     #[must_use]
     pub const fn is_tag(self) -> bool {

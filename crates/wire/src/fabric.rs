@@ -247,7 +247,7 @@ pub enum Message<'a> {
         round: u32,
         /// The last change applied in this round.
         sequence: u64,
-        /// Whether what is there is complete: no snapshot is on its way.
+        /// True if what is there is complete: no snapshot is on its way.
         whole: bool,
     },
     /// What the sender's claims are in sum.
@@ -464,8 +464,8 @@ impl Hello {
         }
     }
 
-    /// The version that both sides speak: the newest of `ours` and of the sender's; `None` if there
-    /// is none.
+    /// Returns the version that both sides speak: the newest of `ours` and of the sender's; `None`
+    /// if there is none.
     #[must_use]
     pub fn common_version(&self, ours: (u8, u8)) -> Option<u8> {
         let newest = self.versions.1.min(ours.1);
@@ -482,7 +482,7 @@ pub struct ClaimsWriter<'a> {
 }
 
 impl<'a> ClaimsWriter<'a> {
-    /// A frame of at most [`FRAME_SIZE_MAX`] bytes at the start of `out`.
+    /// Returns a frame of at most [`FRAME_SIZE_MAX`] bytes at the start of `out`.
     ///
     /// # Panics
     /// If `out` is shorter than [`CLAIMS_SIZE_MIN`].

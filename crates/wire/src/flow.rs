@@ -20,8 +20,9 @@ pub const SOURCE_PORT_MIN: u16 = 49152;
 const KEYS: [u64; 4] =
     [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
-/// The hash of the flow that a frame belongs to. `head` is the frame from its destination address
-/// on; the first 128 bytes hold all that counts. A frame without an Ethernet header hashes to zero.
+/// Returns the hash of the flow that a frame belongs to. `head` is the frame from its destination
+/// address on; the first 128 bytes hold all that counts. A frame without an Ethernet header hashes
+/// to zero.
 #[inline]
 #[must_use]
 pub fn hash(head: &[u8]) -> u32 {
@@ -51,8 +52,8 @@ const fn mix([addresses, rest]: [u64; 2]) -> u32 {
     (mixed >> 32) as u32
 }
 
-/// The flow of nearly every frame, read at fixed places: TCP or UDP over IPv4 without tag, options
-/// or fragments. `None` says nothing but that the frame has to be looked at.
+/// Returns the flow of nearly every frame, read at fixed places: TCP or UDP over IPv4 without tag,
+/// options or fragments. `None` says nothing but that the frame has to be looked at.
 #[inline]
 fn plain_flow(head: &[u8]) -> Option<[u64; 2]> {
     const SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + 4;
@@ -68,7 +69,7 @@ fn plain_flow(head: &[u8]) -> Option<[u64; 2]> {
     Some([addresses, u64::from(word(34)) << 32 | u64::from(protocol)])
 }
 
-/// The UDP source port for a flow, 49152 to 65535 (RFC 7348 section 5).
+/// Returns the UDP source port for a flow, 49152 to 65535 (RFC 7348 section 5).
 #[inline]
 #[must_use]
 pub const fn source_port(hash: u32) -> u16 {
@@ -104,8 +105,8 @@ fn ipv6_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([src ^ dst, ports | u64::from(packet.next_header())])
 }
 
-/// The first four bytes behind the header, in the upper half of the word, if they are the ports of
-/// TCP or UDP; zero otherwise.
+/// Returns the first four bytes behind the header, in the upper half of the word, if they are the
+/// ports of TCP or UDP; zero otherwise.
 #[inline]
 fn ports(protocol: u8, bytes: &[u8], header_size: usize) -> u64 {
     if !matches!(protocol, ipv4::PROTOCOL_TCP | ipv4::PROTOCOL_UDP) {
@@ -115,15 +116,15 @@ fn ports(protocol: u8, bytes: &[u8], header_size: usize) -> u64 {
     ports.map_or(0, |&ports| u64::from(u32::from_be_bytes(ports)) << 32)
 }
 
-/// Both halves of `bits`, the higher one first.
+/// Returns both halves of `bits`, the higher one first.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
 const fn halves(bits: u128) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
-/// Both halves of the product, added without carry: every bit of either factor reaches about half
-/// of the result's.
+/// Returns both halves of the product, added without carry: every bit of either factor reaches
+/// about half of the result's.
 #[inline]
 const fn fold(a: u64, b: u64) -> u64 {
     let [high, low] = halves(a as u128 * b as u128);

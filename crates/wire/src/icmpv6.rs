@@ -86,7 +86,7 @@ impl Kind {
         message.first().copied().map(Self)
     }
 
-    /// Whether it is one of the two that neighbours ask and answer with.
+    /// Returns true if it is one of the two that neighbours ask and answer with.
     #[inline]
     #[must_use]
     pub const fn is_neighbor(self) -> bool {
@@ -115,7 +115,7 @@ pub struct NdOption<'a> {
 }
 
 impl NdOption<'_> {
-    /// The MAC that it carries, if it has the size of one and is of that kind.
+    /// Returns the MAC that it carries, if it has the size of one and is of that kind.
     #[inline]
     fn link(&self, kind: OptionKind) -> Option<Mac> {
         let mac: [u8; 6] = self.data.try_into().ok()?;
@@ -151,7 +151,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`, the payload of an IPv6 packet.
+    /// Returns a view of `bytes`, the payload of an IPv6 packet.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -168,56 +168,56 @@ impl<'a> Packet<'a> {
         Kind(self.header.kind)
     }
 
-    /// The code; zero in messages of neighbours.
+    /// Returns the code; zero in messages of neighbours.
     #[inline]
     #[must_use]
     pub const fn code(&self) -> u8 {
         self.header.code
     }
 
-    /// The checksum, as the message says.
+    /// Returns the checksum, as the message says.
     #[inline]
     #[must_use]
     pub fn checksum(&self) -> u16 {
         self.header.checksum.get()
     }
 
-    /// Whether who sends an advertisement is a router.
+    /// Returns true if who sends an advertisement is a router.
     #[inline]
     #[must_use]
     pub fn is_router(&self) -> bool {
         self.header.flags.get() & FLAG_ROUTER != 0
     }
 
-    /// Whether an advertisement answers a solicitation.
+    /// Returns true if an advertisement answers a solicitation.
     #[inline]
     #[must_use]
     pub fn is_solicited(&self) -> bool {
         self.header.flags.get() & FLAG_SOLICITED != 0
     }
 
-    /// Whether an advertisement replaces what its receiver knows.
+    /// Returns true if an advertisement replaces what its receiver knows.
     #[inline]
     #[must_use]
     pub fn overrides(&self) -> bool {
         self.header.flags.get() & FLAG_OVERRIDE != 0
     }
 
-    /// The address that it is about.
+    /// Returns the address that it is about.
     #[inline]
     #[must_use]
     pub fn target(&self) -> Ipv6Addr {
         Ipv6Addr::from(self.header.target)
     }
 
-    /// The options.
+    /// Returns the options.
     #[inline]
     #[must_use]
     pub const fn options(&self) -> Options<'a> {
         Options { rest: self.options }
     }
 
-    /// Whether the options are whole to the end; none has size zero (RFC 4861 clause 4.6).
+    /// Returns true if the options are whole to the end; none has size zero (RFC 4861 clause 4.6).
     #[inline]
     #[must_use]
     pub fn options_ok(&self) -> bool {
@@ -226,7 +226,7 @@ impl<'a> Packet<'a> {
         options.rest.is_empty()
     }
 
-    /// The MAC of the first option of `kind` that carries one.
+    /// Returns the MAC of the first option of `kind` that carries one.
     #[inline]
     #[must_use]
     pub fn link(&self, kind: OptionKind) -> Option<Mac> {
@@ -250,11 +250,11 @@ pub enum Repr {
         target: Ipv6Addr,
         /// Its MAC.
         target_mac: Option<Mac>,
-        /// Whether who sends it is a router.
+        /// True if who sends it is a router.
         router: bool,
-        /// Whether it answers a solicitation.
+        /// True if it answers a solicitation.
         solicited: bool,
-        /// Whether it replaces what its receiver knows.
+        /// True if it replaces what its receiver knows.
         overrides: bool,
     },
 }
@@ -308,7 +308,7 @@ impl Repr {
         ok.then_some(repr)
     }
 
-    /// The size of the message in bytes.
+    /// Returns the size of the message in bytes.
     #[inline]
     #[must_use]
     pub const fn size(&self) -> usize {
@@ -357,8 +357,8 @@ impl Repr {
     }
 }
 
-/// The group in which who has `ip` is asked for it: ff02::1:ff00:0/104 and its last 24 bits (RFC
-/// 4291 clause 2.7.1).
+/// Returns the group in which who has `ip` is asked for it: ff02::1:ff00:0/104 and its last 24 bits
+/// (RFC 4291 clause 2.7.1).
 #[inline]
 #[must_use]
 pub const fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {

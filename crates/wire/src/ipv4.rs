@@ -62,7 +62,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`.
+    /// Returns a view of `bytes`.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE_MIN`] bytes. Options need not be there.
@@ -72,14 +72,14 @@ impl<'a> Packet<'a> {
         Ok(Self { header, bytes })
     }
 
-    /// The version field; 4 if the packet is what its frame says.
+    /// Returns the version field; 4 if the packet is what its frame says.
     #[inline]
     #[must_use]
     pub const fn version(&self) -> u8 {
         self.header.version_ihl >> 4
     }
 
-    /// The size of the header with options in bytes, as the header says: 0 to 60. Below
+    /// Returns the size of the header with options in bytes, as the header says: 0 to 60. Below
     /// [`HEADER_SIZE_MIN`] it is wrong.
     #[inline]
     #[must_use]
@@ -87,42 +87,42 @@ impl<'a> Packet<'a> {
         (self.header.version_ihl & 0x0f) as usize * 4
     }
 
-    /// The differentiated services code point, 6 bits (RFC 2474 section 3).
+    /// Returns the differentiated services code point, 6 bits (RFC 2474 section 3).
     #[inline]
     #[must_use]
     pub const fn dscp(&self) -> u8 {
         self.header.dscp_ecn >> 2
     }
 
-    /// The ECN field (RFC 3168 section 5), a value of [`crate::ecn`].
+    /// Returns the ECN field (RFC 3168 section 5), a value of [`crate::ecn`].
     #[inline]
     #[must_use]
     pub const fn ecn(&self) -> u8 {
         self.header.dscp_ecn & ecn::MASK
     }
 
-    /// The size of header and payload in bytes, as the header says.
+    /// Returns the size of header and payload in bytes, as the header says.
     #[inline]
     #[must_use]
     pub fn total_size(&self) -> u16 {
         self.header.total_size.get()
     }
 
-    /// The identification of a packet that may be fragmented (RFC 6864 section 4).
+    /// Returns the identification of a packet that may be fragmented (RFC 6864 section 4).
     #[inline]
     #[must_use]
     pub fn ident(&self) -> u16 {
         self.header.ident.get()
     }
 
-    /// Whether routers must not fragment it.
+    /// Returns true if routers must not fragment it.
     #[inline]
     #[must_use]
     pub fn dont_fragment(&self) -> bool {
         self.header.flags_offset.get() & DONT_FRAGMENT != 0
     }
 
-    /// Whether it is one fragment of a packet, the first one included.
+    /// Returns true if it is one fragment of a packet, the first one included.
     #[inline]
     #[must_use]
     pub fn is_fragment(&self) -> bool {
@@ -136,36 +136,36 @@ impl<'a> Packet<'a> {
         self.header.ttl
     }
 
-    /// The protocol of the payload.
+    /// Returns the protocol of the payload.
     #[inline]
     #[must_use]
     pub const fn protocol(&self) -> u8 {
         self.header.protocol
     }
 
-    /// The header checksum, as the header says.
+    /// Returns the header checksum, as the header says.
     #[inline]
     #[must_use]
     pub fn header_checksum(&self) -> u16 {
         self.header.checksum.get()
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     #[must_use]
     pub fn src(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.header.src)
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     #[must_use]
     pub fn dst(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.header.dst)
     }
 
-    /// Whether the header is whole (RFC 1071 section 1). False as well if its size is wrong, or
-    /// if not all of its options are there to be summed.
+    /// Returns true if the header is whole (RFC 1071 section 1). False as well if its size is
+    /// wrong, or if not all of its options are there to be summed.
     #[inline]
     #[must_use]
     pub fn header_checksum_ok(&self) -> bool {
@@ -206,7 +206,7 @@ pub struct Repr {
     pub ttl: u8,
     /// The identification.
     pub ident: u16,
-    /// Whether routers must not fragment it.
+    /// True if routers must not fragment it.
     pub dont_fragment: bool,
     /// The size of what follows the header, in bytes.
     pub payload_size: u16,

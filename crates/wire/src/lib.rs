@@ -54,7 +54,8 @@ impl fmt::Display for Truncated {
 
 impl core::error::Error for Truncated {}
 
-/// The header at the start of `bytes`, and what follows it. The only length check of a view.
+/// Returns the header at the start of `bytes`, and what follows it. The only length check of a
+/// view.
 #[inline]
 fn split<H>(bytes: &[u8]) -> Result<(&H, &[u8]), Truncated>
 where

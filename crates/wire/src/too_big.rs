@@ -78,7 +78,7 @@ pub fn answer(head: &[u8], mtu: u16, out: &mut [u8; ANSWER_SIZE_MAX]) -> Option<
     Some(link_size + size)
 }
 
-/// Whether an address is of one host.
+/// Returns true if an address is of one host.
 fn is_host(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     first != 0 && !address.is_loopback() && !address.is_multicast() && !address.is_broadcast()

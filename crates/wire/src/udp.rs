@@ -36,7 +36,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`.
+    /// Returns a view of `bytes`.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -46,29 +46,29 @@ impl<'a> Packet<'a> {
         Ok(Self { header, rest })
     }
 
-    /// The port of the sender.
+    /// Returns the port of the sender.
     #[inline]
     #[must_use]
     pub fn src_port(&self) -> u16 {
         self.header.src_port.get()
     }
 
-    /// The port of the receiver.
+    /// Returns the port of the receiver.
     #[inline]
     #[must_use]
     pub fn dst_port(&self) -> u16 {
         self.header.dst_port.get()
     }
 
-    /// The size of header and payload in bytes, as the header says. Below [`HEADER_SIZE`] it is
-    /// wrong.
+    /// Returns the size of header and payload in bytes, as the header says. Below [`HEADER_SIZE`]
+    /// it is wrong.
     #[inline]
     #[must_use]
     pub fn size(&self) -> u16 {
         self.header.size.get()
     }
 
-    /// The checksum, as the header says; zero if the sender made none.
+    /// Returns the checksum, as the header says; zero if the sender made none.
     #[inline]
     #[must_use]
     pub fn checksum(&self) -> u16 {

@@ -28,7 +28,7 @@ const VID_MASK: u16 = 0x0fff;
 const DEI_BIT: u16 = 0x1000;
 const PCP_SHIFT: u16 = 13;
 
-/// The priority code point of tag control information.
+/// Returns the priority code point of tag control information.
 #[inline]
 #[must_use]
 pub const fn priority_of(tci: u16) -> Priority {
@@ -43,7 +43,7 @@ pub const fn tci_of(priority: Priority, vid: u16) -> u16 {
     (priority.get() as u16) << PCP_SHIFT | vid & VID_MASK
 }
 
-/// The VLAN identifier of tag control information, 12 bits.
+/// Returns the VLAN identifier of tag control information, 12 bits.
 #[inline]
 #[must_use]
 pub const fn vid_of(tci: u16) -> u16 {
@@ -67,7 +67,7 @@ pub struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// A view of `bytes`, the payload of an Ethernet frame whose EtherType is a TPID.
+    /// Returns a view of `bytes`, the payload of an Ethernet frame whose EtherType is a TPID.
     ///
     /// # Errors
     /// [`Truncated`] below [`TAG_SIZE`] bytes.
@@ -77,21 +77,21 @@ impl<'a> Tag<'a> {
         Ok(Self { header, payload })
     }
 
-    /// The priority code point.
+    /// Returns the priority code point.
     #[inline]
     #[must_use]
     pub fn priority(&self) -> Priority {
         priority_of(self.header.tci.get())
     }
 
-    /// The drop eligible indicator.
+    /// Returns the drop eligible indicator.
     #[inline]
     #[must_use]
     pub fn drop_eligible(&self) -> bool {
         self.header.tci.get() & DEI_BIT != 0
     }
 
-    /// The VLAN identifier, 12 bits.
+    /// Returns the VLAN identifier, 12 bits.
     #[inline]
     #[must_use]
     pub fn vid(&self) -> u16 {

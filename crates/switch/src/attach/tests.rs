@@ -114,7 +114,7 @@ fn check(switch: &S) {
 
 const SPARE: PortId = PortId(2);
 
-/// A switch whose spare bay is in a state; a port in it is bound, and has sent one frame.
+/// Returns a switch whose spare bay is in a state; a port in it is bound, and has sent one frame.
 fn in_state(state: PortState) -> S {
     let mut switch = switch(1);
     if state != PortState::Free {

@@ -20,7 +20,7 @@ fn p(n: u8) -> Priority {
     Priority::new(n).unwrap()
 }
 
-/// An Ethernet frame with this payload.
+/// Returns an Ethernet frame with this payload.
 fn frame(dst: Mac, src: Mac, ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 14];
     ethernet::Repr { dst, src, ethertype: EtherType(ethertype) }.emit(&mut out);
@@ -168,7 +168,8 @@ fn what_an_access_port_takes() {
     assert_eq!(classify_underlay(&xoff), OuterVerdict::Pause(message));
 }
 
-/// A tenant's frame in VXLAN. Outer headers: Ethernet at 0, IP at 14, UDP at 34, VXLAN at 42.
+/// Returns a tenant's frame in VXLAN. Outer headers: Ethernet at 0, IP at 14, UDP at 34, VXLAN at
+/// 42.
 fn encapsulated(inner: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 50];
     let udp_payload = u16::try_from(inner.len() + 8).unwrap();
@@ -192,7 +193,7 @@ fn encapsulated(inner: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same with bytes of the outer IP header changed and its checksum mended.
+/// Returns the same with bytes of the outer IP header changed and its checksum mended.
 fn with_ip(at: usize, new: &[u8]) -> Vec<u8> {
     let mut bytes = with(encapsulated(&tenant_frame()), 14 + at, new);
     bytes[24..26].fill(0);

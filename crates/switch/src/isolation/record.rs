@@ -82,7 +82,7 @@ impl Record {
         self.used
     }
 
-    /// Whether senders are asked to hold it.
+    /// Returns true if senders are asked to hold it.
     pub(crate) const fn asks(&self) -> bool {
         self.used && self.asked && !self.leaves
     }
@@ -152,7 +152,8 @@ impl<B: Buf> Switch<B> {
         self.sweep_later();
     }
 
-    /// Whether those who send to a record's port can be asked to hold it: they come by tunnels.
+    /// Returns true if those who send to a record's port can be asked to hold it: they come by
+    /// tunnels.
     fn has_remote_senders(&self, index: usize) -> bool {
         let port = &self.ports[usize::from(self.isolation.records[index].port)];
         !port.has_bundles && !self.tunnels.is_empty()
@@ -323,7 +324,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The queues of a class, to be walked while they change. Give the list back.
+    /// Returns the queues of a class, to be walked while they change. Give the list back.
     pub(super) fn take_leaves(&mut self, class: usize) -> Vec<u32> {
         let mut leaves = core::mem::take(&mut self.isolation.leaves);
         leaves.clear();

@@ -15,7 +15,7 @@ use crate::switch::Switch;
 pub(crate) const PART: usize = 2;
 
 impl<B: Buf> Switch<B> {
-    /// Whether the reserve takes one more frame of a record.
+    /// Returns true if the reserve takes one more frame of a record.
     pub(crate) fn reserve_takes(&self, index: usize) -> bool {
         let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
         part.frames < part.limit.frames
@@ -24,7 +24,7 @@ impl<B: Buf> Switch<B> {
             && held.bytes < part.limit.bytes.0 - part.bytes
     }
 
-    /// Whether it takes a good part again.
+    /// Returns true if it takes a good part again.
     pub(super) fn reserve_has_room_again(&self, index: usize) -> bool {
         let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
         let is_small = |held: u64, free: u64| held * 4 <= free * 3;

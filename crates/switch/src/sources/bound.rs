@@ -16,7 +16,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Whether it may have any address.
+    /// Returns true if it may have any address.
     pub(super) fn is_free(&self, allowed: &[IpPrefix]) -> bool {
         allowed.is_empty() && !self.has_ips()
     }

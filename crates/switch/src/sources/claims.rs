@@ -8,7 +8,7 @@ use crate::punt::behind_tag;
 
 pub(super) const NO_ADDRESSES: [Option<IpAddr>; 2] = [None; 2];
 
-/// The addresses that a frame of neighbours says its sender has.
+/// Returns the addresses that a frame of neighbours says its sender has.
 #[inline]
 pub(super) fn claimed(head: &[u8]) -> [Option<IpAddr>; 2] {
     let Some(&[high, low]) = head.get(12..14) else { return NO_ADDRESSES };

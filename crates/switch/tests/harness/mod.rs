@@ -27,7 +27,7 @@ pub struct Info {
     pub dst: Mac,
     /// The priority that it must get.
     pub priority: Priority,
-    /// Whether it is well formed, so that the rest of this is right.
+    /// True if it is well formed, so that the rest of this is right.
     pub valid: bool,
 }
 
@@ -111,7 +111,7 @@ impl TestBuf {
         self.ledger.live.set(self.ledger.live.get() - 1);
     }
 
-    /// A copy of the frame in the host pool; the handle itself is the driver's again.
+    /// Returns a copy of the frame in the host pool; the handle itself is the driver's again.
     pub fn into_pool(self) -> Self {
         let bytes = self.bytes.clone();
         let mut copy = Self::new(&self.ledger, self.info, Owner::Pool, bytes, self.size);

@@ -18,14 +18,14 @@ use super::{Info, TestBuf};
 /// What happens next, and the seed of its details.
 pub type Op = (u8, u32);
 
-/// The address `n` of a network.
+/// Returns the address `n` of a network.
 pub fn address(vnet: u16, n: u8) -> Mac {
     Mac([2, 0, 0, 0, u8::try_from(vnet).unwrap(), n])
 }
 
 const ADDRESSES: u64 = 8;
 
-/// A world of a random configuration.
+/// Returns a world of a random configuration.
 pub fn random_world(seed: u64) -> World {
     let mut rng = Prng::new(seed);
     let config = random(&mut rng);
@@ -261,7 +261,7 @@ fn source(rng: &mut Prng, vnet: u16) -> Mac {
     }
 }
 
-/// A frame of neighbours.
+/// Returns a frame of neighbours.
 fn of_neighbors(rng: &mut Prng, tenant: &Tenant) -> Vec<u8> {
     let dst = if rng.chance(1, 2) { Mac::BROADCAST } else { tenant.dst };
     if rng.chance(2, 3) {

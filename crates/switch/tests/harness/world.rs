@@ -263,7 +263,7 @@ pub struct World {
     /// How many handles the host pool gives out.
     pub pool_size: usize,
     pub pooled: usize,
-    /// Whether control is attached.
+    /// True if control is attached.
     pub attached: bool,
     /// Who is bound to which port.
     pub bound: BTreeSet<(PortId, Mac)>,
@@ -415,7 +415,7 @@ impl World {
         self.punts.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// A tenant's frame at the first queue of an access port.
+    /// Returns a tenant's frame at the first queue of an access port.
     pub fn tenant(&mut self, port: usize, tenant: &Tenant) -> TestBuf {
         let input = self.switch.input(PortId::from_index(port), 0);
         let PortRole::Access { vnet } = self.config.ports[port].role else {
@@ -440,7 +440,7 @@ impl World {
         buf
     }
 
-    /// A frame of network 0 from a tunnel (its number in this switch) at an underlay port.
+    /// Returns a frame of network 0 from a tunnel (its number in this switch) at an underlay port.
     pub fn tunnel_frame(&mut self, port: usize, tunnel: u16, tenant: &Tenant) -> TestBuf {
         let input = self.switch.input(PortId::from_index(port), 0);
         let PortRole::Underlay { local, mac } = self.config.ports[port].role else {
@@ -480,13 +480,13 @@ impl World {
         self.receive(input, bufs)
     }
 
-    /// The next frame's identity.
+    /// Returns the next frame's identity.
     pub fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
 
-    /// A handle of an input's driver.
+    /// Returns a handle of an input's driver.
     pub fn buf(&mut self, input: InputId, info: Info, bytes: Vec<u8>) -> TestBuf {
         let size = u32::try_from(bytes.len()).unwrap();
         TestBuf::new(&self.ledger, info, Owner::Input(input.0), bytes, size)
@@ -683,7 +683,7 @@ impl World {
         }
     }
 
-    /// All ports in use.
+    /// Returns all ports in use.
     pub fn ports(&self) -> impl Iterator<Item = PortId> + use<> {
         let open: Vec<usize> =
             (0..self.config.ports.len()).filter(|&p| !self.detached[p]).collect();

@@ -149,7 +149,7 @@ impl Link {
         self.offered
     }
 
-    /// Whether the switch has not hung up.
+    /// Returns true if the switch has not hung up.
     pub(super) fn is_up(&self) -> bool {
         !is_ready(self.stream.as_fd(), PollFlags::RDHUP, Duration::ZERO)
     }

@@ -36,7 +36,7 @@ unsafe impl Send for Log {}
 unsafe impl Sync for Log {}
 
 impl Log {
-    /// A log with a bit for every page of a guest's memory, and none marked.
+    /// Returns a log with a bit for every page of a guest's memory, and none marked.
     ///
     /// # Errors
     /// [`GuestError::System`].
@@ -47,7 +47,7 @@ impl Log {
         Self::with_bytes(usize::try_from(bytes).expect("logs are small"))
     }
 
-    /// A log of so many bytes, whether that is enough or not.
+    /// Returns a log of so many bytes, whether that is enough or not.
     ///
     /// # Errors
     /// [`GuestError::System`].
@@ -77,7 +77,7 @@ impl Log {
         VhostUserDirtyLogRegion { mmap_size, mmap_offset: 0, mmap_handle }
     }
 
-    /// The guest addresses of the pages that are marked, in order.
+    /// Returns the guest addresses of the pages that are marked, in order.
     #[must_use]
     pub fn pages(&self) -> Vec<u64> {
         self.each(|byte| byte.load(Ordering::Acquire))

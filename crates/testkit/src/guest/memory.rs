@@ -99,7 +99,7 @@ impl Memory {
         Ok(Self { fd, base, region_bytes, regions, next: AtomicUsize::new(0) })
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.region_bytes * self.regions
@@ -111,13 +111,14 @@ impl Memory {
         false
     }
 
-    /// The file, to be mapped by somebody else.
+    /// Returns the file, to be mapped by somebody else.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// The regions as the table of the protocol has them: guest address, address here, offset.
+    /// Returns the regions as the table of the protocol has them: guest address, address here,
+    /// offset.
     #[must_use]
     pub fn regions(&self) -> Vec<VhostUserMemoryRegionInfo> {
         let region = |number: usize| {
@@ -208,7 +209,7 @@ impl Memory {
         let _ = at;
     }
 
-    /// The address of some bytes that are in this memory.
+    /// Returns the address of some bytes that are in this memory.
     #[inline]
     pub(super) fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         let end = offset.checked_add(bytes);
@@ -241,7 +242,7 @@ impl Bytes<'_> {
         self.bytes
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -297,7 +298,7 @@ impl Bytes<'_> {
         self.write(at, &value.to_le_bytes());
     }
 
-    /// A copy of all of them.
+    /// Returns a copy of all of them.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];

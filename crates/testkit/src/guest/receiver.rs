@@ -44,13 +44,13 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.frame_bytes
     }
 
-    /// Whether it has no bytes at all.
+    /// Returns true if it has no bytes at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frame_bytes == 0
@@ -62,7 +62,7 @@ impl<'a> Received<'a> {
         self.parts.len()
     }
 
-    /// Its first bytes, as many as lie together; all of them in a whole buffer.
+    /// Returns its first bytes, as many as lie together; all of them in a whole buffer.
     #[inline]
     #[must_use]
     pub fn head(&self) -> Bytes<'a> {
@@ -71,7 +71,7 @@ impl<'a> Received<'a> {
         self.slots.part(slot, HEADER_BYTES, bytes)
     }
 
-    /// The header in front of it.
+    /// Returns the header in front of it.
     #[must_use]
     pub fn header(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
@@ -79,7 +79,7 @@ impl<'a> Received<'a> {
         header
     }
 
-    /// A copy of it.
+    /// Returns a copy of it.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut frame = Vec::with_capacity(self.frame_bytes);
@@ -147,12 +147,12 @@ impl Receiver {
         self.ring.publish();
     }
 
-    /// The queue itself: for kicks, sleeping, and tests that break its rules.
+    /// Returns the queue itself: for kicks, sleeping, and tests that break its rules.
     pub fn ring(&mut self) -> &mut Ring {
         &mut self.ring
     }
 
-    /// The queue itself, to look at.
+    /// Returns the queue itself, to look at.
     #[must_use]
     pub fn ring_ref(&self) -> &Ring {
         &self.ring
@@ -266,7 +266,7 @@ impl Receiver {
         good.then_some(frame_bytes)
     }
 
-    /// The slot of a head that came back, if it may.
+    /// Returns the slot of a head that came back, if it may.
     #[inline]
     fn check(&mut self, head: u32) -> Option<u16> {
         let slot = self.slots.slot(head).filter(|&slot| self.is_out[usize::from(slot)]);
@@ -283,7 +283,7 @@ impl Receiver {
         Some(slot)
     }
 
-    /// The next frame, if one is there.
+    /// Returns the next frame, if one is there.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         let mut frame = None;
         self.burst(1, |received| frame = Some(received.to_vec()));

@@ -104,7 +104,7 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring of so many descriptors, a power of two, all of them empty.
+    /// Returns a ring of so many descriptors, a power of two, all of them empty.
     ///
     /// # Errors
     /// [`GuestError::NoRoom`], or [`GuestError::System`] if there are no event descriptors left.
@@ -196,7 +196,8 @@ impl Ring {
         self.used_idx()
     }
 
-    /// The word `index` of the available ring: 0 flags, 1 idx, then the heads, then `used_event`.
+    /// Returns the word `index` of the available ring: 0 flags, 1 idx, then the heads, then
+    /// `used_event`.
     #[inline]
     fn avail_word(&self, index: usize) -> &AtomicU16 {
         assert!(index < 3 + usize::from(self.size));
@@ -205,7 +206,7 @@ impl Ring {
         unsafe { AtomicU16::from_ptr(self.avail.add(index).as_ptr()) }
     }
 
-    /// The word `index` of the used ring: 0 flags, 1 idx, then four for each element, then
+    /// Returns the word `index` of the used ring: 0 flags, 1 idx, then four for each element, then
     /// `avail_event`.
     #[inline]
     fn used_word(&self, index: usize) -> &AtomicU16 {
@@ -286,7 +287,7 @@ impl Ring {
         self.used_word(2 + 4 * usize::from(self.size)).load(Ordering::Acquire)
     }
 
-    /// The element at a position of the used ring: head and length.
+    /// Returns the element at a position of the used ring: head and length.
     #[inline]
     #[must_use]
     pub fn used_at(&self, position: u16) -> (u32, u32) {
@@ -347,7 +348,7 @@ impl Ring {
         self.used_idx().wrapping_sub(low(self.next_used))
     }
 
-    /// The next element of the used ring, `ahead` places on.
+    /// Returns the next element of the used ring, `ahead` places on.
     #[inline]
     #[must_use]
     pub fn peek(&self, ahead: u16) -> (u32, u32) {
@@ -407,7 +408,7 @@ impl Ring {
     }
 }
 
-/// The lower half, which is what the ring has of a count.
+/// Returns the lower half, which is what the ring has of a count.
 #[inline]
 fn low(count: u32) -> u16 {
     #[expect(clippy::cast_possible_truncation, reason = "indices of rings wrap at 2^16")]

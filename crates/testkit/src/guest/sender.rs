@@ -84,12 +84,12 @@ impl Sender {
         }
     }
 
-    /// The queue itself: for kicks, sleeping, and tests that break its rules.
+    /// Returns the queue itself: for kicks, sleeping, and tests that break its rules.
     pub fn ring(&mut self) -> &mut Ring {
         &mut self.ring
     }
 
-    /// The queue itself, to look at.
+    /// Returns the queue itself, to look at.
     #[must_use]
     pub fn ring_ref(&self) -> &Ring {
         &self.ring

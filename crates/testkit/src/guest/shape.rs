@@ -45,7 +45,7 @@ pub enum Cut {
 pub struct Shape {
     /// How it is cut.
     pub cut: Cut,
-    /// Whether its pieces stand in an indirect table, if that is agreed; in a chain else.
+    /// True if its pieces stand in an indirect table, if that is agreed; in a chain else.
     pub indirect: bool,
 }
 
@@ -126,8 +126,8 @@ impl Slots {
         self.pieces().iter().map(|piece| piece.bytes).sum()
     }
 
-    /// The slot whose turn it is, if they are used one after the other. Their count is a power of
-    /// two.
+    /// Returns the slot whose turn it is, if they are used one after the other. Their count is a
+    /// power of two.
     #[inline]
     pub(super) fn turn(&self, turn: usize) -> u16 {
         u16::try_from(turn & (usize::from(self.count) - 1)).unwrap_or(0)
@@ -157,7 +157,7 @@ impl Slots {
         slot << self.step_shift
     }
 
-    /// The slot of a head that a device wrote.
+    /// Returns the slot of a head that a device wrote.
     #[inline]
     pub(super) fn slot(&self, head: u32) -> Option<u16> {
         let slot = head >> self.step_shift;
@@ -171,20 +171,20 @@ impl Slots {
         self.start + usize::from(buffer) * self.stride
     }
 
-    /// The header of a slot.
+    /// Returns the header of a slot.
     #[inline]
     pub(super) fn header(&self, slot: u16) -> Bytes<'_> {
         self.memory.bytes(self.offset(slot) + self.pieces[0].at, HEADER_BYTES)
     }
 
-    /// Whether header and frame lie in one piece.
+    /// Returns true if header and frame lie in one piece.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.piece_count == 1
     }
 
-    /// The bytes of a slot from `skip` on, counted from the header: at most `bytes`, as many as lie
-    /// in one piece.
+    /// Returns the bytes of a slot from `skip` on, counted from the header: at most `bytes`, as
+    /// many as lie in one piece.
     #[inline]
     pub(super) fn part(&self, slot: u16, skip: usize, bytes: usize) -> Bytes<'_> {
         let mut skip = skip;
@@ -284,7 +284,7 @@ pub fn put_in_memory(memory: &Memory, at: usize, descriptor: Descriptor) {
     bytes.write_u64(8, u64::from(descriptor.len) | flags << 32);
 }
 
-/// The pieces of a slot, how many they are, and how long the slot is with its gaps.
+/// Returns the pieces of a slot, how many they are, and how long the slot is with its gaps.
 fn cut(cut: Cut, frame_bytes: usize) -> ([Piece; PIECES_MAX], usize, usize) {
     const WHOLE_AT: usize = LINE - HEADER_BYTES;
     let mut pieces = [Piece::default(); PIECES_MAX];

@@ -31,7 +31,7 @@ pub struct End {
     pub ip: [u8; 4],
 }
 
-/// A plain frame of so many bytes, its mark empty. The UDP checksum is zero: there is none.
+/// Returns a plain frame of so many bytes, its mark empty. The UDP checksum is zero: there is none.
 ///
 /// # Panics
 /// If it would be shorter than [`FRAME_BYTES_MIN`] or longer than IPv4 allows.
@@ -41,7 +41,7 @@ pub fn plain(from: End, to: End, bytes: usize) -> Vec<u8> {
     udp(from, to, (1024, 9), &vec![0; bytes - MARK_AT])
 }
 
-/// A frame in VXLAN, as the underlay carries it.
+/// Returns a frame in VXLAN, as the underlay carries it.
 ///
 /// # Panics
 /// If it is longer than IPv4 allows.
@@ -74,7 +74,7 @@ fn udp(from: End, to: End, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The Internet checksum (RFC 1071).
+/// Returns the Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
     let sum: u32 = words.sum();

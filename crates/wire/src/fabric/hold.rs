@@ -118,13 +118,13 @@ impl<'a> HoldPart<'a> {
         Ok(Self { order, groups: head.groups, bytes })
     }
 
-    /// Its place in the order.
+    /// Returns its place in the order.
     #[must_use]
     pub const fn order(&self) -> HoldOrder {
         self.order
     }
 
-    /// The endpoints.
+    /// Returns the endpoints.
     pub fn iter(&self) -> impl Iterator<Item = Held> + 'a {
         let mut rest = self.bytes;
         (0..self.groups).flat_map(move |_| {
@@ -161,7 +161,7 @@ impl Default for HoldWriter {
 }
 
 impl HoldWriter {
-    /// A part without endpoints.
+    /// Returns a part without endpoints.
     #[must_use]
     pub const fn new() -> Self {
         Self { out: [0; ASK_SIZE_MAX], size: HEAD_SIZE, groups: 0, group: None }

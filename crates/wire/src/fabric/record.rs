@@ -60,7 +60,7 @@ pub struct IpList {
 }
 
 impl IpList {
-    /// The first [`IPS_MAX`] of `ips`, IPv4 before IPv6 and otherwise in their order.
+    /// Returns the first [`IPS_MAX`] of `ips`, IPv4 before IPv6 and otherwise in their order.
     pub fn new(ips: impl Iterator<Item = (IpAddr, u32)>) -> Self {
         let mut given = [None; IPS_MAX];
         for (place, ip) in given.iter_mut().zip(ips) {
@@ -74,7 +74,7 @@ impl IpList {
         Self { places }
     }
 
-    /// The addresses and their sequences.
+    /// Returns the addresses and their sequences.
     pub fn iter(&self) -> impl Iterator<Item = (IpAddr, u32)> + '_ {
         self.places.iter().flatten().copied()
     }
@@ -144,7 +144,7 @@ impl fmt::Display for RecordError {
 impl core::error::Error for RecordError {}
 
 impl Record {
-    /// The size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -257,7 +257,7 @@ impl<'a> Records<'a> {
         Ok(Self { bytes: &bytes[..bytes.len() - rest.len()], count })
     }
 
-    /// The records, oldest first.
+    /// Returns the records, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Record> + use<'a> {
         let (mut rest, count) = (self.bytes, self.count);
         (0..count).map_while(move |_| {

@@ -133,7 +133,7 @@ pub struct Answer<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// The size of its frame in bytes.
+    /// Returns the size of its frame in bytes.
     #[must_use]
     pub const fn frame_size(&self) -> usize {
         ASK_SIZE_MIN + self.body.len()
@@ -160,7 +160,7 @@ impl<'a> Ask<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// The size of its frame in bytes.
+    /// Returns the size of its frame in bytes.
     #[must_use]
     pub const fn frame_size(&self) -> usize {
         ANSWER_SIZE_MIN + self.body.len()

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use sluice_base::{Mac, Priority};
 
-/// An Ethernet frame around `payload`, tagged on request.
+/// Returns an Ethernet frame around `payload`, tagged on request.
 fn frame(tagged: bool, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
     let mut head = vec![0; ethernet::HEADER_SIZE];
     let (dst, src) = (Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));

@@ -77,7 +77,7 @@ fn a_packet_of_ipv6_is_answered_from_its_destination() {
     assert_eq!(ip.payload()[8..], packet[..114]);
 }
 
-/// The frame with a tag of VLAN 5 and priority 3.
+/// Returns the frame with a tag of VLAN 5 and priority 3.
 fn behind_a_tag(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0x60, 5], &frame[12..]].concat()
 }
