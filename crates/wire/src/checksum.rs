@@ -3,11 +3,11 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// Returns the checksum of `bytes`: the one's complement of their one's complement sum, in 16-bit
-/// words, an odd last byte padded with zero (RFC 1071 section 1). It is what goes into a checksum
-/// field that was zero while summing; over bytes whose checksum field is filled in it is zero if
-/// they are whole.
+/// words, an odd last byte padded with zero (RFC 1071 section 1). Write it into a checksum field
+/// that was zero while summing. Over bytes whose checksum field is filled in, the result is zero if
+/// they are intact.
 ///
-/// Two words are added at a time, and the carries at the end (RFC 1071 section 2 C, A).
+/// Adds two words at a time, and the carries at the end (RFC 1071 section 2 C, A).
 #[inline]
 #[must_use]
 pub fn internet(bytes: &[u8]) -> u16 {
@@ -45,8 +45,8 @@ fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_be_bytes(last))
 }
 
-/// Returns the checksum that `checksum` becomes when one word of what it covers changes from `old`
-/// to `new` (RFC 1624 section 3, equation 3). A checksum that was wrong stays wrong.
+/// Returns the new value of `checksum` after one word that it covers changes from `old` to `new`
+/// (RFC 1624 section 3, equation 3). A checksum that was wrong stays wrong.
 #[inline]
 #[must_use]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {

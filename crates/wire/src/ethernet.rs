@@ -56,14 +56,14 @@ impl<'a> Frame<'a> {
         Mac(self.header.src)
     }
 
-    /// What follows: the type of the payload, or of a tag.
+    /// Returns the EtherType: that of the payload, or of a tag.
     #[inline]
     #[must_use]
     pub fn ethertype(&self) -> EtherType {
         EtherType(self.header.ethertype.get())
     }
 
-    /// What follows the header, padding included.
+    /// Returns the bytes behind the header, padding included.
     #[inline]
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {
@@ -78,7 +78,7 @@ pub struct Repr {
     pub dst: Mac,
     /// The source address.
     pub src: Mac,
-    /// The type of what follows.
+    /// The type of the payload.
     pub ethertype: EtherType,
 }
 

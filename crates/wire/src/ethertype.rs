@@ -1,4 +1,4 @@
-//! The type of what follows (IEEE 802.3 clause 3.2.6; numbers from the IEEE registry).
+//! EtherTypes (IEEE 802.3 clause 3.2.6; numbers from the IEEE registry).
 
 use core::fmt;
 

@@ -1,11 +1,11 @@
-//! Which flow a frame belongs to, as a number: the entropy that a VXLAN sender puts into its UDP
-//! source port, so that the underlay spreads flows over its paths and a receiver over its cores
-//! and each flow stays on one (RFC 7348 section 5).
+//! Hash of the flow that a frame belongs to. A VXLAN sender puts it into its UDP source port, so
+//! that the underlay spreads flows over its paths and a receiver over its cores, and each flow
+//! stays on one (RFC 7348 section 5).
 //!
-//! A flow is the addresses, protocol and ports of TCP or UDP over IPv4 or IPv6; without ports the
-//! addresses and the protocol; without IP the two MAC addresses and the EtherType. One VLAN tag is
-//! skipped. Fragments have no ports, not even the first one, which would otherwise take another
-//! path than the rest of its packet. The two directions of a connection are two flows.
+//! A flow is given by the addresses, protocol and ports of TCP or UDP over IPv4 or IPv6; without
+//! ports by the addresses and the protocol; without IP by the two MAC addresses and the EtherType.
+//! One VLAN tag is skipped. Fragments have no ports, not even the first one, which would otherwise
+//! take another path than the rest of its packet. The two directions of a connection are two flows.
 //!
 //! The hash is the same on every machine and in every run. It is not a secret: a tenant can choose
 //! flows that collide, and wins nothing but a shared path with itself.
@@ -53,7 +53,7 @@ const fn mix([addresses, rest]: [u64; 2]) -> u32 {
 }
 
 /// Returns the flow of nearly every frame, read at fixed places: TCP or UDP over IPv4 without tag,
-/// options or fragments. `None` says nothing but that the frame has to be looked at.
+/// options or fragments. On `None` the frame has to be parsed.
 #[inline]
 fn plain_flow(head: &[u8]) -> Option<[u64; 2]> {
     const SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + 4;
@@ -76,7 +76,8 @@ pub const fn source_port(hash: u32) -> u16 {
     SOURCE_PORT_MIN | (hash >> 18) as u16
 }
 
-/// Addresses and rest of an IPv4 packet's flow; `None` if it is none, whatever its frame says.
+/// Returns addresses and rest of an IPv4 packet's flow; `None` if it is not IPv4, whatever the
+/// EtherType.
 #[inline]
 fn ipv4_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     let packet = ipv4::Packet::new_checked(bytes).ok()?;
@@ -89,8 +90,8 @@ fn ipv4_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([addresses, ports | u64::from(protocol)])
 }
 
-/// Addresses and rest of an IPv6 packet's flow; `None` if it is none, whatever its frame says.
-/// Ports behind extension headers are not looked for.
+/// Returns addresses and rest of an IPv6 packet's flow; `None` if it is not IPv6, whatever the
+/// EtherType. Ports behind extension headers are not looked for.
 #[inline]
 fn ipv6_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     let packet = ipv6::Packet::new_checked(bytes).ok()?;

@@ -88,7 +88,7 @@ impl<'a> Packet<'a> {
         self.header.version_class_label.get() & FLOW_LABEL_MASK
     }
 
-    /// Returns the size of what follows the header in bytes, as the header says.
+    /// Returns the size of the payload in bytes, as the header says.
     #[inline]
     #[must_use]
     pub fn payload_size(&self) -> u16 {
@@ -102,7 +102,7 @@ impl<'a> Packet<'a> {
         self.header.next_header
     }
 
-    /// How many routers it may still pass.
+    /// Returns the hop limit: the number of routers that it may still pass.
     #[inline]
     #[must_use]
     pub const fn hop_limit(&self) -> u8 {
@@ -123,8 +123,8 @@ impl<'a> Packet<'a> {
         Ipv6Addr::from(self.header.dst)
     }
 
-    /// What is there of the payload: to the end that the header gives, or to the end of the bytes
-    /// if that comes first.
+    /// Returns the payload, up to the end that the header gives, or to the end of the bytes if that
+    /// comes first.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
@@ -147,9 +147,9 @@ pub struct Repr {
     pub ecn: u8,
     /// The flow label. Its low 20 bits are written.
     pub flow_label: u32,
-    /// How many routers it may pass.
+    /// Hop limit: the number of routers that it may pass.
     pub hop_limit: u8,
-    /// The size of what follows the header, in bytes.
+    /// The size of the payload, in bytes.
     pub payload_size: u16,
 }
 
@@ -215,15 +215,15 @@ pub const fn group_mac(group: Ipv6Addr) -> Mac {
     Mac([0x33, 0x33, group[12], group[13], group[14], group[15]])
 }
 
-/// Returns the link-local address that is made of a MAC (RFC 4291 clause 2.5.6 and appendix A).
+/// Returns the link-local address that is formed from a MAC (RFC 4291 clause 2.5.6 and appendix A).
 #[must_use]
 pub fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// Returns true if an interface with this MAC may have made itself this link-local address: of its
-/// MAC, or of anything but a MAC, as RFC 7217 and RFC 8064 have it. The one that is made of another
-/// MAC is another's.
+/// Returns true if an interface with this MAC may have formed this link-local address: from its own
+/// MAC, or without a MAC, as RFC 7217 and RFC 8064 have it. An address formed from another MAC
+/// belongs to another interface.
 #[must_use]
 pub fn may_have_link_local(mac: Mac, ip: Ipv6Addr) -> bool {
     let bytes = ip.octets();

@@ -1,4 +1,4 @@
-//! TCP headers, for looking at (RFC 9293 section 3.1). The switch never writes one.
+//! TCP headers, read only (RFC 9293 section 3.1). The switch never writes one.
 //!
 //! ```text
 //!  0               8               16                              31
@@ -65,7 +65,7 @@ impl<'a> Packet<'a> {
     /// Returns a view of `bytes`.
     ///
     /// # Errors
-    /// [`Truncated`] below [`HEADER_SIZE_MIN`] bytes. Options need not be there.
+    /// [`Truncated`] below [`HEADER_SIZE_MIN`] bytes. Options may be cut off.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Truncated> {
         let (header, _rest) = split(bytes)?;
@@ -136,7 +136,7 @@ impl<'a> Packet<'a> {
         self.header.urgent.get()
     }
 
-    /// What is there of the payload. Empty if the header size is wrong.
+    /// Returns the payload, as far as the bytes go. Empty if the header size is wrong.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {

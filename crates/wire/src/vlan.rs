@@ -2,7 +2,7 @@
 //!
 //! A tag is four bytes between the source address and the EtherType. Its first two, the TPID, take
 //! the place of the EtherType (0x8100, [`EtherType::VLAN`]), so an [`crate::ethernet::Frame`] has
-//! read them already. What is viewed here is what follows: the tag control information and the
+//! read them already. The view covers the bytes behind it: the tag control information and the
 //! EtherType that was moved back.
 //!
 //! ```text
@@ -35,8 +35,8 @@ pub const fn priority_of(tci: u16) -> Priority {
     Priority::from_low_bits((tci >> PCP_SHIFT) as u8)
 }
 
-/// Tag control information of a priority and a VLAN, not drop eligible. The low 12 bits of `vid`
-/// are taken.
+/// Returns the tag control information of a priority and a VLAN, not drop eligible. The low 12 bits
+/// of `vid` are taken.
 #[inline]
 #[must_use]
 pub const fn tci_of(priority: Priority, vid: u16) -> u16 {
@@ -98,14 +98,14 @@ impl<'a> Tag<'a> {
         vid_of(self.header.tci.get())
     }
 
-    /// What follows the tag; another tag if it is stacked.
+    /// Returns the EtherType behind the tag; that of another tag if tags are stacked.
     #[inline]
     #[must_use]
     pub fn ethertype(&self) -> EtherType {
         EtherType(self.header.ethertype.get())
     }
 
-    /// What follows the EtherType.
+    /// Returns the bytes behind the EtherType.
     #[inline]
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {
@@ -122,7 +122,7 @@ pub struct Repr {
     pub drop_eligible: bool,
     /// The VLAN identifier. Its low 12 bits are written.
     pub vid: u16,
-    /// The type of what follows.
+    /// The EtherType behind the tag.
     pub ethertype: EtherType,
 }
 
@@ -139,7 +139,7 @@ impl Repr {
         }
     }
 
-    /// Writes what follows the TPID into the first [`TAG_SIZE`] bytes of `out`.
+    /// Writes the tag without its TPID into the first [`TAG_SIZE`] bytes of `out`.
     ///
     /// # Panics
     /// If `out` is shorter.

@@ -17,7 +17,7 @@ use crate::{Truncated, put, split};
 
 /// The size of the header in bytes.
 pub const HEADER_SIZE: usize = 8;
-/// The UDP port that VXLAN is sent to.
+/// The UDP destination port of VXLAN.
 pub const PORT: u16 = 4789;
 
 /// The I flag: the VNI is valid.

@@ -19,11 +19,11 @@ pub const OWNER_SIZE_MAX: usize = VNI_SIZE + MAC_SIZE + 16;
 /// An endpoint, and the address of it that somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedFor {
-    /// Its network.
+    /// The network of the endpoint.
     pub vni: Vni,
-    /// Its address.
+    /// The MAC of the endpoint.
     pub mac: Mac,
-    /// The address that is asked for.
+    /// The IP address that is asked for.
     pub ip: IpAddr,
 }
 

@@ -178,8 +178,8 @@ fn source_ports_are_the_dynamic_ones() {
     assert_eq!(source_port(1 << 18), 49153);
 }
 
-/// How unevenly `hashes` fall into 64 of the ports' 16384 values: the fullest share in percent of
-/// an even one.
+/// Returns the imbalance of `hashes` over 64 shares of the ports' 16384 values: the fullest share
+/// in percent of an even one.
 fn fullest_percent(hashes: impl Iterator<Item = u32>) -> u64 {
     let mut counts = [0u64; 64];
     for hash in hashes {

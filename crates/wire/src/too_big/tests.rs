@@ -146,7 +146,7 @@ fn what_has_no_answer() {
     assert!(answered(&six("fd00::2", 58, 128), 1350).is_some(), "a ping of IPv6");
 }
 
-/// What a router says of a datagram of a VTEP, as far as it is quoted.
+/// Returns a router's message about a datagram of a VTEP, with `quoted` bytes of it.
 fn heard(mtu: u16, datagram: &[u8], quoted: usize) -> Vec<u8> {
     let mut message = vec![3, 4, 0, 0, 0, 0];
     message.extend(mtu.to_be_bytes());
