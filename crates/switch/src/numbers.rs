@@ -1,8 +1,8 @@
-//! A small fixed table from numbers of 32 bits to indices: tunnels by the address of their far
-//! end, networks by their VNI. Every frame from the underlay asks both.
+//! A small fixed table from numbers of 32 bits to indices: tunnels by the address of their far end,
+//! networks by their VNI. Every frame from the underlay looks up both.
 //!
-//! Open addressing with linear probing over twice as many places as entries. Filled when the switch
-//! is made and never changed.
+//! Open addressing with linear probing over twice as many places as entries. The table is filled
+//! when the switch is made and never changes.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,7 +10,7 @@ use alloc::vec;
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Numbers {
-    /// Key above, index below, and a bit between them that says that the place is taken.
+    /// Key above, index below, and a bit between them that is set if the place is taken.
     places: Box<[u64]>,
 }
 
@@ -32,7 +32,7 @@ impl Numbers {
         table
     }
 
-    /// There is a power of two of places.
+    /// Returns the mask of a place: the number of places is a power of two.
     #[inline]
     const fn mask(&self) -> usize {
         self.places.len() - 1

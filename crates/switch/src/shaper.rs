@@ -15,7 +15,7 @@ pub(crate) struct Shaper {
     overhead: u64,
     /// Nanoseconds for a byte, times 2^20; 0: no limit.
     nanos_per_byte: u64,
-    /// What was cut off so far, times 2^20.
+    /// Fraction of a nanosecond that was cut off so far, times 2^20.
     rest: u64,
 }
 
