@@ -223,7 +223,7 @@ impl PauseReceiver {
         }
     }
 
-    /// Priorities that may not be sent; exact after [`Self::expire`].
+    /// Returns the priorities that may not be sent; exact after [`Self::expire`].
     #[must_use]
     pub const fn paused(&self) -> PriorityMask {
         self.paused
