@@ -1,4 +1,4 @@
-//! After it is made, a switch takes no memory. This test has a binary of its own, since its
+//! A switch allocates no memory after it is made. This test has a binary of its own, since its
 //! allocator counts.
 
 use std::net::Ipv4Addr;
@@ -214,7 +214,7 @@ fn nothing_is_allocated_after_the_start() {
         attached += counts.attached;
         dropped += audit.total(|row| row.frames.dropped);
     }
-    // The steps reach what they are meant to.
+    // The steps reach the states that they are meant for.
     assert!(received > 50_000 && sent > 10_000, "{received} {sent}");
     assert!(spilled > 1_000 && dropped > 5_000, "{spilled} {dropped}");
     assert!(attached > 100, "{attached}");

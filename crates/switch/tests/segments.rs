@@ -1,4 +1,4 @@
-//! Super-frames: each segment goes once and in order, and all that counts bytes counts those of the
+//! Super-frames: each segment goes once and in order, and all byte counters count bytes on the
 //! wire.
 
 mod harness;
@@ -15,7 +15,7 @@ use sluice_switch::{Command, Destination, Egress, PortConfig, RateLimit, Switch,
 const NOW: Nanos = Nanos(1_000_000);
 const HEADERS: u32 = 66;
 
-/// A frame of so many segments, all of `each` bytes but the last one.
+/// A frame of `segments` segments, all of `each` bytes but the last one.
 #[derive(Debug)]
 struct Frame {
     head: Vec<u8>,
@@ -38,7 +38,7 @@ impl Frame {
         full * self.each + if has_last { self.last } else { 0 }
     }
 
-    /// Returns the same, in the pool.
+    /// Returns a copy in the pool.
     fn copied(&self) -> Self {
         Self { head: self.head.clone(), ..*self }
     }
@@ -97,10 +97,10 @@ fn reclaimed(switch: &mut Switch<Frame>, port: u16) -> Vec<u32> {
     std::iter::from_fn(|| switch.reclaim_one(input)).map(|buf| buf.number).collect()
 }
 
-/// What a driver took: (source, frame, first segment, how many).
+/// Segments that a driver took: (source, frame, first segment, count).
 type Took = (u8, u32, u16, u16);
 
-/// Returns a driver of so much room, in segments.
+/// Lets a driver with room for `room` segments take frames.
 fn drive(switch: &mut Switch<Frame>, port: u16, mut room: u16, took: &mut Vec<Took>) -> u32 {
     let mut sink = |egress: &Egress<'_, Frame>| {
         let Some(buf) = egress.buf else { return Taken::All };

@@ -55,7 +55,7 @@ pub fn access(vnet: u16) -> PortConfig {
     }
 }
 
-/// PFC for priorities 3 and 4 of an input of 200,000 bytes.
+/// Returns PFC for priorities 3 and 4 of an input of 200,000 bytes.
 pub fn pause_config() -> PauseConfig {
     PauseConfig {
         priorities: mask(&[3, 4]),
@@ -132,7 +132,7 @@ pub fn with_tunnels(mut config: SwitchConfig, port: u16, remotes: &[u8]) -> Swit
     config
 }
 
-/// Frames whose headers and sizes are usual fit into it.
+/// MTU of ports, which takes frames of usual headers and sizes.
 pub const MTU: u16 = 1500;
 
 /// Returns a configuration of a few ports with small limits, drawn from `rng`.
@@ -210,8 +210,8 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
     isolating(config)
 }
 
-/// Returns the same, of which one in three isolates receivers. From numbers of its own, so that
-/// seeds mean what they meant.
+/// Makes one in three configurations isolate receivers. Uses random numbers of its own, so that
+/// existing seeds give the same cases.
 fn isolating(mut config: SwitchConfig) -> SwitchConfig {
     let mut rng = Prng::new(u64::from(config.chip.macs) << 20 | config.pool.from_local.bytes.0);
     if !rng.chance(1, 3) {
@@ -248,7 +248,7 @@ fn random_rate(rng: &mut Prng) -> RateLimit {
     }
 }
 
-/// Returns an access port of one of so many networks.
+/// Returns an access port of one of `vnets` networks.
 pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
     let frames = 1 + pick::<u32>(rng, 16);
     let bytes = u64::from(MTU) + 18 + if rng.chance(1, 3) { rng.below(8_000) } else { 100_000 };
@@ -283,7 +283,7 @@ pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
         },
         ..access(pick(rng, vnets))
     };
-    // Drawn already, so that seeds mean what they meant.
+    // Uses a number that was drawn already, so that existing seeds give the same cases.
     let tags = if port.default_priority.get() % 4 == 1 { Tags::Trunk } else { Tags::Kept };
     PortConfig { tags, ..port }
 }
@@ -296,7 +296,7 @@ pub fn fitted(mut port: PortConfig, bay: &PortConfig) -> PortConfig {
     port.input = least(port.input, bay.input);
     port.output = least(port.output, bay.output);
     if let InputFull::Pause(pause) = port.input_full {
-        // More priorities want more slots.
+        // More priorities need more slots.
         let fits = match bay.input_full {
             InputFull::Pause(there) => {
                 pause.priorities.0.count_ones() <= there.priorities.0.count_ones()

@@ -67,7 +67,7 @@ impl Tenant {
     }
 }
 
-/// ARP from `src`, which says that it has `ip`: a question to a group, an answer to one address.
+/// Returns ARP from `src`, which claims `ip`: a request to a group, a reply to one address.
 pub fn arp(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
     let mut out = vec![0; 60];
     ethernet::Repr { dst, src, ethertype: EtherType::ARP }.emit(&mut out);
@@ -83,7 +83,7 @@ pub fn arp(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
     out
 }
 
-/// Returns a message of neighbours in IPv6: a solicitation to a group, an advertisement to one
+/// Returns a message of Neighbor Discovery: a solicitation to a group, an advertisement to one
 /// address, for `target`.
 pub fn neighbor(dst: Mac, src: Mac, ip: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
     let mut out = vec![0; 86];
@@ -168,7 +168,7 @@ pub fn pause(quanta: u16) -> Vec<u8> {
     out.to_vec()
 }
 
-/// What a driver puts on the wire, as far as a [`TestBuf`] keeps it.
+/// Returns the bytes that a driver puts on the wire, as far as a [`TestBuf`] keeps them.
 pub fn on_wire(egress: &Egress<'_, TestBuf>) -> Vec<u8> {
     let mut out = egress.header.to_vec();
     if let Some(buf) = egress.buf {
