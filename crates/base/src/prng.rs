@@ -3,12 +3,12 @@
 //! Integers only: a probability is a ratio, so that a run repeats to the bit on every machine.
 //! It is not for secrets.
 
-/// How far SplitMix64 counts from one number to the next: 2^64 by the golden ratio.
+/// Increment of SplitMix64: 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A permutation of 64-bit words in which each bit of the input changes half of the output: what
-/// SplitMix64 draws next when its state is `word` (Steele, Lea and Flood 2014). It never changes:
-/// hosts compare what comes of it.
+/// Permutes 64-bit words such that each bit of the input changes half of the output: the number
+/// that SplitMix64 draws next when its state is `word` (Steele, Lea and Flood 2014). The function
+/// never changes: hosts compare its results.
 #[must_use]
 pub const fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(GOLDEN);
