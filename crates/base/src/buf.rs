@@ -5,18 +5,18 @@ use alloc::vec::Vec;
 /// Treatment of a frame's outermost 802.1Q tag by its driver (clause 9.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanTag {
-    /// The driver did nothing: if the frame has a tag, the tag stands in the frame.
+    /// The driver did nothing: a tag of the frame is still in it.
     #[default]
     AsIs,
     /// The driver took the tag off and chose the port by it. The value is the tag control
     /// information: PCP in the highest three bits, VID in the lowest twelve.
     TakenOff(u16),
-    /// The frame is of no VLAN that its device has: it is untagged where every frame must have a
-    /// tag, or it has another tag, which still stands in it. The switch ends the frame.
+    /// The frame is of no VLAN that its device has: it is untagged although every frame must have a
+    /// tag, or it has another tag, which is still in it. The switch ends the frame.
     NotAllowed,
 }
 
-/// A handle to a frame that lies somewhere else: a slot of a pool, a guest's descriptor chain, a
+/// A handle to a frame in some other memory: a slot of a pool, a guest's descriptor chain, a
 /// simulated frame. The switch never sees more of it than its head and its length.
 ///
 /// A handle has one owner. The switch hands every handle it took back to the driver it came from,
@@ -55,7 +55,7 @@ pub trait Buf {
     }
 
     /// Returns the size of a frame that is one frame on the wire; for a super-frame, a size above
-    /// that of any frame. A driver may know it without asking which of the two it has.
+    /// that of any frame. A driver may know it without finding out which of the two it has.
     #[inline]
     fn plain_size(&self) -> u32 {
         if self.segments() == 1 { self.size() } else { u32::MAX }

@@ -1,5 +1,5 @@
-//! Every way in which a frame can end without being delivered. The same words stand in counters,
-//! on the command line, in JSON and in the documentation.
+//! Every way in which a frame can end without being delivered. Counters, the command line, JSON and
+//! the documentation use the same words.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use core::fmt;
 pub enum DropClass {
     /// There was no room. On a lossless priority this class never occurs.
     Congestion,
-    /// A rule says that the frame may not pass.
+    /// A rule does not let the frame pass.
     Policy,
     /// The frame breaks its format.
     Malformed,
@@ -16,7 +16,7 @@ pub enum DropClass {
     Stopped,
     /// Its receiver took nothing for longer than its hold contract allows, or more frames were
     /// under way to it than are kept for a receiver that holds others up. A lossless priority may
-    /// lose frames so, but only those for that receiver; they count as lost.
+    /// lose frames so, but only those for that receiver; they count as losses.
     Stuck,
 }
 
@@ -98,7 +98,7 @@ drop_reasons! {
     /// other by itself, and frames relayed between tunnels could circle (split horizon in a full
     /// mesh, as RFC 4762 section 4.4; RFC 7348 says nothing of it).
     SplitHorizon = "split_horizon", Policy;
-    /// A broadcast or multicast frame and nobody to give it to.
+    /// A broadcast or multicast frame without a receiver.
     NoReceiver = "no_receiver", Policy;
     /// A destination address that bridges do not forward (802.1Q clause 8.6.3).
     ReservedAddress = "reserved_address", Policy;
@@ -142,8 +142,8 @@ drop_reasons! {
     BadVxlan = "bad_vxlan", Malformed;
     /// A MAC Control frame that is cut off or has an unknown opcode.
     BadPause = "bad_pause", Malformed;
-    /// Outer ECN says "congestion experienced" and the inner transport cannot (RFC 6040
-    /// section 4.2).
+    /// The outer ECN field is "congestion experienced", and the inner transport is not ECN-capable
+    /// (RFC 6040 section 4.2).
     NotEcnCapable = "not_ecn_capable", Congestion;
     /// The frame's port was detached.
     Stopped = "stopped", Stopped;

@@ -5,17 +5,18 @@
 //! accepted because its peer has the network, and the next one makes the flow again.
 //!
 //! ```text
-//!   not in use ── first frame to one: a notice fits, or control is away ──> in use
+//!   not in use ── first frame to one: an event fits, or control is away ──> in use
 //!        ^                                                                     │
 //!        └─────────────────────────── ForgetDecap ─────────────────────────────┘
 //! ```
 //!
-//! If the notice finds no room the frame is accepted without the flow, and the next one tries
+//! If the event finds no room the frame is accepted without the flow, and the next one tries
 //! again. A flow that was made while control was away is not reported: control reads the rows when
 //! it attaches.
 //!
 //! The common case reads only the row, and not the tunnel: a single bit ([`Decap::is_plain`]) tells
-//! that the peer has the network, and the row has copies of the tunnel's fields that are needed.
+//! that the peer has the network, and the row has copies of the fields of the tunnel that the fast
+//! path needs.
 //!
 //! [`Command::ForgetDecap`]: crate::Command::ForgetDecap
 

@@ -2,7 +2,7 @@
 //! not take its frames.
 //!
 //! ```text
-//!            Hold(some priorities)        Hold(none), or nobody repeated it for a lease
+//!            Hold(some priorities)        Hold(none), or not repeated within the lease
 //!   (none) ───────────────────────> HELD ─────────────────────────> (none): queues move to the
 //!                                    │ stuck: `receiver_stuck`       tunnel's lane, order kept
 //! ```

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   the switch that had it           the switch that gets it          all others
-//!   hold: its inputs are not read    hold: nothing is lent to it      hold: the same
+//!   hold: its inputs are not read    hold: no frames go to it         hold: the same
 //!   is_clear ────────────────────────── lent_to is 0 ──────────────── lent_to is 0
 //!   give_home ────── Belongings ───▶ take_home
-//!   lends to it                      reads and writes it              lend to the new one
+//!   hands over to it                 reads and writes it              hand over to the new one
 //! ```
 //!
 //! **No loss.** Frames cross between switches with [`Switch::hand_over`] only. Frames that wait for

@@ -13,7 +13,7 @@
 //! attached, which may learn from them.
 //!
 //! ```text
-//!  window ─> driver reads ─> receive ─> classify ─> chip ─> queue (source, lane, priority)
+//!  window ─> driver reads ─> receive ─> classify ─> FDB ──> queue (source, lane, priority)
 //!     ^                                    │ miss                     │ scheduler
 //!     │                                    └─> unresolved ── Install ─┤
 //!     └── reclaim <── ended <──────────────────────────── transmit ───┘

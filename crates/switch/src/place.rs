@@ -205,8 +205,8 @@ pub(crate) enum Gate {
 pub(crate) struct Lane {
     pub(crate) port: u16,
     pub(crate) gate: Gate,
-    /// True if a frame may be queued without further questions: a local port, or a tunnel with a
-    /// next hop, that is not detached and has no rate of its own.
+    /// True if a frame may be queued without further checks: a local port, or a tunnel with a next
+    /// hop, that is not detached and has no rate of its own.
     pub(crate) plain: bool,
     /// Plain lanes: tenants' frames up to this size fit.
     pub(crate) plain_size_max: u16,

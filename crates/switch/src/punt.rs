@@ -7,7 +7,7 @@
 //! ```text
 //!   frame of an access port
 //!     ── ARP, NS, NA to a group ── beyond the budget of broadcasts? ── yes: `storm_limit`
-//!            │ whole in its head, and a notice fits?
+//!            │ whole in its head, and an event fits?
 //!            ├─ yes: taken, until control answers it, floods it or refuses it
 //!            └─ no:  a copy if there is room, and it is flooded like any broadcast
 //!     ── RS, RA, Redirect; anything of neighbours to one address ── a copy, and it goes on

@@ -6,8 +6,8 @@
 //! reason of their own, so that a broadcast never holds up its sender.
 //!
 //! Receivers are the local members of the network except the ingress port, and, for a frame of a
-//! local port, the tunnels of the network (head-end replication). A frame from the underlay never
-//! goes back to the underlay (split horizon in a full mesh of tunnels, as RFC 4762 section 4.4).
+//! local port, the tunnels of the network (head-end replication). A frame from the underlay is
+//! never sent back to it (split horizon in a full mesh of tunnels, as RFC 4762 section 4.4).
 
 use sluice_base::{Buf, DropReason};
 

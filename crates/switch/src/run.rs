@@ -198,8 +198,8 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Serves a source's queue of a plain lane until its deficit is used up: as [`Self::serve`],
-    /// with the sums counted once. The queue has the turn, or is the only one in the bundle that
-    /// has it.
+    /// with the sums counted once. The queue has the turn, or is the only one of the bundle that
+    /// has the turn.
     pub(crate) fn serve_leaf(
         &mut self,
         now: Nanos,

@@ -2,12 +2,12 @@
 //! of bound machines only.
 //!
 //! ```text
-//!   source ── the last good one? ── yes: on it goes
+//!   source ── the last good one? ── yes: passes
 //!                 │ no
 //!                 ├─ Bound: one of its MACs, and its addresses? ── no: `spoofed_mac`, `spoofed_ip`
-//!                 ├─ Learn: says an address that another port here is bound to? ── `spoofed_ip`
-//!                 └─ control attached: chip says it is here? ── yes: remembered
-//!                                                             └─ no: a punt; on it goes
+//!                 ├─ Learn: claims an address that another port is bound to? ── `spoofed_ip`
+//!                 └─ control attached: table has it here? ─── yes: cached
+//!                                                             └─ no: a punt; passes
 //! ```
 //!
 //! A port caches the last good source, so that a machine with one address costs one compare, and

@@ -36,7 +36,7 @@ impl Window {
         Self { frames, ..self }
     }
 
-    /// Returns true if the window tells nothing to a driver either that keeps priorities apart: no
+    /// Returns true if the window is empty also for a driver that keeps priorities apart: no
     /// frames, and no closed priority.
     #[must_use]
     pub fn is_shut(self) -> bool {
@@ -349,8 +349,8 @@ pub enum Notice {
         head: Head,
     },
     /// A frame that the control plane should see. A frame that was taken ([`PuntCause::is_taken`])
-    /// ended there and only its head remains: the control plane decides whom it reaches. Any other
-    /// frame is forwarded as well.
+    /// ended there and only its head remains: the control plane decides which ports it reaches. Any
+    /// other frame is forwarded as well.
     Punt {
         /// Reason of the punt.
         cause: PuntCause,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A path's MTU comes from a router's message about a frame that was sent (RFC 1191). The message
-//! is accepted if it quotes a datagram that one of the tunnels may have sent, and only lowers the
-//! MTU. After ten minutes the MTU is forgotten, so that a path that has become wider is used
+//! is accepted if it quotes a datagram that one of the tunnels may have sent, and it can only lower
+//! the MTU. After ten minutes the MTU is forgotten, so that a path that has become wider is used
 //! (section 6.3).
 
 use core::net::Ipv4Addr;

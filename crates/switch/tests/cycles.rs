@@ -309,7 +309,7 @@ impl Fabric {
             && self.hosts.iter().all(|host| is_pausing(&host.world, WIRE))
     }
 
-    /// Returns true if nobody pauses anybody.
+    /// Returns true if no switch pauses another.
     fn is_free(&self) -> bool {
         let legs = 0..self.hosts.len();
         !legs.into_iter().any(|leg| is_pausing(&self.cables, leg))

@@ -212,7 +212,7 @@ fn xoff_comes_in_time_and_holds_only_the_congested_priority() {
     assert!(u64::from(taken) > can * 8 / 10, "{taken} of {can}");
     let held = pair.worlds[1].switch.held_marks(InputId::from_index(UNDERLAY));
     assert!(held.bytes_max >= XOFF && held.bytes_max <= XOFF + headroom(), "{held:?}");
-    // It goes on: all of priority 3 comes out.
+    // The link resumes: all frames of priority 3 come out.
     pair.drain();
     assert!(!pair.is_paused(0, 3));
     assert!(sent > 60, "{sent}");

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The view lays the field sizes of Ethernet and IPv4 over any packet; only
-//! [`Packet::is_well_formed`] says whether they apply.
+//! [`Packet::is_well_formed`] tells whether they apply.
 
 use core::net::Ipv4Addr;
 
@@ -173,7 +173,7 @@ impl Repr {
         self.operation == Operation::REQUEST && self.sender_ip.is_unspecified()
     }
 
-    /// Returns true if it only tells the sender's address: a request of the sender for itself,
+    /// Returns true if it only announces the sender's address: a request of the sender for itself,
     /// which is an announcement (RFC 5227 section 1.1), or an unsolicited reply (RFC 5944 section
     /// 4.6).
     #[inline]

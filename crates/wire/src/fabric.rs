@@ -1,4 +1,4 @@
-//! Messages between the control planes of two hosts: who has which vport.
+//! Messages between the control planes of two hosts, about the vports that each has.
 //!
 //! They travel over one ordered byte stream (TCP, mostly under TLS) in frames of this form:
 //!
@@ -6,7 +6,7 @@
 //!  0        2      3          4
 //!  | length | type | reserved | body of `length` bytes
 //!
-//!  1 Hello          magic, versions, host, fabric, incarnation, what is there of the peer's
+//!  1 Hello          magic, versions, host, fabric, incarnation, state of the peer's claims
 //!  2 Claims         after, up to, count, records
 //!  3 SnapshotBegin  round
 //!  4 SnapshotEnd    up to
@@ -192,7 +192,7 @@ pub enum Reason {
     Malformed,
     /// A message was not allowed when it came.
     OutOfPlace,
-    /// Something that this version does not know.
+    /// A number that this version does not know.
     Unknown(u8),
 }
 
@@ -382,7 +382,7 @@ impl<'a> Message<'a> {
 
     /// Writes the frame into the start of `out` and returns its size. [`SMALL_SIZE_MAX`] bytes are
     /// room enough, except for claims, which a [`ClaimsWriter`] writes, and for questions and
-    /// answers, which say their size.
+    /// answers, which have [`Ask::frame_size`] and [`Answer::frame_size`].
     ///
     /// # Panics
     /// If `out` is too short, or for claims, questions and answers that are no valid body.

@@ -143,7 +143,7 @@ impl<'a> Iterator for Options<'a> {
 }
 
 /// A view of a solicitation or advertisement. It can be laid over any ICMPv6 message;
-/// [`Packet::kind`] says whether the names of the fields apply.
+/// [`Packet::kind`] tells whether the names of the fields apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     header: &'a Header,

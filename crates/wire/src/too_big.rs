@@ -43,7 +43,7 @@ pub const MTU_MIN: u16 = 576;
 /// The smallest MTU that IPv6 may have (RFC 8200 section 5).
 const MTU_MIN_V6: u16 = 1280;
 
-/// The MTUs of common networks, for routers that do not say theirs (RFC 1191 section 7.1).
+/// The MTUs of common networks, for routers that do not report theirs (RFC 1191 section 7.1).
 const PLATEAUS: [u16; 7] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006];
 
 /// Writes the answer to a frame that is too large for a layer-3 MTU, and returns its size. `head`

@@ -56,9 +56,9 @@ pub struct Memory {
     next: AtomicUsize,
 }
 
-// SAFETY: the mapping belongs to no thread. It is accessed as memory that somebody else may change
-// at any time, by copies, atomics and volatile accesses, so another thread of this process is no
-// worse than the other process.
+// SAFETY: the mapping belongs to no thread. It is accessed as memory that may change at any time,
+// by copies, atomics and volatile accesses, so another thread of this process is no worse than the
+// other process.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}

@@ -16,7 +16,7 @@ const MAC_SIZE: usize = 6;
 /// The largest body in bytes.
 pub const OWNER_SIZE_MAX: usize = VNI_SIZE + MAC_SIZE + 16;
 
-/// An endpoint, and the address of it that somebody asks for.
+/// An endpoint, and the address of it that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedFor {
     /// The network of the endpoint.

@@ -47,7 +47,7 @@ const _: () = assert!(RECORD_SIZE_MAX <= u8::MAX as usize);
 pub enum Origin {
     /// From its frames.
     Learned,
-    /// From its frames, and it must not move.
+    /// From its frames; frames from elsewhere do not move it.
     Sticky,
     /// From configuration.
     Bound,

@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{BODY_SIZE_MAX, HEADER_SIZE};
 use crate::{Truncated, put, split};
 
-/// The first version whose speakers know [`Ask`] and [`Answer`].
+/// The first version with [`Ask`] and [`Answer`].
 pub const RPC_VERSION: u8 = 2;
 /// The largest body of a question in bytes.
 pub const ASK_SIZE_MAX: usize = 1024;
@@ -51,20 +51,20 @@ const _: () = assert!(ANSWER_SIZE_MIN + ANSWER_SIZE_MAX <= HEADER_SIZE + BODY_SI
 pub struct Topic(pub u16);
 
 impl Topic {
-    /// Fate of a frame from an endpoint at a port of the host that is asked.
+    /// Outcome of a frame from an endpoint at a port of the host that is asked.
     pub const TRACE: Self = Self(1);
-    /// Fate of a frame that comes in VXLAN from the host that asks.
+    /// Outcome of a frame that comes in VXLAN from the host that asks.
     pub const ARRIVAL: Self = Self(2);
     /// The placement policy that a host has, and its result there.
     pub const PLACEMENT: Self = Self(3);
-    /// Receivers of the host that asks that do not take their frames
-    /// ([`HoldPart`](super::HoldPart)). The answer has no body.
+    /// Stuck or slow receivers at the host that asks ([`HoldPart`](super::HoldPart)). The answer
+    /// has no body.
     pub const HOLD: Self = Self(4);
     /// The endpoints at a port of the host that is asked, by the name of the port.
     pub const PORT: Self = Self(5);
     /// Settings that must agree between members: networks, MTUs, policy, VTEP, version, clock.
     pub const AGREE: Self = Self(6);
-    /// An endpoint of the host that is asked, whose address an endpoint of the other asks for
+    /// An endpoint of the host that is asked, whose address an endpoint of the other host asks for
     /// ([`AskedFor`](super::AskedFor)). The answer has no body.
     pub const OWNER: Self = Self(7);
     /// An endpoint that may move again, although it moved too often.
