@@ -238,7 +238,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// First part of a detachment: removes every destination that leads to the port.
+    /// Removes every destination that leads to the port: the first part of a detachment.
     pub(crate) fn leave(&mut self, now: Nanos, port: PortId) {
         let at = port.index();
         if !mem::replace(&mut self.ports[at].detached, true) {
@@ -284,8 +284,8 @@ impl<B: Buf> Switch<B> {
         });
     }
 
-    /// Last part of a detachment: rejects unresolved destinations for which no frame waits any
-    /// more.
+    /// Rejects unresolved destinations for which no frame waits any more: the last part of a
+    /// detachment.
     pub(crate) fn forget_questions(&mut self, now: Nanos) {
         let mut at = 0;
         while let Some(&lane) = self.waiting_lanes.get(at) {

@@ -80,8 +80,8 @@ fn sources_with_frames_larger_than_a_quantum_get_no_more() {
     assert_equal(&bytes, 2 * QUANTUM + 9_014);
 }
 
-/// Source 0 sends `burst` frames, and the next ones once all of them have left; source 1 always has
-/// frames. Returns the bytes of both.
+/// Runs source 0, which sends `burst` frames, and the next ones once all of them have left, and
+/// source 1, which always has frames. Returns the bytes of both.
 fn in_bursts(burst: usize, size: u32, large: u32, out: PortConfig, tunnel: bool) -> [u64; 2] {
     let mut ports = vec![access(0), access(0), out];
     for port in &mut ports[..2] {

@@ -42,7 +42,7 @@ impl Buf for Handle {
     }
 }
 
-/// Frames of every kind.
+/// Returns frames of every kind.
 fn corpus(rng: &mut Prng) -> Vec<Handle> {
     let mut frames = Vec::new();
     for vnet in 0..3_u16 {
@@ -85,7 +85,7 @@ struct Counts {
     attached: u64,
 }
 
-/// Steps of every kind.
+/// Takes steps of every kind.
 fn drive(
     switch: &mut Switch<Handle>,
     config: &SwitchConfig,

@@ -33,7 +33,8 @@ fn port(sources: Sources) -> PortConfig {
     PortConfig { sources, ..access(0) }
 }
 
-/// Ports 0 (any), 1 (learn), 2 (bound), the underlay 3, and tunnels to 2 and 3, the latter foreign.
+/// Returns ports 0 (any), 1 (learn), 2 (bound), the underlay 3, and tunnels to 2 and 3, the latter
+/// foreign.
 fn punt_config() -> SwitchConfig {
     let ports = vec![port(Sources::Any), port(Sources::Learn), port(Sources::Bound), underlay(1)];
     let mut config = with_tunnels(config(ports), 3, &[2, 3]);

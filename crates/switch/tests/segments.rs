@@ -70,7 +70,8 @@ fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, n])
 }
 
-/// Ports 0 and 1 send; port 2 (MAC 3) and the tunnel behind port 3 (MAC 4) receive.
+/// Returns a switch whose ports 0 and 1 send; port 2 (MAC 3) and the tunnel behind port 3 (MAC 4)
+/// receive.
 fn switch(receiver: PortConfig) -> Switch<Frame> {
     let ports = vec![access(0), access(0), receiver, underlay(1)];
     let mut switch = Switch::new(&with_tunnels(config(ports), 3, &[2]), 1, NOW).unwrap();

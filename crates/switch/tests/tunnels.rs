@@ -15,7 +15,7 @@ use sluice_wire::{ecn, ethernet, ipv4, ipv6, udp, vxlan};
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
 
-/// Two access ports, an underlay port, and tunnels to 2 and 3.
+/// Returns a configuration of two access ports, an underlay port, and tunnels to 2 and 3.
 fn tunnel_config() -> SwitchConfig {
     let ports = vec![access(0), access(0), underlay(1)];
     let mut config = with_tunnels(config(ports), 2, &[2, 3]);

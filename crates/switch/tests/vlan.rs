@@ -40,7 +40,7 @@ fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, n])
 }
 
-/// Ports 0 (`tags`), 1 (untouched), the underlay 2, and a tunnel to 2.
+/// Returns a switch with ports 0 (`tags`), 1 (untouched), the underlay 2, and a tunnel to 2.
 fn switch(tags: Tags, sources: Sources) -> Switch<Frame> {
     let ports = vec![PortConfig { tags, sources, ..access(0) }, access(0), underlay(1)];
     let config: SwitchConfig = with_tunnels(config(ports), 2, &[2]);

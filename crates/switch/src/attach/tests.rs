@@ -40,7 +40,7 @@ fn access(vnet: VnetId) -> PortConfig {
     }
 }
 
-/// Two ports of the first network, and spare bays.
+/// Returns a configuration of two ports of the first network, and spare bays.
 fn config(spare: u16) -> SwitchConfig {
     let vnet = |n| VnetConfig { vni: Vni::new(n), mtu: 1_450, tunnels: vec![] };
     SwitchConfig {

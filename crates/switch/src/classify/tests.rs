@@ -75,7 +75,7 @@ fn arp_payload() -> Vec<u8> {
     out
 }
 
-/// `bytes` with some of them changed.
+/// Returns `bytes` with some of them changed.
 fn with(mut bytes: Vec<u8>, at: usize, new: &[u8]) -> Vec<u8> {
     bytes[at..at + new.len()].copy_from_slice(new);
     bytes

@@ -212,7 +212,7 @@ fn talk() -> impl Strategy<Value = (bool, u64, u32, u8, Vec<u8>)> {
     (any::<bool>(), any::<u64>(), any::<u32>(), any::<u8>(), body)
 }
 
-/// Every message but claims, questions and answers.
+/// Returns every message but claims, questions and answers.
 fn messages() -> impl Strategy<Value = Message<'static>> {
     prop_oneof![
         (any::<[u64; 3]>(), any::<u16>(), 0..9_u8, 1..9_u8).prop_map(|(numbers, host, a, b)| {
