@@ -314,7 +314,7 @@ pub(crate) fn own_slots(frames: u32, full: InputFull) -> u32 {
     frames * priorities + BATCH_MAX
 }
 
-/// Returns the number of these slots for lossy frames that wait for an output or to be resolved.
+/// Returns the number of slots for lossy frames that wait for an output or to be resolved.
 pub(crate) fn buffer_count(config: &SwitchConfig) -> u64 {
     let mut count = u64::from(config.unresolved.frames);
     if config.classes.iter().all(|class| class.lossless) {
