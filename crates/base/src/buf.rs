@@ -2,66 +2,67 @@
 
 use alloc::vec::Vec;
 
-/// What the driver of a frame did about its outermost 802.1Q tag (clause 9.6).
+/// Treatment of a frame's outermost 802.1Q tag by its driver (clause 9.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanTag {
-    /// Nothing: if the frame has one, it stands in the frame.
+    /// The driver did nothing: a tag of the frame is still in it.
     #[default]
     AsIs,
-    /// It stands in the frame no more. The driver chose the port by it; what it said is its tag
-    /// control information: PCP in the highest three bits, VID in the lowest twelve.
+    /// The driver took the tag off and chose the port by it. The value is the tag control
+    /// information: PCP in the highest three bits, VID in the lowest twelve.
     TakenOff(u16),
-    /// The frame is of no VLAN that its device has: it is untagged where every frame must have a
-    /// tag, or it has another one, which still stands in it. The switch ends it.
+    /// The frame is of no VLAN that its device has: it is untagged although every frame must have a
+    /// tag, or it has another tag, which is still in it. The switch ends the frame.
     NotAllowed,
 }
 
-/// A handle to a frame that lies somewhere else: a slot of a pool, a guest's descriptor chain, a
+/// A handle to a frame in some other memory: a slot of a pool, a guest's descriptor chain, a
 /// simulated frame. The switch never sees more of it than its head and its length.
 ///
 /// A handle has one owner. The switch hands every handle it took back to the driver it came from,
 /// whether the frame was sent or dropped.
 pub trait Buf {
-    /// How many bytes [`Self::head`] shows at most.
+    /// Upper bound of the bytes that [`Self::head`] shows.
     const HEAD_SIZE_MAX: usize = 128;
 
-    /// The first bytes of the frame, from the destination MAC on: the whole frame if it is shorter
-    /// than [`Self::HEAD_SIZE_MAX`], that many bytes otherwise. It must not change while the
-    /// switch owns the handle.
+    /// Returns the first bytes of the frame, from the destination MAC on: the whole frame if it is
+    /// shorter than [`Self::HEAD_SIZE_MAX`], that many bytes otherwise. They must not change while
+    /// the switch owns the handle.
     fn head(&self) -> &[u8];
 
-    /// The size of the whole frame in bytes, without frame check sequence; of a super-frame that of
-    /// all its segments together, as they will be on the wire.
+    /// Returns the size of the whole frame in bytes, without frame check sequence; for a
+    /// super-frame, that of all its segments together, as they will be on the wire.
     fn size(&self) -> u32;
 
-    /// Cuts the frame after its first `size` bytes: what follows is not the frame's, such as the
+    /// Cuts the frame after its first `size` bytes. The rest is not part of the frame, such as the
     /// padding of its link (RFC 894). Called only by the switch, with less than [`Self::size`], on
     /// a frame of an underlay port.
     fn truncate(&mut self, size: u32);
 
-    /// Into how many frames its output driver has to cut it, if its receiver does not take it
-    /// whole: one, unless it is a super-frame. Only frames of access ports may be super-frames.
+    /// Returns the number of frames into which the output driver has to cut it, if its receiver
+    /// does not take it whole: one, unless it is a super-frame. Only frames of access ports may be
+    /// super-frames.
     #[inline]
     fn segments(&self) -> u16 {
         1
     }
 
-    /// The size of a super-frame's largest segment. All but the last one have it, and the last one
-    /// is not larger.
+    /// Returns the size of a super-frame's largest segment. All but the last one have it, and the
+    /// last one is not larger.
     #[inline]
     fn segment_size(&self) -> u32 {
         self.size()
     }
 
-    /// The size of a frame that is one frame on the wire; of a super-frame a size above that of any
-    /// frame. A driver may know it without asking which it is.
+    /// Returns the size of a frame that is one frame on the wire; for a super-frame, a size above
+    /// that of any frame. A driver may know it without finding out which of the two it has.
     #[inline]
     fn plain_size(&self) -> u32 {
         if self.segments() == 1 { self.size() } else { u32::MAX }
     }
 
-    /// What became of its tag. Asked only of frames that came in at a port whose driver takes tags
-    /// off.
+    /// Returns the driver's treatment of the tag. The switch asks only for frames that came in at a
+    /// port whose driver takes tags off.
     #[inline]
     fn vlan_tag(&self) -> VlanTag {
         VlanTag::AsIs
@@ -108,7 +109,7 @@ pub struct Batch<B> {
 }
 
 impl<B> Batch<B> {
-    /// An empty batch for at most `limit` items.
+    /// Returns an empty batch for at most `limit` items.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self { items: Vec::with_capacity(limit), limit }
@@ -127,7 +128,7 @@ impl<B> Batch<B> {
     }
 
     /// Takes over items from the end of another batch: at most `count_max`, and no more than fit.
-    /// Returns how many. One move for all of them, where [`Self::push`] and [`Self::pop`] would
+    /// Returns their number. Moves them all at once, where [`Self::push`] and [`Self::pop`] would
     /// ask about room for each.
     #[inline]
     pub fn refill(&mut self, from: &mut Self, count_max: usize) -> usize {
@@ -142,25 +143,25 @@ impl<B> Batch<B> {
         count
     }
 
-    /// How many items it may hold.
+    /// Returns the number of items it may hold.
     #[must_use]
     pub const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// How many more items fit.
+    /// Returns the number of items that still fit.
     #[must_use]
     pub fn room(&self) -> usize {
         self.limit - self.items.len()
     }
 
-    /// How many items it holds.
+    /// Returns the number of items it holds.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether it holds nothing.
+    /// Returns true if it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -176,7 +177,7 @@ impl<B> Batch<B> {
         self.items.pop()
     }
 
-    /// The items, first one first.
+    /// Returns the items, first one first.
     #[must_use]
     pub fn as_slice(&self) -> &[B] {
         &self.items

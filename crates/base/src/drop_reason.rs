@@ -1,27 +1,27 @@
-//! Every way in which a frame can end without being delivered. The same words stand in counters,
-//! on the command line, in JSON and in the documentation.
+//! Every way in which a frame can end without being delivered. Counters, the command line, JSON and
+//! the documentation use the same words.
 
 use core::fmt;
 
-/// What kind of reason it is.
+/// Class of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropClass {
     /// There was no room. On a lossless priority this class never occurs.
     Congestion,
-    /// A rule says that the frame may not pass.
+    /// A rule does not let the frame pass.
     Policy,
     /// The frame breaks its format.
     Malformed,
     /// Its port or tunnel went away.
     Stopped,
-    /// Its receiver took nothing for longer than its hold contract says, or more was under way to
-    /// it than is kept for a receiver that holds others. A lossless priority may lose frames so,
-    /// and only those for that receiver; whoever says that nothing was lost counts them.
+    /// Its receiver took nothing for longer than its hold contract allows, or more frames were
+    /// under way to it than are kept for a receiver that holds others up. A lossless priority may
+    /// lose frames so, but only those for that receiver; they count as losses.
     Stuck,
 }
 
 impl DropClass {
-    /// The word used in every output.
+    /// Returns the word used in every output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl fmt::Display for DropClass {
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $class:ident;)*) => {
-        /// Why a frame ended without being delivered.
+        /// Reason why a frame ended without being delivered.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum DropReason {
@@ -52,22 +52,22 @@ macro_rules! drop_reasons {
         impl DropReason {
             /// All reasons, in the order of their indices.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-            /// How many reasons there are.
+            /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// The word used in every output.
+            /// Returns the word used in every output.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// The class of the reason.
+            /// Returns the class of the reason.
             #[must_use]
             pub const fn class(self) -> DropClass {
                 match self { $(Self::$variant => DropClass::$class),* }
             }
 
-            /// The reason as an index below [`Self::COUNT`].
+            /// Returns the reason as an index below [`Self::COUNT`].
             #[must_use]
             pub const fn index(self) -> usize {
                 self as usize
@@ -98,11 +98,11 @@ drop_reasons! {
     /// other by itself, and frames relayed between tunnels could circle (split horizon in a full
     /// mesh, as RFC 4762 section 4.4; RFC 7348 says nothing of it).
     SplitHorizon = "split_horizon", Policy;
-    /// A broadcast or multicast frame and nobody to give it to.
+    /// A broadcast or multicast frame without a receiver.
     NoReceiver = "no_receiver", Policy;
     /// A destination address that bridges do not forward (802.1Q clause 8.6.3).
     ReservedAddress = "reserved_address", Policy;
-    /// A VLAN that this port does not have.
+    /// A VLAN that the frame's port does not have.
     VlanNotAllowed = "vlan_not_allowed", Policy;
     /// A frame without a tag at a trunk port none of whose VLANs is native (802.1Q clause 6.9.1:
     /// only VLAN-tagged frames are admitted).
@@ -117,7 +117,8 @@ drop_reasons! {
     RefusedSource = "refused_source", Policy;
     /// A broadcast beyond what its port, or its network through tunnels, may send.
     StormLimit = "storm_limit", Policy;
-    /// A source that is not bound to the port, or ARP that says another than its frame.
+    /// A source that is not bound to the port, or ARP whose sender is another than that of its
+    /// frame.
     SpoofedMac = "spoofed_mac", Policy;
     /// An IP address that its sender, which is bound to the port, does not have.
     SpoofedIp = "spoofed_ip", Policy;
@@ -125,7 +126,7 @@ drop_reasons! {
     Oversize = "oversize", Policy;
     /// The device of its output never takes it. Counted at that output, not where it came in.
     Refused = "refused", Policy;
-    /// Shorter than the headers it says it has.
+    /// Shorter than its headers say.
     Runt = "runt", Malformed;
     /// The source address is a group address, or all zeros.
     BadSource = "bad_source", Malformed;
@@ -141,15 +142,15 @@ drop_reasons! {
     BadVxlan = "bad_vxlan", Malformed;
     /// A MAC Control frame that is cut off or has an unknown opcode.
     BadPause = "bad_pause", Malformed;
-    /// Outer ECN says "congestion experienced" and the inner transport cannot (RFC 6040
-    /// section 4.2).
+    /// The outer ECN field is "congestion experienced", and the inner transport is not ECN-capable
+    /// (RFC 6040 section 4.2).
     NotEcnCapable = "not_ecn_capable", Congestion;
-    /// Its port was detached.
+    /// The frame's port was detached.
     Stopped = "stopped", Stopped;
-    /// Its tunnel has had no next hop for longer than the configured time.
+    /// The frame's tunnel has had no next hop for longer than the configured time.
     TunnelDown = "tunnel_down", Stopped;
-    /// Its receiver took nothing for longer than its hold contract, or does not take what comes
-    /// and more came than is kept for it.
+    /// Its receiver took nothing for longer than its hold contract, or does not take what comes and
+    /// more came than is kept for it.
     ReceiverStuck = "receiver_stuck", Stuck;
 }
 

@@ -1,4 +1,4 @@
-//! Which flows are meant, by what their frames have in common.
+//! Selects flows by the fields that their frames have in common.
 
 use alloc::string::{String, ToString as _};
 use core::fmt;
@@ -7,12 +7,12 @@ use core::str::FromStr;
 
 use crate::{Mac, Vni};
 
-/// The number of TCP in an IP header.
+/// Protocol number of TCP in an IP header.
 const TCP: u8 = 6;
-/// The number of UDP in an IP header.
+/// Protocol number of UDP in an IP header.
 const UDP: u8 = 17;
 
-/// An IP address with how many of its bits count.
+/// An IP prefix: an address and the number of its bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IpPrefix {
     address: IpAddr,
@@ -20,7 +20,8 @@ pub struct IpPrefix {
 }
 
 impl IpPrefix {
-    /// `None` if the address does not have so many bits, or others than these are set.
+    /// Returns `None` if the address has fewer bits than `length`, or if bits beyond the prefix are
+    /// set.
     #[must_use]
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let is_exact = match address {
@@ -30,19 +31,19 @@ impl IpPrefix {
         is_exact.then_some(Self { address, length })
     }
 
-    /// Its lowest address.
+    /// Returns its lowest address.
     #[must_use]
     pub const fn address(self) -> IpAddr {
         self.address
     }
 
-    /// How many bits count, from the highest on.
+    /// Returns the number of bits that count, from the highest on.
     #[must_use]
     pub const fn length(self) -> u8 {
         self.length
     }
 
-    /// True if it is one address.
+    /// Returns true if it is one address.
     #[must_use]
     pub const fn is_single(self) -> bool {
         match self.address {
@@ -51,7 +52,7 @@ impl IpPrefix {
         }
     }
 
-    /// Whether an address is in it.
+    /// Returns true if the prefix contains `address`.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         match (self.address, address) {
@@ -66,12 +67,12 @@ impl IpPrefix {
     }
 }
 
-/// The highest `length` bits of an IPv4 address.
+/// Returns a mask of the highest `length` bits of an IPv4 address.
 fn mask_v4(length: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
 }
 
-/// The highest `length` bits of an IPv6 address.
+/// Returns a mask of the highest `length` bits of an IPv6 address.
 fn mask_v6(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
 }
@@ -82,10 +83,10 @@ impl fmt::Display for IpPrefix {
     }
 }
 
-/// Flows that are meant. All that is given has to agree; nothing given means every flow.
+/// A selection of flows. Every field that is given has to match; without any, every flow matches.
 ///
-/// MAC, address and port may be those of either end; address and port, if both are given, are those
-/// of the same end. A fragment has no ports.
+/// MAC, address and port may belong to either end; address and port, if both are given, belong to
+/// the same end. A fragment has no ports.
 ///
 /// ```
 /// # use sluice_base::FlowMatch;
@@ -95,27 +96,28 @@ impl fmt::Display for IpPrefix {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowMatch {
-    /// The network.
+    /// Network of the flow.
     pub vni: Option<Vni>,
-    /// The inner MAC of one end.
+    /// Inner MAC of one end.
     pub mac: Option<Mac>,
-    /// Where the inner IP address of one end lies.
+    /// Prefix that holds the inner IP address of one end.
     pub ip: Option<IpPrefix>,
-    /// The protocol in the inner IP header.
+    /// Protocol in the inner IP header.
     pub protocol: Option<u8>,
-    /// The port of one end; then the protocol is TCP or UDP.
+    /// Port of one end; the protocol is TCP or UDP then.
     pub port: Option<u16>,
 }
 
 impl FlowMatch {
-    /// Whether it means more than whole pairs of machines: flows between two machines may differ.
+    /// Returns true if it may tell flows between the same two machines apart, by address, protocol
+    /// or port.
     #[must_use]
     pub const fn parts_a_pair(&self) -> bool {
         self.ip.is_some() || self.protocol.is_some() || self.port.is_some()
     }
 }
 
-/// What is wrong with the text of a match, and how it is to be.
+/// Error of parsing a match: the fault in the text, and the expected form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseMatchError(String);
 

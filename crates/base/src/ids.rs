@@ -10,13 +10,13 @@ macro_rules! index_id {
         pub struct $name(pub $int);
 
         impl $name {
-            /// The identifier as an index.
+            /// Returns the identifier as an index.
             #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// The identifier of table position `index`. Panics when the table is larger than
+            /// Returns the identifier of table position `index`. Panics if the table is larger than
             /// the identifier can count; tables are checked against that at start.
             #[must_use]
             pub const fn from_index(index: usize) -> Self {
@@ -35,26 +35,26 @@ macro_rules! index_id {
 }
 
 index_id!(
-    /// Where something attaches to a switch.
+    /// An attachment point of a switch.
     PortId, u16);
 index_id!(
-    /// One queue of one port, as a driver reads it: the place at which frames enter the switch.
+    /// One queue of one port, as a driver reads it: frames enter the switch here.
     InputId, u16);
 index_id!(
-    /// Who may send into the switch and is treated fairly: a local input or a remote host.
+    /// A sender into the switch, as fairness counts them: a local input or a remote host.
     SourceId, u16);
 index_id!(
-    /// What can be held back by itself: a local port, a tunnel, or a destination that is not yet
-    /// resolved.
+    /// A destination that can be held back by itself: a local port, a tunnel, or a destination that
+    /// is not yet resolved.
     LaneId, u32);
 index_id!(
-    /// The pair (this host, a remote VTEP). Meaningful on this host only.
+    /// The pair (this host, a remote VTEP). It has a meaning on this host only.
     TunnelId, u16);
 index_id!(
     /// A host of the fabric.
     HostId, u16);
 index_id!(
-    /// A tenant's layer-2 network as numbered on this host; the number on the wire is its [`Vni`].
+    /// A tenant's layer-2 network, as this host numbers it; the number on the wire is its [`Vni`].
     VnetId, u16);
 
 /// VXLAN Network Identifier, 24 bits (RFC 7348 section 5).
@@ -65,13 +65,13 @@ impl Vni {
     /// The largest value, 2^24 - 1.
     pub const MAX: u32 = 0x00ff_ffff;
 
-    /// `None` if `value` does not fit into 24 bits.
+    /// Returns `None` if `value` does not fit into 24 bits.
     #[must_use]
     pub const fn new(value: u32) -> Option<Self> {
         if value <= Self::MAX { Some(Self(value)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
@@ -91,36 +91,37 @@ pub struct Mac(pub [u8; 6]);
 impl Mac {
     /// ff:ff:ff:ff:ff:ff
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// 01:80:c2:00:00:01, to which MAC Control PAUSE and PFC frames are sent (802.3 annex 31B,
+    /// 01:80:c2:00:00:01, the destination of MAC Control PAUSE and PFC frames (802.3 annex 31B,
     /// 802.1Q clause 36).
     pub const PAUSE: Self = Self([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
 
-    /// Whether this is a group address (broadcast included): bit 0 of the first octet.
+    /// Returns true if this is a group address (broadcast included): bit 0 of the first octet.
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }
 
-    /// Whether a machine can have it: it is no group, and not all zeros, which is nobody's.
+    /// Returns true if a machine can have it: it is no group address and not all zeros.
     #[must_use]
     pub const fn is_individual(self) -> bool {
         !self.is_group() && self.to_u64() != 0
     }
 
-    /// Whether a bridge must not forward it: 01:80:c2:00:00:00 to :0f (802.1Q clause 8.6.3).
+    /// Returns true if a bridge must not forward it: 01:80:c2:00:00:00 to :0f (802.1Q clause
+    /// 8.6.3).
     #[must_use]
     pub const fn is_reserved(self) -> bool {
         matches!(self.0, [0x01, 0x80, 0xc2, 0x00, 0x00, last] if last <= 0x0f)
     }
 
-    /// The address as a number below 2^48, first octet highest.
+    /// Returns the address as a number below 2^48, first octet highest.
     #[must_use]
     pub const fn to_u64(self) -> u64 {
         let m = self.0;
         u64::from_be_bytes([0, 0, m[0], m[1], m[2], m[3], m[4], m[5]])
     }
 
-    /// The address of the low 48 bits of `value`.
+    /// Returns the address of the low 48 bits of `value`.
     #[must_use]
     pub const fn from_u64(value: u64) -> Self {
         let b = value.to_be_bytes();
@@ -175,36 +176,36 @@ impl FromStr for Mac {
 pub struct Priority(u8);
 
 impl Priority {
-    /// How many priorities there are.
+    /// Number of priorities.
     pub const COUNT: usize = 8;
     /// The priority of best effort.
     pub const ZERO: Self = Self(0);
 
-    /// `None` above 7.
+    /// Returns `None` above 7.
     #[must_use]
     pub const fn new(value: u8) -> Option<Self> {
         if value < 8 { Some(Self(value)) } else { None }
     }
 
-    /// The low three bits of `value`, as in a PCP field.
+    /// Returns the priority of the low three bits of `value`, as in a PCP field.
     #[must_use]
     pub const fn from_low_bits(value: u8) -> Self {
         Self(value & 7)
     }
 
-    /// The number, 0 to 7.
+    /// Returns the number, 0 to 7.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// The number as an index.
+    /// Returns the number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// All eight, lowest first.
+    /// Returns all eight priorities, lowest first.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
         (0..8).map(Self)
     }
@@ -223,10 +224,10 @@ pub struct PriorityMask(pub u8);
 impl PriorityMask {
     /// No priority.
     pub const NONE: Self = Self(0);
-    /// All eight.
+    /// All eight priorities.
     pub const ALL: Self = Self(0xff);
 
-    /// Whether `priority` is in the set.
+    /// Returns true if `priority` is in the set.
     #[must_use]
     pub const fn contains(self, priority: Priority) -> bool {
         self.0 >> priority.0 & 1 == 1
@@ -242,13 +243,14 @@ impl PriorityMask {
         self.0 &= !(1 << priority.0);
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// `priority` if it is in the set, else the lowest that is; of the empty set, `priority`.
+    /// Returns `priority` if it is in the set, else the lowest priority of the set; for the empty
+    /// set, `priority`.
     #[must_use]
     pub const fn nearest(self, priority: Priority) -> Priority {
         if self.contains(priority) || self.is_empty() {
@@ -258,13 +260,13 @@ impl PriorityMask {
         Priority(self.0.trailing_zeros() as u8)
     }
 
-    /// What is in both sets.
+    /// Returns the priorities that are in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in this set and not in the other.
+    /// Returns the priorities of this set that are not in the other.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

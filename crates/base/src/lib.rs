@@ -1,5 +1,5 @@
-//! Words of the project as types: units, identifiers, priorities, drop reasons, frame handles and
-//! a seeded random number generator.
+//! Basic types of the project: units, identifiers, priorities, drop reasons, frame handles and a
+//! seeded random number generator.
 //!
 //! This crate cannot name a clock, a socket, a thread or the machine's randomness: time and seeds
 //! are always arguments. Everything above it shares these types, so a live switch and a simulated

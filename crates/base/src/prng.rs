@@ -3,12 +3,12 @@
 //! Integers only: a probability is a ratio, so that a run repeats to the bit on every machine.
 //! It is not for secrets.
 
-/// How far SplitMix64 counts from one number to the next: 2^64 by the golden ratio.
+/// Increment of SplitMix64: 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A permutation of 64-bit words in which each bit of the input changes half of the output: what
-/// SplitMix64 draws next when its state is `word` (Steele, Lea and Flood 2014). It never changes:
-/// hosts compare what comes of it.
+/// Permutes 64-bit words such that each bit of the input changes half of the output: the number
+/// that SplitMix64 draws next when its state is `word` (Steele, Lea and Flood 2014). The function
+/// never changes: hosts compare its results.
 #[must_use]
 pub const fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(GOLDEN);
@@ -24,25 +24,25 @@ pub struct Prng {
 }
 
 impl Prng {
-    /// The stream of `seed`.
+    /// Returns the stream of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let state = |n: u64| mix(seed.wrapping_add(n.wrapping_mul(GOLDEN)));
         Self { state: [state(0), state(1), state(2), state(3)] }
     }
 
-    /// A stream of its own for an entity, found by a stable name, so that adding an entity does
+    /// Returns the stream of an entity, derived from a stable name, so that adding an entity does
     /// not shift what the others draw.
     #[must_use]
     pub fn stream(seed: u64, name: &str) -> Self {
-        // FNV-1a over the name; the constants are those of the 64-bit variant.
+        // Hashes the name with FNV-1a; the constants are those of the 64-bit variant.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
             (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
         });
         Self::new(seed ^ hash)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -56,13 +56,13 @@ impl Prng {
         result
     }
 
-    /// A number below `bound`, which must not be zero. The bias is below `bound / 2^64`.
+    /// Returns a number below `bound`, which must not be zero. The bias is below `bound / 2^64`.
     pub const fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0);
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// True `numerator` times out of `denominator`.
+    /// Returns true `numerator` times out of `denominator`.
     pub const fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }

@@ -14,31 +14,31 @@ impl Nanos {
     /// Later than everything.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A span of whole microseconds.
+    /// Returns a span of whole microseconds.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000)
     }
 
-    /// A span of whole milliseconds.
+    /// Returns a span of whole milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// The span since `earlier`; zero if `earlier` is later.
+    /// Returns the span since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// `self + span`, staying at the end of time instead of wrapping.
+    /// Returns `self + span`, staying at the end of time instead of wrapping.
     #[must_use]
     pub const fn after(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// `self - span`, staying at the origin instead of wrapping.
+    /// Returns `self - span`, staying at the origin instead of wrapping.
     #[must_use]
     pub const fn before(self, span: Self) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -54,7 +54,7 @@ impl fmt::Display for Nanos {
         let (whole, mut rest) = (self.0 / size, self.0 % size);
         write!(f, "{whole}")?;
         if rest > 0 {
-            // All of it, so that two spans that differ look different.
+            // Prints every digit, so that two spans that differ look different.
             f.write_str(".")?;
             let mut place = size / 10;
             while rest > 0 {
@@ -113,19 +113,20 @@ impl fmt::Display for ByteCount {
 pub struct BitRate(pub u64);
 
 impl BitRate {
-    /// A rate of whole megabits (10^6) per second.
+    /// Returns a rate of whole megabits (10^6) per second.
     #[must_use]
     pub const fn from_mbps(mbps: u64) -> Self {
         Self(mbps * 1_000_000)
     }
 
-    /// A rate of whole gigabits (10^9) per second.
+    /// Returns a rate of whole gigabits (10^9) per second.
     #[must_use]
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
 
-    /// How long `bytes` take at this rate, rounded up. A rate of zero never ends.
+    /// Returns the time that `bytes` take at this rate, rounded up. At a rate of zero they take for
+    /// ever ([`Nanos::MAX`]).
     #[must_use]
     pub const fn time_for(self, bytes: ByteCount) -> Nanos {
         if self.0 == 0 {
@@ -138,7 +139,7 @@ impl BitRate {
         Nanos(nanos)
     }
 
-    /// How many bytes fit into `span` at this rate, rounded down.
+    /// Returns the number of bytes that fit into `span` at this rate, rounded down.
     #[must_use]
     pub const fn bytes_in(self, span: Nanos) -> ByteCount {
         let bytes = self.0 as u128 * span.0 as u128 / 8 / 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Two hosts and a receiver that sleeps: the sender is held back, and nothing is lost.
+//! Two hosts and a receiver that sleeps: backpressure holds the sender, and no frame is lost.
 //!
 //! ```text
 //!   cargo run -p sluice-host --example two_hosts

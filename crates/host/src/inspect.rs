@@ -1,5 +1,5 @@
-//! A look at a switch between two turns, as plain rows. A snapshot is taken where the switch is
-//! driven and turned into words elsewhere, so that asking costs the data path little.
+//! Snapshots of a switch between two turns, as plain rows. The thread that drives the switch takes
+//! them and another one formats them, so that a request costs the data path little.
 
 use alloc::vec::Vec;
 
@@ -11,24 +11,24 @@ use sluice_switch::{
     TunnelCounters,
 };
 
-/// What a port has done and holds.
+/// Counters of a port, and the frames that it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortState {
-    /// What entered here.
+    /// Frames that came in at the port.
     pub received: Counter,
-    /// What the driver took.
+    /// Frames that the driver took.
     pub sent: Counter,
-    /// What is held at the input now.
+    /// Frames held at the inputs now.
     pub held: Counter,
-    /// The most that ever was.
+    /// High-water marks of the inputs.
     pub held_max: Marks,
-    /// What waits for the output now.
+    /// Frames that wait for the output now.
     pub queued: Counter,
-    /// The most that ever did.
+    /// High-water marks of the output.
     pub queued_max: Marks,
 }
 
-/// Where the frames of a queue came from.
+/// Origin of the frames of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A local port.
@@ -42,26 +42,26 @@ pub enum Source {
 /// A queue that holds frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Where its frames came from.
+    /// Origin of its frames.
     pub source: Source,
-    /// Where they go.
+    /// Destination of its frames.
     pub to: LaneKind,
-    /// Their priority.
+    /// Priority of its frames.
     pub priority: Priority,
-    /// What waits.
+    /// Frames that wait.
     pub held: Counter,
 }
 
 /// Frames that ended under a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The port at which they were classified; `None` for what control made.
+    /// The port at which they were classified; `None` for frames that control made.
     pub port: Option<PortId>,
-    /// Their priority.
+    /// Priority of the frames.
     pub priority: Priority,
     /// The reason.
     pub reason: DropReason,
-    /// How many.
+    /// Number of frames, and their bytes.
     pub count: Counter,
 }
 
@@ -72,36 +72,36 @@ pub struct Pause {
     pub port: PortId,
     /// The priority.
     pub priority: Priority,
-    /// Its pauses.
+    /// Its pause state.
     pub state: PauseState,
-    /// Its receiver, if that is isolated.
+    /// Its receiver, if it is isolated.
     pub isolated: Option<Isolation>,
 }
 
 /// A receiver that is isolated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Isolation {
-    /// What the switch knows of it.
+    /// State in the switch.
     pub state: IsolatedState,
     /// The endpoints behind its port, the first few.
     pub endpoints: Vec<Mac>,
-    /// Those whose frames wait for it, and the hosts that were asked to hold it.
+    /// Sources whose frames wait for it, and the hosts that were asked to hold it.
     pub waiting: Vec<Source>,
 }
 
-/// The endpoints of a port that are named.
+/// Upper bound of the endpoints that are listed for a port.
 const ENDPOINTS_MAX: usize = 4;
 
 /// The audit, with ports instead of inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditOfPorts {
-    /// Whether every row closes, in frames and in bytes.
+    /// True if every row closes, in frames and in bytes.
     pub closed: bool,
-    /// The rows that are not empty; the port is `None` for what control made.
+    /// The rows that are not empty; the port is `None` for frames that control made.
     pub rows: Vec<(Option<PortId>, AuditRow)>,
 }
 
-/// The audit.
+/// Returns the audit.
 #[must_use]
 pub fn audit<B: Buf>(switch: &Switch<B>) -> AuditOfPorts {
     let audit = switch.audit();
@@ -110,7 +110,7 @@ pub fn audit<B: Buf>(switch: &Switch<B>) -> AuditOfPorts {
     AuditOfPorts { closed, rows: rows.collect() }
 }
 
-/// The state of port `port`, over all of its `queues`.
+/// Returns the state of port `port`, over all of its `queues`.
 #[must_use]
 pub fn port<B: Buf>(switch: &Switch<B>, port: PortId, queues: u8) -> PortState {
     let mut state = PortState {
@@ -130,7 +130,7 @@ pub fn port<B: Buf>(switch: &Switch<B>, port: PortId, queues: u8) -> PortState {
     state
 }
 
-/// The queues that hold frames.
+/// Returns the queues that hold frames.
 #[must_use]
 pub fn queues<B: Buf>(switch: &Switch<B>) -> Vec<Queue> {
     let rows = switch.queues().map(|queue| Queue {
@@ -142,7 +142,7 @@ pub fn queues<B: Buf>(switch: &Switch<B>) -> Vec<Queue> {
     rows.collect()
 }
 
-/// Everything that was dropped.
+/// Returns the dropped frames, by port, priority and reason.
 #[must_use]
 pub fn drops<B: Buf>(switch: &Switch<B>) -> Vec<Dropped> {
     let inputs = 0..=switch.control_input().index();
@@ -155,7 +155,7 @@ pub fn drops<B: Buf>(switch: &Switch<B>) -> Vec<Dropped> {
                 if count.frames == 0 {
                     continue;
                 }
-                // Another queue of the port may have had some already.
+                // Another queue of the port may have a row already.
                 let is_it = |row: &&mut Dropped| {
                     (row.port, row.priority, row.reason) == (port, priority, reason)
                 };
@@ -169,7 +169,8 @@ pub fn drops<B: Buf>(switch: &Switch<B>) -> Vec<Dropped> {
     rows
 }
 
-/// Flow control of some ports, where there was any, and the receivers among them that are isolated.
+/// Returns the flow control of some ports, if there was any, and the receivers among them that are
+/// isolated.
 #[must_use]
 pub fn pauses<B: Buf>(
     switch: &Switch<B>,
@@ -191,7 +192,7 @@ pub fn pauses<B: Buf>(
     rows
 }
 
-/// A receiver that is isolated, with those it concerns.
+/// Returns an isolated receiver, with its endpoints and senders.
 #[must_use]
 pub fn isolation<B: Buf>(switch: &Switch<B>, state: IsolatedState) -> Isolation {
     let is_here = |to: &Destination| *to == Destination::Port(state.port);
@@ -214,13 +215,13 @@ pub fn isolation<B: Buf>(switch: &Switch<B>, state: IsolatedState) -> Isolation 
     Isolation { state, endpoints: endpoints.take(ENDPOINTS_MAX).collect(), waiting }
 }
 
-/// The first `tunnels` tunnels.
+/// Returns the counters of the first `tunnels` tunnels.
 #[must_use]
 pub fn tunnels<B: Buf>(switch: &Switch<B>, tunnels: usize) -> Vec<TunnelCounters> {
     (0..tunnels).map(|at| switch.tunnel_counters(TunnelId::from_index(at))).collect()
 }
 
-/// The MAC table.
+/// Returns the entries of the forwarding table, sorted.
 #[must_use]
 pub fn macs<B: Buf>(switch: &Switch<B>) -> Vec<(VnetId, Mac, Destination)> {
     let mut rows: Vec<_> = switch.macs().collect();

@@ -1,8 +1,8 @@
-//! One host: a switch and who answers its questions.
+//! One host: a switch and the resolver of its misses.
 //!
-//! The switch asks where an address is ([`Notice::Miss`]) and holds the frames meanwhile. What is
-//! known from configuration is answered on the spot by the [`Resolver`]; everything else is for a
-//! control plane, or ends when its time is over.
+//! The switch reports an unknown destination ([`Notice::Miss`]) and holds its frames meanwhile. The
+//! [`Resolver`] answers at once for addresses that the configuration has; a control plane gets all
+//! other events, or the frames end at their timeout.
 //!
 //! Like the layers below it, this crate reads no clock and opens no socket: a live host and a
 //! simulated one are the same.
@@ -34,7 +34,7 @@ impl<B: Buf> Host<B> {
     /// Makes a host that knows `addresses`.
     ///
     /// # Errors
-    /// The first thing in the configuration that cannot work.
+    /// The first fault of the configuration.
     pub fn new(
         config: &SwitchConfig,
         addresses: impl IntoIterator<Item = (VnetId, Mac, Destination)>,
@@ -45,21 +45,21 @@ impl<B: Buf> Host<B> {
         Ok(Self { switch: Switch::new(config, seed, now)?, resolver })
     }
 
-    /// The switch.
+    /// Returns the switch.
     #[must_use]
     pub const fn switch(&self) -> &Switch<B> {
         &self.switch
     }
 
-    /// The switch, to drive it.
+    /// Returns the switch, to drive it.
     pub const fn switch_mut(&mut self) -> &mut Switch<B> {
         &mut self.switch
     }
 
-    /// Answers what the switch asked since the last call, as far as it is known from configuration,
-    /// and returns how many destinations that opened. What is known to be at a port that was
-    /// detached is rejected. Everything else goes to `control`; without one, frames for what is not
-    /// known wait until their time is over.
+    /// Answers the misses since the last call, as far as the configuration has the addresses, and
+    /// returns the number of destinations that this opened. Addresses at a port that was detached
+    /// are rejected. All other events go to `control`; without one, frames for unknown destinations
+    /// wait until their timeout.
     #[inline]
     pub fn resolve(&mut self, now: Nanos, mut control: impl FnMut(&Switch<B>, &Notice)) -> u32 {
         let mut opened = 0;
@@ -73,14 +73,14 @@ impl<B: Buf> Host<B> {
         opened
     }
 
-    /// Answers what the switch asks, if it is known. True if that opened a destination.
+    /// Answers a miss, if the address is known. Returns true if that opened a destination.
     #[inline(never)]
     fn answer(&mut self, now: Nanos, notice: &Notice) -> bool {
         let Notice::Miss { vnet, mac, .. } = *notice else { return false };
         let Some(to) = self.resolver.find(vnet, mac) else { return false };
         let installed = self.switch.command(now, Command::Install { vnet, mac, to });
         if let Err(CommandError::NoSuchPort(_)) = installed {
-            // The port is gone; whoever sends to it does not wait for an answer.
+            // The port is gone; frames for it do not wait for an answer.
             _ = self.switch.command(now, Command::Reject { vnet, mac });
         }
         installed.is_ok()

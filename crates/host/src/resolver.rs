@@ -1,18 +1,19 @@
-//! Addresses that are known before anything is learned.
+//! Addresses that are known from configuration, before any learning.
 
 use alloc::vec::Vec;
 
 use sluice_base::{Mac, VnetId};
 use sluice_switch::Destination;
 
-/// A table of (network, address) and where it is, looked up on a miss only: the chip remembers.
+/// A table of (network, address) with destinations, read on a miss only: the forwarding table
+/// caches the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {
     rows: Vec<((VnetId, Mac), Destination)>,
 }
 
 impl Resolver {
-    /// A table of these rows; of several for one address the first counts.
+    /// Returns a table of these rows. The first one of several for one address counts.
     #[must_use]
     pub fn new(addresses: impl IntoIterator<Item = (VnetId, Mac, Destination)>) -> Self {
         let rows = addresses.into_iter().map(|(vnet, mac, to)| ((vnet, mac), to));
@@ -22,7 +23,7 @@ impl Resolver {
         Self { rows }
     }
 
-    /// Where an address is; `None` if it is not known.
+    /// Returns the destination of an address; `None` if it is not known.
     #[must_use]
     pub fn find(&self, vnet: VnetId, mac: Mac) -> Option<Destination> {
         let at = self.rows.binary_search_by_key(&(vnet, mac), |row| row.0).ok()?;

@@ -1,5 +1,4 @@
-//! A host on a bench: small lossless configurations, and a driver made of vectors. For examples
-//! and tests.
+//! Small lossless configurations of a host, and a driver made of vectors, for examples and tests.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,13 +18,13 @@ use crate::Host;
 /// The largest batch.
 const BATCH: usize = 64;
 
-/// So many frames of 1,600 bytes.
+/// Returns a limit of `frames` frames of 1,600 bytes.
 #[must_use]
 pub fn limit(frames: u32) -> Limit {
     Limit { frames, bytes: ByteCount(u64::from(frames) * 1600) }
 }
 
-/// A container's port in the first network; `frames` is all that it may hold.
+/// Returns a container's port in the first network; `frames` is its limit.
 #[must_use]
 pub fn container(frames: u32) -> PortConfig {
     PortConfig {
@@ -47,7 +46,7 @@ pub fn container(frames: u32) -> PortConfig {
     }
 }
 
-/// An underlay port that pauses and is paused (802.1Qbb).
+/// Returns an underlay port that sends and obeys pauses (802.1Qbb).
 #[must_use]
 pub fn underlay(local: Ipv4Addr, mac: Mac, frames: u32) -> PortConfig {
     let bytes = limit(frames).bytes.0;
@@ -67,8 +66,8 @@ pub fn underlay(local: Ipv4Addr, mac: Mac, frames: u32) -> PortConfig {
     }
 }
 
-/// One lossless network, VNI 42, of these ports; `peers` are other hosts that have it, reached by
-/// the last port, with their next hops.
+/// Returns the configuration of one lossless network, VNI 42, of these ports. `peers` are other
+/// hosts of the network, reached through the last port, with their next hops.
 #[must_use]
 pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
     let port = PortId::from_index(ports.len().saturating_sub(1));
@@ -110,7 +109,8 @@ pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
     }
 }
 
-/// A driver's way in: of `frames` as many as the switch promises to take. Returns how many.
+/// Acts as a driver on ingress: hands over as many of `frames` as the switch promises to take.
+/// Returns their number.
 pub fn give(
     host: &mut Host<Vec<u8>>,
     now: Nanos,
@@ -129,8 +129,8 @@ pub fn give(
     count
 }
 
-/// A driver's way out: frames as they are on the wire, at most `room` of them. What ended goes back
-/// to its drivers, which are vectors and keep nothing.
+/// Acts as a driver on egress: returns frames as they are on the wire, at most `room` of them.
+/// Handles of frames that ended go back to their drivers, which are vectors and keep nothing.
 pub fn take(host: &mut Host<Vec<u8>>, now: Nanos, port: PortId, room: usize) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     host.switch_mut().transmit(now, port, &mut |frame: &Egress<'_, Vec<u8>>| {

@@ -19,7 +19,7 @@ fn frame(src: Mac, dst: Mac) -> Vec<u8> {
     frame
 }
 
-/// Two containers; only B's address is known.
+/// Returns a host with two containers; only B's address is known.
 fn host() -> Host<Vec<u8>> {
     let config = rig::host(vec![rig::container(8), rig::container(8)], &[]);
     let known = [(VNET, B, Destination::Port(PortId(1)))];
@@ -118,7 +118,7 @@ fn a_port_shows_what_it_received_holds_and_sent() {
     assert!(inspect::tunnels(host.switch(), 0).is_empty());
 }
 
-/// A host whose first port has a second queue, of priorities 3 and 5.
+/// Returns a host whose first port has a second queue, of priorities 3 and 5.
 fn two_queues() -> Host<Vec<u8>> {
     let mut of_two = PriorityMask::NONE;
     [3, 5].iter().for_each(|p| of_two.insert(Priority::from_low_bits(*p)));
@@ -140,7 +140,7 @@ fn receive_by(host: &mut Host<Vec<u8>>, queue: u8, frames: &[Vec<u8>]) {
     host.switch_mut().receive(Nanos::ZERO, input, &mut batch);
 }
 
-/// An IPv4 frame that says a priority by its DSCP.
+/// Returns an IPv4 frame whose DSCP gives a priority.
 fn marked(priority: u8) -> Vec<u8> {
     let mut frame = frame(A, B);
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -164,7 +164,8 @@ fn frames_of_a_queue_have_one_of_its_priorities() {
             Taken::All
         });
         seen.sort_unstable();
-        // The first queue's frames have what they say, and the second's what they may.
+        // Frames of the first queue have the priority that they carry, those of the second queue
+        // one that it may have.
         let expected = [(0, 0), (0, 3), (3, 3), (3, 3), (5, 5), (5, 5), (7, 3), (7, 7)];
         assert_eq!(seen, expected, "{at_a_time} at a time");
     }

@@ -1,4 +1,5 @@
-//! What every frame is charged to, and how frames end. Numbers only; nothing is decided here.
+//! Accounting: charges frames to inputs and lanes, and ends them. This module only counts; it
+//! decides nothing.
 
 use sluice_base::{DropReason, Full as BatchFull, PortId, Priority};
 
@@ -8,23 +9,23 @@ use crate::place::{Full, Held};
 use crate::slots::Home;
 use crate::switch::Switch;
 
-/// The row of the books of one (input, priority).
+/// Returns the index of the counters of one (input, priority).
 #[inline]
 pub(crate) fn row(input: u16, priority: u8) -> usize {
     usize::from(input) * Priority::COUNT + usize::from(priority)
 }
 
-/// Frames of one input that a driver took one after the other out of one queue, before they are
-/// booked.
+/// Sums of frames of one input that a driver took one after the other out of one queue, before they
+/// are counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) input: u16,
     pub(crate) home: Home,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
-    /// Their bytes on the wire.
+    /// Bytes of the frames on the wire.
     pub(crate) sent_bytes: u64,
-    /// Whether the queue's [`Node::pooled_to`](crate::queues::Node::pooled_to) is among them.
+    /// True if the queue's [`Node::pooled_to`](crate::queues::Node::pooled_to) is among them.
     pub(crate) pooled_to: bool,
 }
 
@@ -63,7 +64,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Takes the charge back: the frame left that memory.
+    /// Takes the charge back when a frame leaves its input's memory.
     #[inline]
     pub(crate) fn uncharge_input(&mut self, input: u16, bytes: u32, priority: u8) {
         let i = &mut self.inputs[usize::from(input)];
@@ -93,7 +94,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// The frame of a slot that stands in no list has ended: its handle goes to where it came from.
+    /// Ends the frame of a slot that stands in no list: its handle goes back to the buffer owner.
     #[inline]
     pub(crate) fn end(&mut self, index: u32) {
         let slot = self.slots.get(index);
@@ -114,15 +115,15 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Moves the handle of a slot to those of its input that have ended, and frees the slot.
+    /// Moves the handle of a slot to the ended handles of its input, and frees the slot.
     #[inline]
     fn end_slot(&mut self, index: u32, input: u16) {
         let input = &mut self.inputs[usize::from(input)];
         self.slots.end(index, &mut input.ended, &mut input.ended_slots);
     }
 
-    /// Lossy frames of an input ended faster than it reclaims them: what is beyond its own slots
-    /// waits in slots of its outputs.
+    /// Keeps an ended handle in a slot: lossy frames of an input ended faster than it reclaims
+    /// them, and the handles beyond its own slots wait in slots of its outputs.
     #[cold]
     fn end_late(&mut self, input: u16, buf: B) {
         let index = self.slots.take();
@@ -132,19 +133,19 @@ impl<B> Switch<B> {
         self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
     }
 
-    /// The lane that a frame in a common queue of this port goes to.
+    /// Returns the lane that a frame in a common queue of this port goes to.
     #[inline]
     pub(crate) fn lane_of_tag(&self, port: usize, tag: Tag) -> u32 {
         let port = &self.ports[port];
         if port.has_bundles { tag.way.into() } else { port.lane }
     }
 
-    /// The source of a frame in a common queue of this port.
+    /// Returns the source of a frame in a common queue of this port.
     pub(crate) fn source_of_tag(&self, port: usize, tag: Tag) -> u16 {
         if self.ports[port].has_bundles { tag.input } else { tag.way }
     }
 
-    /// A driver took a frame out of a common queue: books it, and ends it.
+    /// Counts and ends a frame that a driver took out of a common queue.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
         let (input, bytes) = (tag.input, u32::from(tag.bytes));
@@ -167,7 +168,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Books frames of one input that a driver took, for all at once. Their handles have ended.
+    /// Counts frames of one input that a driver took, all at once. Their handles have ended.
     #[inline]
     pub(crate) fn book_ends(&mut self, ends: &Ends, priority: u8) {
         let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
@@ -191,7 +192,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Sees how many slots an input uses beyond its own.
+    /// Updates the number of slots that an input uses beyond its own.
     #[inline]
     pub(crate) fn note_excess(&mut self, input: u16) {
         let i = &mut self.inputs[usize::from(input)];
@@ -202,14 +203,14 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Whether slots that were promised to inputs would be used up by one more lossy frame in a
-    /// buffer. Without excess the limits of the buffers see to that.
+    /// Returns true if one more lossy frame in a buffer would take a slot that was promised to an
+    /// input. Without excess the limits of the buffers prevent that.
     #[inline]
     pub(crate) fn slots_are_short(&self) -> bool {
         self.excess > 0 && self.slots.free_count() < self.slots_reserved
     }
 
-    /// How many lossy frames may be buffered before slots are short.
+    /// Returns the number of lossy frames that may be buffered before slots are short.
     #[inline]
     pub(crate) fn slots_to_spare(&self) -> u32 {
         if self.excess == 0 {
@@ -218,11 +219,11 @@ impl<B> Switch<B> {
         self.slots.free_count().saturating_sub(self.slots_reserved)
     }
 
-    /// A handle of the host pool goes back: only now is its memory free.
+    /// Frees the memory of a handle of the host pool that goes back.
     pub(crate) fn leave_pool(&mut self, index: u32) {
         let slot = self.slots.get(index);
         if slot.home != Home::Pool {
-            // It was the body of copies.
+            // The slot was the body of copies.
             self.bodies -= 1;
             return;
         }
@@ -240,14 +241,15 @@ impl<B> Switch<B> {
         }
     }
 
-    /// The only way in which a frame ends undelivered. The slot stands in no list.
+    /// Drops a frame: the only way in which a frame with a slot ends undelivered. The slot stands
+    /// in no list.
     #[inline]
     pub(crate) fn drop_frame(&mut self, index: u32, reason: DropReason) {
         self.count_drop(index, reason);
         self.end(index);
     }
 
-    /// As [`Self::drop_frame`], for a frame without a slot.
+    /// Drops a frame without a slot.
     #[cold]
     pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
         let (input, bytes) = (tag.input, u32::from(tag.bytes));
@@ -258,15 +260,15 @@ impl<B> Switch<B> {
         self.end_handle(input, buf);
     }
 
-    /// Books frames of a port that its driver took and its device then refused for good: the driver
-    /// gives them back, and they end here. Where each came in is not known any more.
+    /// Counts frames of a port that its driver took and its device then refused for good: the
+    /// driver hands them back, and they end here. The input of each frame is not known any more.
     pub fn refused(&mut self, port: PortId, priority: Priority, sum: Counter) {
         let row = row(self.ports[port.index()].first_input, priority.get());
         self.rare_rows[row].injected.add_all(sum);
         self.drops[row][DropReason::Refused.index()].add_all(sum);
     }
 
-    /// A handle of an input goes back to its driver, without the frame that it had.
+    /// Returns a handle of an input to its driver, without counting a frame.
     pub(crate) fn end_handle(&mut self, input: u16, buf: B) {
         self.inputs[usize::from(input)].unreclaimed += 1;
         if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
@@ -280,7 +282,7 @@ impl<B> Switch<B> {
         self.drops[row(slot.input, slot.priority)][reason.index()].add(slot.bytes);
     }
 
-    /// Counts a copy that was not even made.
+    /// Counts a copy that was not made.
     pub(crate) fn count_lost_copy(&mut self, body: u32, reason: DropReason) {
         self.count_drop(body, reason);
     }
@@ -306,7 +308,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Takes the charge back when it is dequeued.
+    /// Takes the charge of a frame back when it is dequeued.
     #[inline]
     pub(crate) fn uncharge_lane(&mut self, lane: u32, bytes: u32, home: Home) {
         let lane = &mut self.lanes[lane as usize];

@@ -1,8 +1,9 @@
-//! Ports that come while the switch runs.
+//! Ports that attach while the switch runs.
 //!
-//! **Aim.** A container or a VM that starts gets a port, and one that ends leaves it to the next.
-//! No memory is taken for it: a port stands in a *bay*, whose inputs, lane and queues were made by
-//! [`Switch::new`], for the ports of the configuration or for its spare ones.
+//! **Aim.** A container or a VM gets a port when it starts, and the next one can have it when it
+//! ends. A port allocates no memory: it takes a *bay*, a place of the port table whose inputs, lane
+//! and queues were made by [`Switch::new`], for the ports of the configuration or for its spare
+//! ones.
 //!
 //! ```text
 //!                attach                     detach
@@ -13,20 +14,20 @@
 //!           it had spilled was delivered
 //! ```
 //!
-//! **What a port leaves behind.** `detach` ends its frames and those for it, and takes out whatever
-//! names it: its membership, its addresses in the chip, its bindings, notices that speak of it. Its
-//! counters can be read until the bay is given away. While a frame or a handle of it is anywhere in
-//! the switch the bay is not given away, for it would come back to the wrong driver, be booked to
-//! the wrong port, or be kept from the new port as if it were its own. So the books of the old port
-//! are closed when the new one comes: they are added to those of all ports that are gone, which
-//! stand under [`Switch::pool_input`], and the new port begins at zero.
+//! **Detached ports.** `detach` ends the frames of a port and those for it, and removes every
+//! reference to it: its membership, its addresses in the forwarding table, its bindings, events
+//! about it. Its counters can be read until the bay is reused. The bay is not reused while a frame
+//! or a handle of the old port is in the switch, since it would go back to the wrong driver, count
+//! for the wrong port, or be taken for one of the new port. When the new port comes, the counters
+//! of the old one are added to those of all ports that are gone, which are kept under
+//! [`Switch::pool_input`], and the new port starts at zero.
 //!
-//! **Whose number is whose.** The free bay whose port went longest ago is given away first, so that
-//! a number does not come back at once. A command that names a port is about the one that has the
-//! number when it is carried out: whoever detaches a port sends no more commands for it.
+//! **Port numbers.** The free bay that was left longest ago is used first, so that a number does
+//! not come back at once. A command applies to the port that has the number when the command is
+//! executed: after detaching a port, send no more commands for it.
 //!
-//! **Limits.** Access ports only: an underlay port has tunnels, which the configuration fixes. A
-//! bay takes a port of at most the queues and limits that it was made for.
+//! **Limits.** Only access ports attach: an underlay port has tunnels, which the configuration
+//! fixes. A bay takes a port of at most the queues and limits that it was made for.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -46,20 +47,21 @@ use crate::surface::{LaneKind, Notice, PuntFrom};
 use crate::switch::Switch;
 use crate::validate;
 
-/// A port that cannot be attached. Nothing was changed.
+/// Reason why a port cannot be attached. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// An underlay port.
+    /// The port is not an access port.
     NotAccess,
-    /// It cannot work in any switch; the number of the port in it means nothing.
+    /// The configuration of the port is invalid; the number of the port in the error has no
+    /// meaning.
     Config(ConfigError),
     /// No bay, free or not, was made for so many queues or such limits.
     TooLarge,
-    /// Every bay that it fits in has a port.
+    /// Every bay that the port fits in is in use.
     Full,
-    /// As `Full`, but some of these ports were detached, and a bay is free once the handles of its
-    /// port are reclaimed and what it had spilled is delivered. Try again then.
+    /// As `Full`, but some of these ports were detached. A bay is free once the handles of its port
+    /// are reclaimed and its spilled frames are delivered. Try again then.
     Busy,
 }
 
@@ -74,16 +76,16 @@ pub enum PortState {
     Detached,
 }
 
-/// What a bay was made for.
+/// Size of a bay, and the moment of its last change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bay {
     is_access: bool,
     queues: u8,
     input: Limit,
-    /// How many slots each of its inputs has for itself.
+    /// Number of slots that each of its inputs has for itself.
     own_slots: u32,
     output: Limit,
-    /// When a port last came or went.
+    /// Moment at which a port last came or went.
     since: Nanos,
 }
 
@@ -112,9 +114,10 @@ pub(crate) fn make_bays(config: &SwitchConfig, now: Nanos) -> Vec<Bay> {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Attaches an access port: it joins its network, and its driver may read and take from now on.
-    /// It begins like a port of a new switch: no address leads to it, nobody is bound to it, its
-    /// counters are zero and its rate owes nothing. Its inputs are [`Self::input`] of its queues.
+    /// Attaches an access port: it joins its network, and its driver may read and take frames from
+    /// now on. It starts like a port of a new switch: no address leads to it, no machine is bound
+    /// to it, its counters are zero and its rate limiter is idle. Its inputs are [`Self::input`] of
+    /// its queues.
     ///
     /// # Errors
     /// [`AttachError`]; nothing was changed.
@@ -130,8 +133,8 @@ impl<B: Buf> Switch<B> {
         Ok(id)
     }
 
-    /// The state of a bay. While its port is attached this costs nothing; else it looks at the
-    /// queues.
+    /// Returns the state of a bay. The call is cheap while its port is attached; otherwise it walks
+    /// the queues.
     ///
     /// # Panics
     /// If there is no such bay.
@@ -144,7 +147,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Of the free bays that a port fits in, the one whose port went longest ago.
+    /// Returns the free bay that was left longest ago, of those that the port fits in.
     fn free_bay(&self, port: &PortConfig) -> Result<PortId, AttachError> {
         let (mut found, mut error) = (None, AttachError::TooLarge);
         for (at, bay) in self.bays.iter().enumerate().filter(|(_, bay)| bay.takes(port)) {
@@ -159,7 +162,7 @@ impl<B: Buf> Switch<B> {
         found.map(|(_, id)| id).ok_or(error)
     }
 
-    /// Whether no frame and no handle of a detached port is in the switch.
+    /// Returns true if no frame and no handle of a detached port is in the switch.
     fn has_left(&self, port: PortId) -> bool {
         let first = usize::from(self.ports[port.index()].first_input);
         let inputs = first..first + usize::from(self.bays[port.index()].queues);
@@ -171,7 +174,8 @@ impl<B: Buf> Switch<B> {
                 && input.deferred.is_empty()
         };
         self.inputs[inputs.clone()].iter().all(is_clear)
-            // Copies of its broadcasts; the source of an access port's frame is its input.
+            // Checks for copies of its broadcasts; the source of an access port's frame is its
+            // input.
             && !self.queues.leaves().any(|leaf| {
                 inputs.contains(&usize::from(self.queues.get(leaf).source))
             })
@@ -199,7 +203,7 @@ impl<B: Buf> Switch<B> {
             debug_assert!(input.excess == 0 && input.holding.is_empty(), "nothing is held");
             input.vnet = vnet.0;
             input.marks = Marks::default();
-            // A queue that the port does not have promises nothing.
+            // An input without a queue of the port has no window.
             input.priorities = priorities_of(port, queue);
             (input.limit, input.full) = if queue < port.queues {
                 (port.input, port.input_full.into())
@@ -213,7 +217,7 @@ impl<B: Buf> Switch<B> {
         members.insert(members.partition_point(|member| *member < id.0), id.0);
     }
 
-    /// Adds the books of an input to those of the ports that are gone, and begins at zero.
+    /// Adds the counters of an input to those of the ports that are gone, and resets them.
     fn close_books(&mut self, input: u16) {
         let gone = self.pool_input().0;
         for priority in Priority::all() {
@@ -234,7 +238,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The first part of a detachment: nothing leads to the port any more.
+    /// Removes every destination that leads to the port: the first part of a detachment.
     pub(crate) fn leave(&mut self, now: Nanos, port: PortId) {
         let at = port.index();
         if !mem::replace(&mut self.ports[at].detached, true) {
@@ -257,7 +261,8 @@ impl<B: Buf> Switch<B> {
         self.inputs_changed();
     }
 
-    /// What was to be said of frames of a port is not said: its number may be another's then.
+    /// Discards events about frames of a port: its number may belong to another port when they are
+    /// read.
     fn forget_notices(&mut self, now: Nanos, port: PortId) {
         self.end_taken(Some(port));
         let inputs = &self.inputs;
@@ -271,7 +276,7 @@ impl<B: Buf> Switch<B> {
             if !is_its(*input) {
                 return true;
             }
-            // Frames of others may wait for the same address: it is asked about again.
+            // Frames of other ports may wait for the same address: the miss is reported again.
             if let Some(lane) = pending.lookup(mac_table::key(vnet.0, *mac)) {
                 lanes[lane as usize].punt_at = now;
             }
@@ -279,20 +284,21 @@ impl<B: Buf> Switch<B> {
         });
     }
 
-    /// The last part of a detachment: what nobody waits for any more is not asked about.
+    /// Rejects unresolved destinations for which no frame waits any more: the last part of a
+    /// detachment.
     pub(crate) fn forget_questions(&mut self, now: Nanos) {
         let mut at = 0;
         while let Some(&lane) = self.waiting_lanes.get(at) {
             let l = &self.lanes[lane as usize];
             match l.kind {
-                // Takes the lane out of the list, so `at` names the next one.
+                // `reject` takes the lane out of the list, so `at` is the next one.
                 LaneKind::Unresolved(vnet, mac) if l.parked == NIL => self.reject(now, vnet, mac),
                 _ => at += 1,
             }
         }
     }
 
-    /// The spare bays, which are the last ones, have no port yet.
+    /// Marks the spare bays, which are the last ones, as free.
     pub(crate) fn leave_free(&mut self, spare: Option<&SpareConfig>) {
         let spare = spare.map_or(0, |spare| usize::from(spare.ports));
         for at in self.ports.len() - spare..self.ports.len() {
@@ -309,7 +315,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// What follows from the smallest input: of the ports that are attached, and control's.
+    /// Recomputes the limits that depend on the smallest input, of attached ports and of control.
     fn inputs_changed(&mut self) {
         let ports = &self.ports;
         let is_live = |input: &&Input<B>| {

@@ -3,7 +3,7 @@
 //! `received + injected + copied = delivered + consumed + resident + dropped`
 //!
 //! Everything but `resident` is a counter. `resident` is counted by walking every queue and list,
-//! so that a frame that was lost, or is in two places, shows.
+//! so that a frame that was lost, or is in two places, is detected.
 
 use alloc::vec::Vec;
 
@@ -24,8 +24,8 @@ pub struct Audit {
 /// One (input, priority).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditRow {
-    /// The input; the control input for what control made; [`Switch::pool_input`] for what came
-    /// from ports that are gone, once their numbers are other ports'.
+    /// The input; the control input for frames that control made; [`Switch::pool_input`] for frames
+    /// of ports that are gone, once their numbers belong to other ports.
     pub input: InputId,
     /// The priority.
     pub priority: Priority,
@@ -38,26 +38,26 @@ pub struct AuditRow {
 /// The terms of the audit in one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Came in.
+    /// Frames that came in.
     pub received: u64,
-    /// Made by control, or by flow control.
+    /// Frames made by control, or by flow control.
     pub injected: u64,
     /// Extra frames of replication.
     pub copied: u64,
-    /// Taken by an output driver.
+    /// Frames taken by an output driver.
     pub delivered: u64,
     /// Flow control frames that the switch obeyed, and ARP and ND that its control plane took.
     pub consumed: u64,
-    /// In the switch.
+    /// Frames in the switch.
     pub resident: u64,
-    /// Dropped, over all reasons.
+    /// Frames dropped, over all reasons.
     pub dropped: u64,
-    /// Dropped for congestion.
+    /// Frames dropped for congestion.
     pub dropped_congestion: u64,
 }
 
 impl Balance {
-    /// Whether the two sides are equal.
+    /// Returns true if the two sides are equal.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.received + self.injected + self.copied
@@ -66,20 +66,20 @@ impl Balance {
 }
 
 impl Audit {
-    /// Whether every row closes, in frames and in bytes.
+    /// Returns true if every row closes, in frames and in bytes.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.rows.iter().all(|row| row.frames.is_closed() && row.bytes.is_closed())
     }
 
-    /// The sum of a term over all rows.
+    /// Returns the sum of a term over all rows.
     pub fn total(&self, term: impl Fn(&AuditRow) -> u64) -> u64 {
         self.rows.iter().map(term).sum()
     }
 }
 
 impl<B> Switch<B> {
-    /// Walks the switch and balances its books. Allocates; not for the data path.
+    /// Walks the switch and balances its counters. Allocates; not for the data path.
     #[must_use]
     pub fn audit(&self) -> Audit {
         let mut resident = alloc::vec![Counter::default(); self.rows.len()];

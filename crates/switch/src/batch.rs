@@ -1,11 +1,11 @@
-//! The fast way in: what most batches are made of, unicast IPv4 that a table knows.
+//! Ingress fast path for unicast IPv4 to known destinations, the content of most batches.
 //!
 //! The heads and the table entries of a whole batch are read before its first frame is queued;
-//! frames that follow each other into one source's queue are queued together; the books are kept
-//! once per batch and priority. The outcome is that of taking each frame by itself.
+//! successive frames for one source's queue are queued together; counters are updated once per
+//! batch and priority. The result is the same as for each frame by itself.
 //!
-//! The loops are never inlined, nor is what they call rarely (`receive_access`): each has the
-//! registers to itself then, and sums stay out of memory.
+//! The loops are never inlined, and neither is the function that they call rarely
+//! (`receive_access`): each has the registers to itself, and sums stay out of memory.
 
 use core::net::Ipv4Addr;
 
@@ -24,17 +24,17 @@ use crate::switch::{BATCH_MAX, Switch};
 use crate::tunnel::OUTER_BYTES;
 
 const BATCH: usize = BATCH_MAX as usize;
-/// What a frame has in front that came in VXLAN without anything uncommon.
+/// Bytes in front of the tenant's frame in a plain VXLAN packet.
 const PLAIN_STRIP: u8 = 50;
 const _: () = assert!(OUTER_BYTES == PLAIN_STRIP as u32);
 
-/// Where the frames of a batch go, found out before any of them is queued: lane and priority in
-/// one number.
+/// Lane and priority of each frame of a batch, in one number, looked up before any of them is
+/// queued.
 struct Outlook([u32; BATCH]);
 
-/// The way of a frame that has to be asked about.
+/// Mark of a frame that takes the slow path.
 const LONG_WAY: u32 = u32::MAX;
-/// A lane's number stands above its frame's priority.
+/// Shift of a lane's number, which stands above its frame's priority.
 const LANE_SHIFT: u32 = Priority::COUNT.ilog2();
 
 impl Outlook {
@@ -43,7 +43,7 @@ impl Outlook {
         self.0.get(at).copied().unwrap_or(LONG_WAY)
     }
 
-    /// How many frames from `at` on go one way.
+    /// Returns the number of successive frames from `at` on with the same lane and priority.
     #[inline]
     fn run(&self, at: usize) -> usize {
         let Some((first, rest)) = self.0.get(at..).and_then(<[u32]>::split_first) else { return 0 };
@@ -51,20 +51,22 @@ impl Outlook {
     }
 }
 
-/// What the frames of one batch and priority have in common, and their sums before they are booked.
+/// Fields that the frames of one batch and priority have in common, and their sums before they are
+/// counted.
 struct Tally {
     input: u16,
     vnet: u16,
     priority: Priority,
     home: Home,
-    /// Where the classes of the priority begin.
+    /// Index of the first class of the priority.
     classes: usize,
     received: Counter,
 }
 
 impl<B: Buf> Switch<B> {
-    /// The common case: unicast IPv4 between local ports of one network. Any other frame of the
-    /// batch takes the long way, in its turn, so that the order of every pair is kept.
+    /// Receives a batch. The fast path is unicast IPv4 between local ports of one network. Any
+    /// other frame of the batch takes the slow path in its turn, so that the order of every pair is
+    /// kept.
     #[inline(never)]
     pub(crate) fn receive_batch(
         &mut self,
@@ -76,9 +78,9 @@ impl<B: Buf> Switch<B> {
     ) {
         let outlook = self.look_ahead(port, vnet, batch.as_slice());
         let mut tally = self.tally(input, vnet, Priority::ZERO);
-        // Nothing passes a frame that could not be queued.
+        // No frame passes one that could not be queued.
         let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
-        // The lane of a local port has its number, and those of tunnels come behind them.
+        // The lane of a local port has the port's number; the lanes of tunnels follow.
         let ways_local = self.ports.len() << LANE_SHIFT;
         let mut at = 0;
         let count = batch.len();
@@ -103,7 +105,7 @@ impl<B: Buf> Switch<B> {
                 tally = self.tally(input, vnet, priority);
             }
             let lane = way >> LANE_SHIFT;
-            // The lane of a local port has its number.
+            // The lane of a local port has the port's number.
             let out = lane as usize;
             if self.classes[tally.classes + out].common_room(self.common_max) > 0 {
                 let Some(buf) = frames.next() else { break };
@@ -125,7 +127,7 @@ impl<B: Buf> Switch<B> {
         Tally { input, vnet, priority, home, classes, received: Counter::default() }
     }
 
-    /// Puts a frame into the common queue of port `out`, which has room; `way` is for its tag.
+    /// Puts a frame into the common queue of port `out`, which has room. `way` goes into its tag.
     #[inline(always)]
     fn receive_common(&mut self, lane: u32, out: usize, way: u16, tally: &mut Tally, buf: B) {
         let (input, home) = (tally.input, tally.home);
@@ -146,8 +148,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Queues the frame at `at`, which goes to a tunnel, and in a source's queue those that follow
-    /// it there; returns how many.
+    /// Queues the frame at `at`, which goes to a tunnel. If it goes into a source's queue, queues
+    /// the next frames for the same lane as well. Returns the number of frames.
     #[inline(never)]
     fn receive_tunnel(
         &mut self,
@@ -175,7 +177,7 @@ impl<B: Buf> Switch<B> {
         1
     }
 
-    /// One frame by itself, the common case. Any other frame comes back and takes the long way.
+    /// Receives one frame on the fast path. Returns any other frame, which takes the slow path.
     #[inline(never)]
     pub(crate) fn receive_plain(
         &mut self,
@@ -210,7 +212,8 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// A frame from the underlay, the common case. Any other one comes back and takes the long way.
+    /// Receives a frame from the underlay on the fast path. Returns any other frame, which takes
+    /// the slow path.
     #[inline(never)]
     pub(crate) fn receive_plain_underlay(
         &mut self,
@@ -257,7 +260,7 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// Puts a frame that its input is charged with into the queue of its source.
+    /// Puts a frame that is charged to its input already into the queue of its source.
     #[inline(never)]
     fn queue_one(&mut self, input: u16, lane: u32, arrival: &Arrival, home: Home, buf: B) {
         let bytes = buf.plain_size();
@@ -270,9 +273,9 @@ impl<B: Buf> Switch<B> {
         self.enqueue_leaf(slot, lane);
     }
 
-    /// The network of a frame of the underlay, the tunnel that it came through, what source that
-    /// is, and the lane that it goes to, if it may come in and that lane is a local port's and
-    /// plain.
+    /// Returns the network of a frame of the underlay, its tunnel, the source number of the tunnel,
+    /// and the frame's lane, if the frame may come in and the lane is plain and that of a local
+    /// port.
     #[inline]
     fn place_of_plain(
         &mut self,
@@ -297,7 +300,7 @@ impl<B: Buf> Switch<B> {
         (l.plain && matches!(l.kind, LaneKind::Port(_))).then_some((vnet, tunnel, source, lane))
     }
 
-    /// Puts frames that follow each other to one lane into the queue of their source.
+    /// Puts successive frames for one lane into the queue of their source.
     #[inline(never)]
     fn receive_leaf(&mut self, lane: u32, tally: &mut Tally, frames: impl Iterator<Item = B>) {
         let Tally { input, vnet, priority, home, .. } = *tally;
@@ -334,7 +337,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Reads the heads of the whole batch, then what the tables say of them, so that the misses of
+    /// Reads the heads of the whole batch, then their table entries, so that the cache misses of
     /// one frame overlap with those of the next.
     #[inline(never)]
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
@@ -366,7 +369,7 @@ impl<B: Buf> Switch<B> {
         Outlook(ways)
     }
 
-    /// The largest frame of a port that may be queued for a lane without further questions.
+    /// Returns the largest frame of a port that may be queued for a lane without further checks.
     #[inline]
     fn plain_size_max(&self, port: u16, lane: u32) -> u32 {
         let lane = &self.lanes[lane as usize];

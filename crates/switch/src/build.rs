@@ -1,4 +1,4 @@
-//! The tables of a new switch, made from its configuration, and how large they must be.
+//! The tables of a new switch, made from its configuration, and their sizes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
     mask
 }
 
-/// The tunnels by the addresses of their far ends.
+/// Returns the tunnels by the addresses of their far ends.
 pub(crate) fn make_vteps(config: &SwitchConfig) -> Numbers {
     let entry = |(at, tunnel): (usize, &TunnelConfig)| {
         (tunnel.remote.to_bits(), TunnelId::from_index(at).0)
@@ -40,7 +40,7 @@ pub(crate) fn make_vteps(config: &SwitchConfig) -> Numbers {
     Numbers::new(config.tunnels.iter().enumerate().map(entry))
 }
 
-/// The networks by their VNI.
+/// Returns the networks by their VNI.
 pub(crate) fn make_vnis(config: &SwitchConfig) -> Numbers {
     let entry =
         |(at, vnet): (usize, &VnetConfig)| Some((vnet.vni?.get(), VnetId::from_index(at).0));
@@ -59,7 +59,7 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Box<[Port]> {
     ports.collect()
 }
 
-/// A port of which nothing is known yet, with its own lane.
+/// Returns a port in its initial state, with its own lane.
 pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port {
     let pause = match port.input_full {
         InputFull::Pause(pause) => Some(pause),
@@ -118,7 +118,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
         marks: Marks::default(),
         sweep: false,
     };
-    // All at once, so that what the inputs hold does not come before them and between.
+    // Allocates all inputs at once, so that their own memory does not lie before or between them.
     let queues: usize = config.ports.iter().map(|port| usize::from(port.queues)).sum();
     let mut inputs = Vec::with_capacity(queues + 1);
     for (at, port) in config.ports.iter().enumerate() {
@@ -132,7 +132,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
             match port.role {
                 PortRole::Access { .. } => {}
                 PortRole::Underlay { .. } => input.from_underlay = true,
-                // Each of its handles goes back with what it was lent under, which a slot knows.
+                // Each handle goes back with its remote reference, which is in a slot.
                 PortRole::Crossing => input.ended = Batch::with_limit(0),
             }
             inputs.push(input);
@@ -143,7 +143,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
     inputs.into()
 }
 
-/// The priorities that frames of a queue may have.
+/// Returns the priorities that frames of a queue may have.
 pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
     match port.role {
         PortRole::Access { .. } => {
@@ -176,7 +176,7 @@ pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
     lanes.into()
 }
 
-/// The lanes that are for destinations that are not resolved, the first one on top.
+/// Returns the lanes for unresolved destinations, the first one on top.
 pub(crate) fn unresolved_lanes(config: &SwitchConfig, lanes: usize) -> Vec<u32> {
     let first = config.ports.len() + config.tunnels.len();
     let lanes = lanes - holds_max(config);
@@ -184,18 +184,18 @@ pub(crate) fn unresolved_lanes(config: &SwitchConfig, lanes: usize) -> Vec<u32> 
     (first..lanes).rev().map(index_of).collect()
 }
 
-/// The lanes of destinations that are held are the last ones.
+/// Returns the first lane of held destinations, which have the last lanes.
 pub(crate) fn first_hold_lane(config: &SwitchConfig) -> usize {
     let unresolved = usize::from(config.unresolved.destinations);
     config.ports.len() + config.tunnels.len() + unresolved
 }
 
-/// The destinations that may be held at a time.
+/// Returns the number of destinations that may be held at a time.
 pub(crate) fn holds_max(config: &SwitchConfig) -> usize {
     config.isolation.map_or(0, |isolation| isolation.holds.into())
 }
 
-/// The partitions of the host pool.
+/// Returns the partitions of the host pool.
 pub(crate) fn partitions(config: &SwitchConfig) -> [Partition; 3] {
     let apart = config.isolation.is_some();
     let none = Limit { frames: 0, bytes: ByteCount::ZERO };
@@ -207,18 +207,19 @@ pub(crate) fn partitions(config: &SwitchConfig) -> [Partition; 3] {
     ]
 }
 
-/// The largest frame of an MTU that needs no further questions. The largest number is no frame's:
-/// with it a driver says that a frame is not plain ([`sluice_base::Buf::plain_size`]).
+/// Returns the size up to which a frame needs no further checks, by its MTU. It is below the
+/// largest number, with which a driver tells that a frame is not plain
+/// ([`sluice_base::Buf::plain_size`]).
 pub(crate) fn plain_size_max(mtu: u16) -> u16 {
     mtu.saturating_add(14).min(u16::MAX - 1)
 }
 
-/// The own lane of a port.
+/// Returns the own lane of a port.
 pub(crate) fn make_port_lane(id: PortId, port: &PortConfig) -> Lane {
     let shaper = Shaper::new(port.lane_rate);
     let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper);
     lane.plain &= matches!(port.role, PortRole::Access { .. });
-    // Larger ones are asked about one by one: they may have a tag, which does not count.
+    // Larger frames are checked one by one: they may have a tag, which does not count.
     lane.plain_size_max = plain_size_max(port.mtu);
     lane
 }
@@ -232,7 +233,7 @@ pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Box<[Vnet]> {
         vni: vnet.vni,
         frame_size_max: u32::from(vnet.mtu) + 14,
         members: {
-            // Any port may become one.
+            // Any port may become a member.
             let mut members = Vec::with_capacity(config.ports.len());
             members.extend(config.ports.iter().enumerate().filter_map(|p| member(at, p)));
             members
@@ -263,7 +264,7 @@ pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Box<[Tunnel]
     tunnels.collect()
 }
 
-/// How many frames can be in the switch at the same time.
+/// Returns the number of frames that can be in the switch at the same time.
 pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     let pool = &config.pool;
     let mut count = u64::from(CONTROL_FRAMES) * 2 + buffer_count(config);
@@ -271,7 +272,7 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
         count += u64::from(frames);
     }
     count += config.isolation.map_or(0, |isolation| u64::from(isolation.reserve.frames));
-    // A lossy frame that is lent has left the buffer of its output.
+    // A lossy frame with a remote reference has left the buffer of its output.
     count += u64::from(config.crossing.loans_max());
     for (at, port) in config.ports.iter().enumerate() {
         if config.crossing.is_elsewhere(at) && !config.crossing.is_movable(at) {
@@ -289,8 +290,8 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     count + lanes * u64::from(pool.copies_per_lane)
 }
 
-/// How many frames may wait in a common queue, where they cannot be spilled: at most a quarter of
-/// what the smallest input may hold, in frames and in bytes.
+/// Returns the number of frames that may wait in a common queue, from which they cannot be spilled:
+/// at most a quarter of the limit of the smallest input, in frames and in bytes.
 pub(crate) fn common_max<'a, B: 'a>(
     ports: &[Port],
     inputs: impl Iterator<Item = &'a Input<B>>,
@@ -303,8 +304,8 @@ pub(crate) fn common_max<'a, B: 'a>(
     u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX)
 }
 
-/// How many slots an input has for itself. Each paused priority may fill the buffer, and so may the
-/// others together.
+/// Returns the number of slots that an input has for itself. Each paused priority may fill the
+/// buffer, and so may the others together.
 pub(crate) fn own_slots(frames: u32, full: InputFull) -> u32 {
     let priorities = match full {
         InputFull::Pause(pause) => pause.priorities.0.count_ones() + 1,
@@ -313,7 +314,7 @@ pub(crate) fn own_slots(frames: u32, full: InputFull) -> u32 {
     frames * priorities + BATCH_MAX
 }
 
-/// How many of them are lossy frames that wait for an output or to be resolved.
+/// Returns the number of slots for lossy frames that wait for an output or to be resolved.
 pub(crate) fn buffer_count(config: &SwitchConfig) -> u64 {
     let mut count = u64::from(config.unresolved.frames);
     if config.classes.iter().all(|class| class.lossless) {
@@ -329,8 +330,8 @@ pub(crate) fn buffer_count(config: &SwitchConfig) -> u64 {
     count
 }
 
-/// A queue in use holds a frame, so there are at most as many as frames; and a bundle per source
-/// and priority on each underlay port.
+/// Returns the number of nodes. A queue in use holds a frame, so there are at most as many as
+/// frames, and a bundle per source and priority on each underlay port.
 pub(crate) fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> usize {
     let underlays =
         config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. })).count();
@@ -338,7 +339,7 @@ pub(crate) fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> us
     (slots as usize + underlays * sources * Priority::COUNT).min(NODES_MAX)
 }
 
-/// A set of small numbers, a bit each.
+/// Returns a set of small numbers, a bit each.
 fn bits_of(members: impl Iterator<Item = usize>) -> Box<[u64]> {
     let mut bits = Vec::new();
     for member in members {

@@ -1,7 +1,7 @@
-//! What a received frame is: where it belongs, how urgent it is, and whether it may come in.
+//! Classification of a received frame: its destination, its priority, and its validity.
 //!
-//! Every frame is read once, here, and only its head. What breaks a format ends under the reason
-//! that names the format; nothing is guessed and nothing panics, whatever the bytes.
+//! Every frame is read once, here, and only its head. A frame that breaks a format ends under the
+//! reason that names the format. Nothing is guessed and nothing panics, whatever the bytes.
 
 use core::net::Ipv4Addr;
 
@@ -10,14 +10,14 @@ use sluice_wire::{EtherType, arp, ecn, ethernet, ipv4, ipv6, mac_control, udp, v
 
 use crate::config::Trust;
 
-/// What classification says of a frame.
+/// Result of the classification of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// A tenant's frame.
     Forward(Classified),
     /// A frame from the neighbour's flow control.
     Pause(mac_control::Message),
-    /// It ends here.
+    /// The frame ends here.
     Drop(DropReason),
 }
 
@@ -32,32 +32,33 @@ pub(crate) struct Classified {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decapsulated {
     pub(crate) inner: Classified,
-    /// Who sent it.
+    /// Address of the sending VTEP.
     pub(crate) remote: Ipv4Addr,
-    /// The network number it says.
+    /// Network number in the VXLAN header.
     pub(crate) vni: u32,
-    /// Where the tenant's frame ends. What follows is of the link, or nobody's.
+    /// End of the tenant's frame. The bytes behind it are padding of the link, or belong to
+    /// nothing.
     pub(crate) size: u32,
     /// Bytes in front of the tenant's frame.
     pub(crate) strip: u16,
-    /// What the inner ECN field must become, if it must change.
+    /// New value of the inner ECN field, if it must change.
     pub(crate) ecn: Option<u8>,
-    /// It has a tag of its own: what it ends under, unless its network carries those.
+    /// Drop reason of a frame that has a tag of its own, unless its network carries such tags.
     pub(crate) own_tag: Option<DropReason>,
 }
 
-/// What classification says of a frame from the underlay.
+/// Result of the classification of a frame from the underlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OuterVerdict {
     /// A tenant's frame.
     Forward(Decapsulated),
     /// A frame from the neighbour's flow control.
     Pause(mac_control::Message),
-    /// It ends here; the priority is that of the outer frame as far as it could be read.
+    /// The frame ends here; the priority is that of the outer frame as far as it could be read.
     Drop(DropReason, Priority),
 }
 
-/// How a port reads priorities.
+/// Rule by which a port reads priorities.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marking<'a> {
     pub(crate) trust: Trust,
@@ -65,7 +66,7 @@ pub(crate) struct Marking<'a> {
     pub(crate) dscp_to_priority: &'a [Priority; 64],
 }
 
-/// What [`plain_underlay`] expects in front of a tenant's frame.
+/// Bytes that [`plain_underlay`] expects in front of a tenant's frame.
 pub(crate) const PLAIN_OUTER_SIZE: usize = crate::tunnel::OUTER_SIZE;
 
 /// The UDP and VXLAN headers, which the UDP length counts with the tenant's frame.
@@ -79,12 +80,12 @@ fn malformed_pause(payload: &[u8]) -> Result<mac_control::Message, DropReason> {
     }
 }
 
-/// The common case in few instructions: an untagged unicast IPv4 frame; its destination as a
-/// number, and its priority. `None` says nothing but that [`access`] must look.
+/// Classifies the common case in few instructions: an untagged unicast IPv4 frame. Returns its
+/// destination as a number, and its priority. On `None` the frame has to go through [`access`].
 #[inline]
 pub(crate) fn plain(head: &[u8], marking: Marking<'_>) -> Option<(u64, u8)> {
     let head: &[u8; 34] = head.first_chunk()?;
-    // Destination in the top 48 bits, then the first two octets of the source.
+    // The destination is in the top 48 bits, then the first two octets of the source.
     let addresses = u64::from_be_bytes(*head.first_chunk()?);
     const GROUP_BITS: u64 = (1 << 56) | (1 << 8);
     let is_ipv4 = head[12] == 0x08 && head[13] == 0x00;
@@ -104,15 +105,15 @@ pub(crate) struct PlainDecapsulated {
     /// The destination as a number.
     pub(crate) dst: u64,
     pub(crate) priority: u8,
-    /// Who sent it.
+    /// Address of the sending VTEP.
     pub(crate) remote: u32,
-    /// The network number it says.
+    /// Network number in the VXLAN header.
     pub(crate) vni: u32,
 }
 
-/// As [`plain`] for a frame from the underlay, at fixed places: VXLAN to this VTEP without tag and
-/// without IP options, and in it a frame of the common case whose ECN field stays as it is. `None`
-/// says nothing but that [`underlay`] must look.
+/// Classifies as [`plain`] a frame from the underlay, at fixed offsets: VXLAN to this VTEP without
+/// tag and without IP options, around a frame of the common case whose ECN field does not change.
+/// On `None` the frame has to go through [`underlay`].
 #[inline]
 pub(crate) fn plain_underlay(
     head: &[u8],
@@ -129,7 +130,7 @@ pub(crate) fn plain_underlay(
     let for_us = word(0) == u32::from_be_bytes([mac.0[0], mac.0[1], mac.0[2], mac.0[3]])
         && half(4) == u16::from_be_bytes([mac.0[4], mac.0[5]])
         && word(30) == local.to_bits();
-    // EtherType, version and header size in one; then protocol and port.
+    // Compares EtherType, version and header size at once; then protocol and port.
     let is_vxlan = word(12) >> 8 == 0x0008_0045
         && outer[23] == ipv4::PROTOCOL_UDP
         && half(36) == vxlan::PORT
@@ -176,14 +177,14 @@ pub(crate) fn access(head: &[u8], size: u32, marking: Marking<'_>) -> Verdict {
     }
 }
 
-/// As [`access`], for a frame whose driver looked at its tag.
+/// Classifies as [`access`] a frame whose driver has handled its tag.
 pub(crate) fn behind_driver(head: &[u8], size: u32, marking: Marking<'_>, tag: VlanTag) -> Verdict {
     let tci = match tag {
         VlanTag::AsIs => return access(head, size, marking),
         VlanTag::NotAllowed => return of_no_vlan(head, size, marking),
         VlanTag::TakenOff(tci) => tci,
     };
-    // The PCP is the frame's word on its priority, whatever its DSCP says.
+    // The PCP gives the frame's priority, whatever its DSCP.
     let marking = match marking.trust {
         Trust::Nothing => marking,
         Trust::PcpThenDscp => {
@@ -191,8 +192,8 @@ pub(crate) fn behind_driver(head: &[u8], size: u32, marking: Marking<'_>, tag: V
         }
     };
     match access(head, size, marking) {
-        // Behind the tag of a VLAN another one is the tenant's own. Behind a priority tag it is the
-        // first that names a VLAN, and this is not one that the port has.
+        // A tag behind that of a VLAN is the tenant's own. A tag behind a priority tag is the first
+        // one with a VLAN, which the port does not have.
         Verdict::Drop(DropReason::VlanNotAllowed | DropReason::BadVlan)
             if vlan::vid_of(tci) != vlan::VID_NONE && has_whole_tag(head) =>
         {
@@ -207,8 +208,8 @@ fn has_whole_tag(head: &[u8]) -> bool {
     head.len() >= ethernet::HEADER_SIZE + vlan::TAG_SIZE
 }
 
-/// A frame of no VLAN that its device has. Flow control is of the link and has no tag (802.1Q
-/// clause 36).
+/// Classifies a frame of no VLAN that its device has, which ends here unless it is flow control.
+/// Flow control belongs to the link and has no tag (802.1Q clause 36).
 #[cold]
 fn of_no_vlan(head: &[u8], size: u32, marking: Marking<'_>) -> Verdict {
     match access(head, size, marking) {
@@ -281,7 +282,8 @@ fn ipv4_priority(payload: &[u8], marking: Marking<'_>) -> Priority {
         .map_or(marking.default, |ip| marking.dscp_to_priority[usize::from(ip.dscp() & 63)])
 }
 
-/// Only the priority tag, VID 0 (802.1Q clause 9.6), is for everybody.
+/// Returns the priority of a tagged frame. Only a priority tag, VID 0 (802.1Q clause 9.6), is
+/// accepted.
 fn vlan_priority(payload: &[u8], marking: Marking<'_>) -> Result<Priority, DropReason> {
     let tag = vlan::Tag::new_checked(payload).map_err(|_| DropReason::BadVlan)?;
     if tag.ethertype().is_tag() {
@@ -297,7 +299,7 @@ fn vlan_priority(payload: &[u8], marking: Marking<'_>) -> Result<Priority, DropR
 }
 
 /// Classifies a frame from the underlay: VXLAN to this VTEP (RFC 7348 section 5), or flow control.
-/// Everything else is the kernel's, which has its own copy, and ends here under `not_for_us`.
+/// Any other frame is for the kernel, which has its own copy, and ends here under `not_for_us`.
 pub(crate) fn underlay(
     head: &[u8],
     size: u32,
@@ -353,7 +355,7 @@ fn outer(
     vxlan_frame(&ip, link_size, size, marking, *priority)
 }
 
-/// Behind the outer IP header: UDP, VXLAN, and the tenant's frame.
+/// Classifies the part behind the outer IP header: UDP, VXLAN, and the tenant's frame.
 fn vxlan_frame(
     ip: &ipv4::Packet<'_>,
     link_size: usize,
@@ -365,7 +367,7 @@ fn vxlan_frame(
         // RFC 7348 section 4.3: VTEPs must not fragment, and a part cannot be classified.
         return Err(DropReason::BadIp);
     }
-    // The lengths of IP and UDP bound what they carry: a frame may be longer, by the padding of its
+    // The lengths of IP and UDP bound their payloads: a frame may be longer, by the padding of its
     // link or a frame check sequence that was left on (RFC 894; RFC 1122 section 3.2.1), and so may
     // a packet be.
     let whole = u32::try_from(link_size).ok().map(|link| link + u32::from(ip.total_size()));
@@ -394,7 +396,7 @@ fn vxlan_frame(
     if dst.is_reserved() {
         return Err(DropReason::ReservedAddress);
     }
-    // The outer priority rules on this side of the tunnel; the inner one is only checked.
+    // The outer priority applies on this side of the tunnel; the inner one is only checked.
     let own_tag = match tenant(&inner, inner_size, marking) {
         Ok(_) => None,
         Err(reason @ (DropReason::VlanNotAllowed | DropReason::BadVlan))
@@ -415,7 +417,7 @@ fn vxlan_frame(
     }))
 }
 
-/// The inner ECN field after the tunnel, if it differs (RFC 6040 section 4.2).
+/// Returns the inner ECN field after the tunnel, if it differs (RFC 6040 section 4.2).
 fn inner_ecn(inner: &ethernet::Frame<'_>, outer: u8) -> Result<Option<u8>, DropReason> {
     let Some(now) = tenant_ecn(inner) else { return Ok(None) };
     match ecn::decapsulate(outer, now) {
@@ -425,7 +427,8 @@ fn inner_ecn(inner: &ethernet::Frame<'_>, outer: u8) -> Result<Option<u8>, DropR
     }
 }
 
-/// The ECN field of a tenant's frame; `None` if it is not IP (RFC 6040 section 4.1: no marking).
+/// Returns the ECN field of a tenant's frame; `None` if it is not IP (RFC 6040 section 4.1: no
+/// marking).
 pub(crate) fn tenant_ecn(frame: &ethernet::Frame<'_>) -> Option<u8> {
     let (ethertype, payload) = network_header(frame)?;
     match ethertype {
@@ -435,7 +438,7 @@ pub(crate) fn tenant_ecn(frame: &ethernet::Frame<'_>) -> Option<u8> {
     }
 }
 
-/// What is behind the Ethernet header and a tag.
+/// Returns type and bytes behind the Ethernet header and a tag.
 fn network_header<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, &'a [u8])> {
     if frame.ethertype() != EtherType::VLAN {
         return Some((frame.ethertype(), frame.payload()));
@@ -445,7 +448,7 @@ fn network_header<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, &'a [u8
 }
 
 /// Copies the head of a tenant's frame up to the end of its IP header with another ECN field.
-/// Returns how many bytes were written; 0 if the frame is not IP.
+/// Returns the number of bytes written; 0 if the frame is not IP.
 pub(crate) fn with_ecn(head: &[u8], value: u8, out: &mut [u8]) -> usize {
     let Ok(frame) = ethernet::Frame::new_checked(head) else { return 0 };
     let Some((ethertype, payload)) = network_header(&frame) else { return 0 };

@@ -1,38 +1,38 @@
 //! One priority of a port: its scheduler's state, and the common queue in front of its other
 //! queues.
 //!
-//! While few frames wait for a port they stand in one queue, in order of arrival; beyond
+//! While few frames wait for a port they stand in one queue, in order of arrival. Beyond
 //! [`COMMON_FRAMES_MAX`] every source gets a queue of its own, until all of those are empty again.
-//! What stands in the common queue is older than what stands in a source's, and is sent first.
+//! Frames in the common queue are older than those in the queues of sources, and are sent first.
 //!
-//! A frame in a common queue has no slot: its handle and the little that must be known of it (its
-//! [`Tag`]) are an entry of a small ring, beside the entries of the frames before and behind it.
-//! Nearly every frame of an output that is not congested waits like this, and so costs less than a
-//! cache line between its way in and its way out. A frame of which more has to be known (a copy,
-//! one whose ECN field changes, one in the host pool, a very large one) takes a slot and a queue of
-//! its source.
+//! A frame in a common queue has no slot: its handle and its metadata (a [`Tag`]) are an entry of a
+//! small ring, next to the entries of the frames before and behind it. Nearly every frame of an
+//! output that is not congested waits like this, and so costs less than a cache line between
+//! ingress and egress. A frame with more metadata (a copy, one whose ECN field changes, one in the
+//! host pool, a very large one) takes a slot and a queue of its source.
 //!
 //! On an underlay port the frames of a common queue go to different lanes. Only frames of local
-//! ports stand there, whose source is their input, so that a tag needs no more room to say where.
+//! ports stand there. Their source is their input, so that a tag needs no more room to hold the
+//! lane.
 
 use crate::inspect::Counter;
 use crate::slots::{Home, NIL};
 
-/// How many frames may wait in a common queue: the most by which a source can be ahead of its
+/// Number of frames that may wait in a common queue: the most by which a source can be ahead of its
 /// share when an output becomes congested.
 pub(crate) const COMMON_FRAMES_MAX: u32 = PLACES as u32;
 
 const PLACES: u8 = 16;
 const _: () = assert!(PLACES.is_power_of_two(), "a place is found by masking");
 
-/// What is known of a frame in a common queue beside its handle. The queue says its priority.
+/// Metadata of a frame in a common queue. The priority is that of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
-    /// Its size as received.
+    /// Size of the frame as received.
     pub(crate) bytes: u16,
     pub(crate) input: u16,
-    /// In the queue of a local port its source (its lane is the port's); in that of an underlay
-    /// port its lane (its source is its input).
+    /// In the queue of a local port, the source of the frame (its lane is the port's); in that of
+    /// an underlay port, its lane (its source is its input).
     pub(crate) way: u16,
     /// Bytes in front of the tenant's frame (the outer headers it came in).
     pub(crate) strip: u8,
@@ -40,8 +40,8 @@ pub(crate) struct Tag {
     pub(crate) home: Home,
 }
 
-/// A place in a common queue. Only the handle says whether it is taken, so that taking it out is
-/// one store; the tag of a free place is left over.
+/// A place in a common queue. It is free if it has no handle, so that removing a frame is one
+/// store; the tag of a free place is stale.
 #[derive(Debug)]
 struct Entry<B> {
     buf: Option<B>,
@@ -84,7 +84,7 @@ impl<B> Common<B> {
         self.count += 1;
     }
 
-    /// The frame whose turn it is.
+    /// Returns the frame whose turn it is.
     #[inline]
     pub(crate) fn head(&self) -> Option<(&B, Tag)> {
         let entry = &self.entries[usize::from(self.first % PLACES)];
@@ -103,7 +103,7 @@ impl<B> Common<B> {
         Some(taken)
     }
 
-    /// The frames, first one first.
+    /// Returns the frames, first one first.
     pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> {
         let (front, back) = self.entries.split_at(usize::from(self.first));
         back.iter().chain(front).filter(|entry| entry.buf.is_some()).map(|entry| entry.tag)
@@ -126,14 +126,14 @@ impl<B> Class<B> {
         Self { ring: NIL, deficit: 0, sent: Counter::default(), common: Common::new() }
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     #[inline]
     pub(crate) const fn is_idle(&self) -> bool {
         self.ring == NIL && self.common.is_empty()
     }
 
-    /// How many frames its common queue takes before it holds `frames_max`. None while a source
-    /// has a queue of its own, whose frames would be overtaken.
+    /// Returns the number of frames that its common queue takes before it holds `frames_max`. Zero
+    /// while a source has a queue of its own, whose frames would be overtaken.
     #[inline]
     pub(crate) const fn common_room(&self, frames_max: u32) -> u32 {
         if self.ring == NIL { frames_max.saturating_sub(self.common.len()) } else { 0 }

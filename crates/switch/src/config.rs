@@ -1,7 +1,8 @@
-//! What a switch is made of. All memory is sized from here and taken in [`crate::Switch::new`].
+//! Configuration of a switch. It gives the size of all memory, which [`crate::Switch::new`]
+//! allocates.
 //!
-//! The types say what each place may hold and what it does when it is full; the four flow-control
-//! policies (`LL`, `LZ`, `ZL`, `ZZ`) are settings of these places and nothing else in the switch
+//! The types give the limit of each buffer and its behaviour when it is full. The four flow-control
+//! policies (`LL`, `LZ`, `ZL`, `ZZ`) are settings of these buffers; nothing else in the switch
 //! knows them by name.
 
 use alloc::borrow::Cow;
@@ -24,66 +25,67 @@ pub struct SwitchConfig {
     pub vnets: Vec<VnetConfig>,
     /// The tunnels; a [`TunnelId`] is a position in this list.
     pub tunnels: Vec<TunnelConfig>,
-    /// How each priority is served and whether a full output holds or drops its frames.
+    /// Service of each priority, and its treatment at a full output (hold or drop).
     pub classes: [ClassConfig; Priority::COUNT],
-    /// Which priority a DSCP means on a port that trusts it.
+    /// Priority of a DSCP on a port that trusts it.
     pub dscp_to_priority: [Priority; 64],
-    /// The DSCP that the outer header of a priority gets.
+    /// DSCP in the outer header, by priority.
     pub priority_to_dscp: [u8; Priority::COUNT],
     /// The host pool.
     pub pool: PoolConfig,
-    /// The chip.
+    /// The forwarding table.
     pub chip: ChipConfig,
     /// Frames whose destination is not known yet.
     pub unresolved: UnresolvedConfig,
-    /// What is there for a control plane.
+    /// Limits and bindings for a control plane.
     pub control: ControlConfig,
-    /// Bays for ports that come while it runs; `None`: only a bay whose port was detached can be
-    /// given to another.
+    /// Spare bays for ports that attach while the switch runs; `None`: a new port can only take the
+    /// bay of one that was detached.
     pub spare: Option<SpareConfig>,
-    /// What it shares with other switches of the same host.
+    /// Ports shared with other switches of the same host.
     pub crossing: CrossingConfig,
-    /// When a receiver is isolated, and what it has then; `None`: never, and receivers hold their
-    /// senders for as long as they like.
+    /// Isolation of receivers; `None`: receivers are never isolated and hold their senders up
+    /// without limit.
     pub isolation: Option<IsolationConfig>,
 }
 
-/// Isolation of receivers that do not take what is sent to them.
+/// Isolation of receivers that do not take their frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsolationConfig {
-    /// The time for which a receiver may hold more than its share of what all share.
+    /// Time for which a receiver may hold more than its share of a shared resource.
     pub patience: Nanos,
-    /// Memory for frames of isolated receivers that came by an input which others share. One
-    /// receiver may hold as much of it as is still free of it.
+    /// Memory for frames of isolated receivers that came in at a shared input. One receiver may
+    /// hold as much of it as is still free.
     pub reserve: Limit,
-    /// Destinations behind tunnels that may be held here at a time ([`crate::Command::Hold`]).
+    /// Number of destinations behind tunnels that may be held here at a time
+    /// ([`crate::Command::Hold`]).
     pub holds: u16,
-    /// Broadcasts that a port, and through tunnels a network, may send in a second; 0: any number.
+    /// Broadcasts per second that a port may send, and a network through its tunnels; 0: no limit.
     pub broadcasts_per_second: u32,
 }
 
 impl IsolationConfig {
-    /// For a switch whose senders can be told within a few milliseconds.
+    /// Returns the settings for a switch whose senders can be informed within a few milliseconds.
     #[must_use]
     pub const fn new(reserve: Limit) -> Self {
         Self { patience: Nanos::from_millis(10), reserve, holds: 64, broadcasts_per_second: 0 }
     }
 }
 
-/// The hold contract of one priority of a port: the longest time that senders are held for a
+/// The hold contract of one priority of a port: the longest time for which senders are held up by a
 /// receiver of which no frame leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
     /// For ever.
     #[default]
     Forever,
-    /// So long; then what waits for it, and what comes, ends under
+    /// For so long. Then frames that wait for the receiver, and new ones, end under
     /// [`ReceiverStuck`](sluice_base::DropReason::ReceiverStuck) until a frame leaves.
     For(Nanos),
 }
 
 impl Hold {
-    /// Whether a receiver of which no frame left for so long is beyond it.
+    /// Returns true if the contract is over for a receiver of which no frame left for `waited`.
     pub(crate) fn is_over(self, waited: Nanos) -> bool {
         match self {
             Self::Forever => false,
@@ -92,23 +94,24 @@ impl Hold {
     }
 }
 
-/// What a switch shares with others of the same host, each with a thread of its own: all have the
-/// same ports, networks and tunnels under the same numbers, and each port is read and written by
-/// one of them. Frames for the ports of others cross over ([`crate::Switch::hand_over`]).
+/// Ports shared with other switches of the same host, each with a thread of its own. All switches
+/// have the same ports, networks and tunnels under the same numbers, and one of them reads and
+/// writes each port. Frames for the ports of other switches cross over
+/// ([`crate::Switch::hand_over`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CrossingConfig {
-    /// The ports that others read and write. Here they have no rate and no flow control.
+    /// Ports that other switches read and write. Here they have no rate and no flow control.
     pub elsewhere: Vec<PortId>,
-    /// The ports that may change hands ([`crate::Switch::give_home`]), wherever they are at first:
-    /// every switch takes memory for them.
+    /// Ports that may migrate to another switch ([`crate::Switch::give_home`]), wherever they
+    /// start: every switch has memory for them.
     pub movable: Vec<PortId>,
-    /// How many frames of one priority may be on their way to, or wait in, one of these ports at a
-    /// time.
+    /// Upper bound of the frames of one priority that are on their way to one of these ports, or
+    /// wait in it.
     pub lend_max: u16,
 }
 
 impl CrossingConfig {
-    /// How many frames may be lent at the same time.
+    /// Returns the number of remote references that may exist at the same time.
     #[must_use]
     pub fn loans_max(&self) -> u32 {
         let beside = self.movable.iter().filter(|port| !self.elsewhere.contains(port));
@@ -125,7 +128,7 @@ impl CrossingConfig {
 }
 
 impl SwitchConfig {
-    /// The same with a port in every spare bay: what memory is taken for.
+    /// Returns the configuration with a port in every spare bay, which sizes the memory.
     pub(crate) fn with_spare(&self) -> Cow<'_, Self> {
         let Some(spare) = &self.spare else { return Cow::Borrowed(self) };
         let mut whole = self.clone();
@@ -134,23 +137,23 @@ impl SwitchConfig {
     }
 }
 
-/// How many frames may be lent to so many ports.
+/// Returns the number of remote references that so many ports may have.
 pub(crate) fn loans_to(ports: usize, lend_max: u16) -> u32 {
     let classes = u32::try_from(ports * Priority::COUNT).unwrap_or(u32::MAX);
     classes.saturating_mul(lend_max.into())
 }
 
-/// Bays for ports that come while the switch runs ([`crate::Switch::attach`]).
+/// Spare bays for ports that attach while the switch runs ([`crate::Switch::attach`]).
 #[derive(Clone, Debug)]
 pub struct SpareConfig {
-    /// How many. The numbers of their ports follow those of [`SwitchConfig::ports`].
+    /// Number of bays. The numbers of their ports follow those of [`SwitchConfig::ports`].
     pub ports: u16,
-    /// An access port that any of them has memory for: what is attached has at most its queues and
-    /// its limits. All else is the attached port's own.
+    /// An access port that sizes the memory of a bay: an attached port has at most its queues and
+    /// its limits. All other settings are those of the attached port.
     pub like: PortConfig,
 }
 
-/// What one input or output may hold. Both numbers bind.
+/// Limit of one input or output. Both numbers bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Frames.
@@ -162,19 +165,19 @@ pub struct Limit {
 /// One port.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// What is behind it.
+    /// Role of the port.
     pub role: PortRole,
-    /// How many queues its driver reads (each is an input, and a source of its own).
+    /// Number of queues that its driver reads (each is an input, and a source of its own).
     pub queues: u8,
-    /// The priorities that frames of each queue may have: one that says another gets the lowest of
-    /// its queue, so that a priority that is held back stands in no other's way. Queues beyond the
-    /// last place, and those of an underlay, may have all.
+    /// Priorities that frames of each queue may have. A frame of another priority gets the lowest
+    /// one of its queue, so that a priority that is held back does not block others. Queues beyond
+    /// the last place, and those of an underlay, may have all.
     pub queue_priorities: [PriorityMask; Priority::COUNT],
-    /// What each of its inputs may hold.
+    /// Limit of each of its inputs.
     pub input: Limit,
-    /// What happens when an input is full.
+    /// Behaviour of a full input.
     pub input_full: InputFull,
-    /// What each of its lanes may hold before a lossy priority drops.
+    /// Limit of each of its lanes, beyond which a lossy priority drops.
     pub output: Limit,
     /// The rate of the port (a link, the service rate of a vNIC); `None`: as fast as the driver
     /// takes.
@@ -183,24 +186,24 @@ pub struct PortConfig {
     pub lane_rate: Option<RateLimit>,
     /// The largest frame that may leave it: the layer-3 MTU, without the Ethernet header and tag.
     pub mtu: u16,
-    /// Whether received PFC and PAUSE frames stop the output.
+    /// True if received PFC and PAUSE frames stop the output.
     pub obey_pause: bool,
-    /// What the priority of a received frame is taken from.
+    /// Fields that give the priority of a received frame.
     pub trust: Trust,
-    /// The priority of a frame that says none.
+    /// Priority of a frame that carries none.
     pub default_priority: Priority,
-    /// Whose frames an access port takes, and which of them are punted.
+    /// Sources of which an access port takes frames, and which of them are punted.
     pub sources: Sources,
-    /// What its driver does about 802.1Q tags.
+    /// Treatment of 802.1Q tags by its driver.
     pub tags: Tags,
-    /// The hold contract of what leaves by it, by priority. It binds where there is an
+    /// Hold contract of the frames that leave by it, by priority. It binds if there is an
     /// [`IsolationConfig`].
     pub hold: [Hold; Priority::COUNT],
 }
 
 impl PortConfig {
-    /// Whether it may change hands among switches of one host: an access port without flow control.
-    /// Its own rate goes along.
+    /// Returns true if the port may migrate between switches of one host: an access port without
+    /// flow control. Its own rate goes along.
     #[must_use]
     pub fn is_movable(&self) -> bool {
         let waits = !matches!(self.input_full, InputFull::Pause(_)) && !self.obey_pause;
@@ -208,31 +211,31 @@ impl PortConfig {
     }
 }
 
-/// What the driver of an access port does about 802.1Q tags.
+/// Treatment of 802.1Q tags by the driver of an access port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tags {
-    /// Nothing: they stay in their frames, and only priority tags may come in.
+    /// Tags stay in their frames, and only priority tags may come in.
     #[default]
     Kept,
-    /// It takes priority tags off and says so ([`sluice_base::VlanTag`]).
+    /// The driver takes priority tags off and reports them ([`sluice_base::VlanTag`]).
     Access,
-    /// As `Access`, and the tag of the port's VLAN as well, which it puts on what leaves. A tag
-    /// behind that one is the tenant's own and stays; where a network has such a port, peers may
-    /// send frames with tags of their own to it (RFC 7348 section 6.1: unless configured
-    /// otherwise, they are discarded).
+    /// As `Access`, and the driver takes the tag of the port's VLAN off as well and puts it on
+    /// frames that leave. A tag behind that one is the tenant's own and stays. If a network has
+    /// such a port, peers may send frames with tags of their own to the network (RFC 7348 section
+    /// 6.1: unless configured otherwise, they are discarded).
     Trunk,
 }
 
-/// Whose frames an access port takes.
+/// Sources of which an access port takes frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
-    /// Anybody's. Nobody looks.
+    /// Any source, without a check.
     #[default]
     Any,
-    /// Anybody's; while control is attached it is shown frames of sources that the chip does not
-    /// know at this port.
+    /// Any source. While control is attached, frames of a source that the forwarding table does not
+    /// have at this port are punted.
     Learn,
-    /// As `Learn`, and only those of the machines that are bound to the port.
+    /// As `Learn`, and only machines that are bound to the port.
     Bound,
 }
 
@@ -243,30 +246,30 @@ pub struct Binding {
     pub port: PortId,
     /// The machine.
     pub mac: Mac,
-    /// Its IP addresses; none: it may have any, or those that its port allows.
+    /// Its IP addresses; without any, it may have all, or those that its port allows.
     pub ips: BoundIps,
 }
 
-/// What is there for a control plane.
+/// Limits and bindings for a control plane.
 #[derive(Clone, Debug)]
 pub struct ControlConfig {
-    /// How many punts may wait to be read; a port may have a quarter of them. As many decap flows
-    /// may wait beside them. 0 for a switch that no control plane attaches to.
+    /// Number of punts that may wait to be read; a port may have a quarter of them. As many decap
+    /// flows may wait beside them. 0 for a switch that no control plane attaches to.
     pub punts: u16,
     /// The machines that are bound at start.
     pub bindings: Vec<Binding>,
-    /// What ports allow their bound machines at start ([`crate::Command::Allow`]).
+    /// Prefixes that ports allow their bound machines at start ([`crate::Command::Allow`]).
     pub allowed: Vec<(PortId, IpPrefix)>,
 }
 
 impl Default for ControlConfig {
-    /// 256 punts, 50 KB, and no bindings.
+    /// Returns 256 punts, 50 KB, and no bindings.
     fn default() -> Self {
         Self { punts: 256, bindings: Vec::new(), allowed: Vec::new() }
     }
 }
 
-/// What is behind a port.
+/// Role of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortRole {
     /// Members of one network: a container, a VM, or a cable of a physical switch.
@@ -286,20 +289,20 @@ pub enum PortRole {
     Crossing,
 }
 
-/// What happens when an input is full.
+/// Behaviour of a full input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputFull {
-    /// The driver does not read on; frames wait where they are (a guest's own ring).
+    /// The driver stops reading; frames wait where they are (a guest's own ring).
     Wait,
     /// The driver reads on and the frame is dropped (a NIC without flow control).
     Drop,
-    /// The sender is paused before it happens (802.1Q clause 36); frames of other priorities are
-    /// dropped when the input is full.
+    /// The sender is paused before the input is full (802.1Q clause 36); frames of priorities that
+    /// are not paused are dropped at a full input.
     Pause(PauseConfig),
 }
 
-/// When to pause a sender. Thresholds are bytes that wait at this input in one priority, as a part
-/// of its limit; the same part of the limit in frames counts as much.
+/// Pause of a sender. Thresholds are bytes that wait at this input in one priority, as a part of
+/// its limit; the same part of the limit in frames counts as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseConfig {
     /// The priorities that are paused.
@@ -319,16 +322,16 @@ pub struct PauseConfig {
 pub struct RateLimit {
     /// The rate.
     pub rate: BitRate,
-    /// How far back unused time may still be used: the burst is `rate * catch_up`.
+    /// Upper bound of unused time that counts: the burst is `rate * catch_up`.
     pub catch_up: Nanos,
     /// Bytes that a frame costs beside its own (preamble, check sequence, inter-frame gap: 24).
     pub overhead: u16,
 }
 
-/// What a frame's priority is taken from.
+/// Fields that give a frame's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The port's default, whatever the frame says.
+    /// The port's default, whatever the frame carries.
     Nothing,
     /// The PCP of an 802.1Q tag, else the DSCP, else the default.
     PcpThenDscp,
@@ -341,8 +344,8 @@ pub struct VnetConfig {
     pub vni: Option<Vni>,
     /// The layer-3 MTU of its members.
     pub mtu: u16,
-    /// The tunnels to the other hosts that have it: broadcast goes to each once, and only from
-    /// them is it accepted.
+    /// Tunnels to the other hosts of the network. A broadcast goes to each once, and frames are
+    /// accepted from these only.
     pub tunnels: Vec<TunnelId>,
 }
 
@@ -355,17 +358,17 @@ pub struct TunnelConfig {
     pub remote: Ipv4Addr,
     /// The MAC of the next hop, if it is known at start.
     pub next_hop: Option<Mac>,
-    /// Whether it is no member of the fabric, like the VTEP of a kernel: while control is attached
-    /// it is shown who is behind it.
+    /// True if it is no member of the fabric, like the VTEP of a kernel. While control is attached,
+    /// frames of new sources behind it are punted.
     pub foreign: bool,
 }
 
-/// How a priority is served.
+/// Service of a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassConfig {
     /// Its place among the other priorities of a port.
     pub service: Service,
-    /// Whether a full output holds its frames (true) or drops them.
+    /// True if a full output holds its frames, false if it drops them.
     pub lossless: bool,
 }
 
@@ -374,19 +377,19 @@ pub struct ClassConfig {
 pub enum Service {
     /// Before every weighted priority, and before lower strict ones.
     Strict,
-    /// A share of what the strict ones leave, in proportion to the weight (1 to 255).
+    /// A share of the rate that strict priorities leave, in proportion to the weight (1 to 255).
     Weighted(u8),
 }
 
-/// The host pool. It is parted by direction, so that what came from the underlay never waits for
-/// memory held by what goes to it.
+/// The host pool. It is partitioned by direction, so that a frame from the underlay never waits for
+/// memory held by frames to the underlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// What frames that came from the underlay may take.
+    /// Limit for frames from the underlay.
     pub from_underlay: Limit,
-    /// What frames that came from local ports may take.
+    /// Limit for frames from local ports.
     pub from_local: Limit,
-    /// How much of its input one (source, lane) pair may fill before it spills, in 1/256.
+    /// Share of its input that one (source, lane) pair may fill before it spills, in 1/256.
     pub pair_share: u16,
     /// Frames that wait for replication or are being replicated.
     pub replicated_frames: u32,
@@ -394,21 +397,21 @@ pub struct PoolConfig {
     pub copies_per_lane: u32,
 }
 
-/// The chip: the fast tables.
+/// Size of the forwarding table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChipConfig {
     /// Entries of the MAC table.
     pub macs: u32,
-    /// How many of them may lead through tunnels (encap flows), at least one.
+    /// Entries that may lead through tunnels (encap flows), at least one.
     pub flows: u32,
 }
 
 /// Frames whose destination is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnresolvedConfig {
-    /// How many destinations may be unresolved at a time.
+    /// Number of destinations that may be unresolved at a time.
     pub destinations: u16,
-    /// How many frames of lossy priorities may wait for unresolved destinations, all together.
+    /// Number of frames of lossy priorities that may wait for all unresolved destinations together.
     pub frames: u32,
     /// After this time without an answer the frames end under `unresolved`.
     pub timeout: Nanos,
@@ -422,23 +425,23 @@ pub struct UnresolvedConfig {
 pub enum ConfigError {
     /// More ports, queues, networks or tunnels than identifiers can count.
     TooMany {
-        /// What there is too much of.
+        /// Kind of the things that are too many.
         what: &'static str,
-        /// How many may be configured.
+        /// Number that may be configured.
         limit: usize,
     },
-    /// A port, network or tunnel is named that the list does not hold.
+    /// A reference to a port, network or tunnel that the list does not hold.
     NoSuch {
         /// The kind of thing.
         what: &'static str,
-        /// The number that was named.
+        /// Number in the reference.
         index: usize,
-        /// Where it was named.
+        /// Setting that refers to it.
         by: &'static str,
     },
     /// A limit of zero frames, or fewer bytes than one full frame.
     LimitTooSmall {
-        /// Whose limit.
+        /// Owner of the limit.
         what: &'static str,
         /// The port, or `None` for the pool.
         port: Option<PortId>,
@@ -473,18 +476,18 @@ pub enum ConfigError {
         /// The largest MTU it may have.
         mtu_max: u16,
     },
-    /// A port that is elsewhere has a rate or flow control, or nothing may be lent to it.
+    /// A port of another switch has a rate or flow control, or may not have remote references.
     Elsewhere {
         /// The port.
         port: PortId,
     },
-    /// A port that cannot change hands ([`PortConfig::is_movable`]), or to which nothing may be
-    /// lent, is to be movable.
+    /// A movable port cannot migrate ([`PortConfig::is_movable`]), or may not have remote
+    /// references.
     Movable {
         /// The port.
         port: PortId,
     },
-    /// A spare bay for an underlay port: only access ports come while the switch runs.
+    /// A spare bay for an underlay port: only access ports attach while the switch runs.
     SpareUnderlay,
     /// A queue whose frames may have no priority.
     NoPriority {

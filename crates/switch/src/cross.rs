@@ -7,21 +7,22 @@
 //!   reclaim <──────── handed_back <── (handle, Loan) ── reclaim_crossed <───────┘
 //! ```
 //!
-//! All of them have the same ports, networks and tunnels under the same numbers; a port is read and
-//! written by one, and is *elsewhere* for the others. A frame is classified, and waits, where it
-//! came in. Only [`lend_max`](crate::CrossingConfig::lend_max) frames of a priority are lent to a
-//! port at a time, so that a full output holds its frames back where they came in, and nothing that
-//! crosses for another output waits behind them: whoever carries frames across has room for all
-//! that may be lent, and never says no.
+//! All of them have the same ports, networks and tunnels under the same numbers. One switch reads
+//! and writes a port; the port is *elsewhere* for the others. A frame is classified, and waits, in
+//! the switch that it came in at. Handing a frame over creates a **remote reference**: the other
+//! switch borrows the frame. At most [`lend_max`](crate::CrossingConfig::lend_max) frames of a
+//! priority are borrowed for a port at a time, so that a full output holds its frames back at their
+//! ingress, and does not block frames that cross for another output. The [`Taker`] has room for all
+//! frames that may be borrowed, and never refuses one.
 //!
-//! Of an input's own memory a quarter may be lent; what goes beyond is copied into the pool first,
-//! so that ports elsewhere that are full leave the input open for others.
+//! A quarter of an input's own memory may be borrowed; frames beyond that are copied into the pool
+//! first, so that full ports elsewhere leave the input open for others.
 //!
-//! **A frame that is lent stays charged** to the memory it lies in: its slot remains, without its
-//! handle, until [`Switch::handed_back`]. So windows, flow control and the pool know nothing of
-//! other switches. **The order of a pair is kept**, since all its frames go the same way. The audit
-//! of the first switch counts a frame as resident until it is back, then as delivered; what became
-//! of it, the second one counts under the input of the crossing.
+//! **A borrowed frame stays charged** to the memory that it is in: its slot remains, without its
+//! handle, until [`Switch::handed_back`]. So windows, flow control and the pool need no knowledge
+//! of other switches. **The order of a pair is kept**, since all its frames go the same way. The
+//! audit of the first switch counts a frame as resident until it is back, then as delivered; the
+//! second switch counts its outcome under the input of the crossing.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,7 +39,7 @@ use crate::switch::Switch;
 use crate::transmit::Turn;
 use crate::tunnel;
 
-/// What the switch that lent a frame knows it by.
+/// A remote reference: the number of a borrowed frame in the switch that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loan(u32);
 
@@ -54,22 +55,22 @@ pub struct Crossing<B> {
     strip: u16,
     priority: Priority,
     ecn: Option<u8>,
-    /// Of a super-frame, what a driver took before its port came to be elsewhere.
+    /// Segments and bytes of a super-frame that a driver took before the port migrated.
     sent: (u16, u32),
 }
 
-/// How many frames are lent; the lists are empty if no port is elsewhere.
+/// Counts of borrowed frames; the lists are empty if no port is elsewhere.
 #[derive(Debug)]
 pub(crate) struct Lending {
-    /// By priority and port.
+    /// Borrowed frames by priority and port.
     by_class: Vec<u16>,
     class_max: u16,
-    /// As `by_class`: frames that left a class and are not in its own count, as they were lent, or
-    /// their port took that count along; it wraps.
+    /// By priority and port: frames that left a class and are not in its own count, since they were
+    /// borrowed, or the port took that count along. The count wraps.
     beside: Vec<u64>,
-    /// By input: of those that lie in its own memory.
+    /// By input: borrowed frames that are in its own memory.
     own: Vec<u32>,
-    /// The ports that may change hands.
+    /// The ports that may migrate.
     pub(crate) movable: Vec<PortId>,
 }
 
@@ -85,38 +86,39 @@ impl Lending {
         }
     }
 
-    /// The frames that left a class and are not in its own count.
+    /// Returns the frames that left a class and are not in its own count.
     pub(crate) fn left_beside(&self, class: usize) -> u64 {
         self.beside.get(class).copied().unwrap_or(0)
     }
 
-    /// The own count of a class goes with its port: what left here stays the same.
+    /// Adds the own count of a class, which migrates with its port: the sum of frames that left
+    /// here stays the same.
     pub(crate) fn add_beside(&mut self, class: usize, frames: u64) {
         self.beside[class] = self.beside[class].wrapping_add(frames);
     }
 
-    /// A port brings the count of a class along.
+    /// Subtracts the count of a class that a port brings along.
     pub(crate) fn take_beside(&mut self, class: usize, frames: u64) {
         self.beside[class] = self.beside[class].wrapping_sub(frames);
     }
 
-    /// Whether one more may be lent to a port in a priority.
+    /// Returns true if one more frame may be borrowed for a port in a priority.
     fn may(&self, class: usize) -> bool {
         self.by_class[class] < self.class_max
     }
 }
 
-/// Who carries frames to the switch that has the port.
+/// Carrier of frames to the switch that has the port.
 pub trait Taker<B> {
-    /// A handle of the same bytes in the pool of the switch that lends, of a frame of which several
-    /// ports send a copy. `None` if the pool has no room now.
+    /// Copies a frame that several ports send into the pool of the switch that it belongs to, and
+    /// returns the handle. `None` if the pool has no room now.
     fn copy(&mut self, buf: &B) -> Option<B>;
 
-    /// Takes a frame across. There is room for as many as may be lent.
+    /// Takes a frame across. There must be room for as many as may be borrowed.
     fn take(&mut self, frame: Crossing<B>);
 }
 
-/// What goes in front of a frame, in bytes.
+/// Returns the size of the outer headers in front of a frame, in bytes.
 fn outer_size(to: Destination) -> u32 {
     match to {
         Destination::Tunnel(_) => u32::try_from(tunnel::OUTER_SIZE).expect("50"),
@@ -125,8 +127,8 @@ fn outer_size(to: Destination) -> u32 {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Hands over what waits for a port that is elsewhere, in the order of the scheduler, as much
-    /// as may be lent. Returns how many frames that is.
+    /// Hands over frames that wait for a port that is elsewhere, in the order of the scheduler, as
+    /// many as may be borrowed. Returns their number.
     pub fn hand_over(&mut self, port: PortId, taker: &mut impl Taker<B>) -> u32 {
         let at = port.index();
         debug_assert!(self.ports[at].elsewhere, "the port has a driver here");
@@ -148,7 +150,7 @@ impl<B: Buf> Switch<B> {
         count
     }
 
-    /// Whether [`Self::hand_over`] has something that may be lent.
+    /// Returns true if [`Self::hand_over`] has a frame that may be borrowed.
     #[must_use]
     pub fn has_to_lend(&self, port: PortId) -> bool {
         let at = port.index();
@@ -157,7 +159,8 @@ impl<B: Buf> Switch<B> {
         Priority::all().any(|p| active.contains(p) && may(p))
     }
 
-    /// Hands over the frame whose turn it is. False if it has to be copied and cannot be now.
+    /// Hands over the frame whose turn it is. Returns false if it has to be copied and cannot be
+    /// now.
     fn lend_next(&mut self, at: usize, priority: usize, taker: &mut impl Taker<B>) -> bool {
         let class = self.class_of(at, priority);
         if let Some((_, tag)) = self.classes[class].common.head() {
@@ -165,7 +168,7 @@ impl<B: Buf> Switch<B> {
                 self.lend_common(at, priority, taker);
                 return true;
             }
-            // It is to be copied, which is done in a queue of its source.
+            // The frame is to be copied, which needs a queue of its source.
             self.leave_common_of(at, class);
         }
         let node = self.next_node(at, priority);
@@ -191,8 +194,9 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// What has to wait waits in queues of its sources, from which it can be spilled: with what is
-    /// lent, a common queue beside them would be too much of an input.
+    /// Moves frames that have to wait from a common queue into queues of their sources, from which
+    /// they can be spilled: borrowed frames and a common queue together would take too much of an
+    /// input.
     fn leave_common_of(&mut self, at: usize, class: usize) {
         while let Some((_, tag)) = self.classes[class].common.head() {
             self.leave_common(self.lane_of_tag(at, tag));
@@ -223,7 +227,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Gives the frame of a slot to the taker, or a copy of it that was made.
+    /// Passes the frame of a slot, or `copied`, to the taker.
     fn lend(
         &mut self,
         index: u32,
@@ -251,13 +255,13 @@ impl<B: Buf> Switch<B> {
         });
     }
 
-    /// Whether more of an input's own memory may be lent.
+    /// Returns true if another frame in an input's own memory may be borrowed.
     fn may_lend_own(&self, input: u16) -> bool {
         let input = usize::from(input);
         self.lending.own[input] < (self.inputs[input].limit.frames / 4).max(1)
     }
 
-    /// Copies the frame whose turn it is into the pool. False if that has no room.
+    /// Copies the frame whose turn it is into the pool. Returns false if the pool has no room.
     fn copy_first(&mut self, turn: &Turn, taker: &mut impl Taker<B>) -> bool {
         let slot = self.slots.get(turn.slot);
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
@@ -270,18 +274,18 @@ impl<B: Buf> Switch<B> {
         let own = self.slots.get_mut(turn.slot).buf.replace(copy);
         self.pooled(turn.slot, usize::from(self.inputs[usize::from(input)].from_underlay));
         self.queues.get_mut(turn.leaf).ring_sub(1, bytes.into());
-        // There is a handle more until the driver has its own back.
+        // There is one handle more until the driver has its own back.
         self.slots.enter(1);
         self.end_handle(input, own.expect("as before"));
         true
     }
 
-    /// A frame that was lent is back: sent, or dropped there. Its handle comes out of
-    /// [`Self::reclaim`], if it is not one that [`Taker::copy`] made: such a one is returned, for
-    /// whoever has the pool.
+    /// Takes back a borrowed frame, which was sent or dropped elsewhere. Its handle comes out of
+    /// [`Self::reclaim`], unless [`Taker::copy`] made it: such a handle is returned, for the owner
+    /// of the pool.
     ///
     /// # Panics
-    /// If nothing was lent under this name.
+    /// If there is no such remote reference.
     pub fn handed_back(&mut self, buf: B, loan: Loan) -> Option<B> {
         let slot = self.slots.get_mut(loan.0);
         let port = core::mem::replace(&mut slot.lent_to, NOT_LENT);
@@ -303,7 +307,7 @@ impl<B: Buf> Switch<B> {
         copied
     }
 
-    /// How many handles of an input are lent, which its driver may want back.
+    /// Returns the number of handles of an input that are borrowed, which its driver may want back.
     #[must_use]
     pub fn lent(&self, input: InputId) -> usize {
         if self.lending.by_class.iter().all(|&count| count == 0) {
@@ -313,7 +317,7 @@ impl<B: Buf> Switch<B> {
         self.slots.lent().filter(|slot| slot.input == input.0 && is_own(slot.home)).count()
     }
 
-    /// How many frames are lent to a port.
+    /// Returns the number of frames that are borrowed for a port.
     #[must_use]
     pub fn lent_to(&self, port: PortId) -> u32 {
         let lent = |priority: Priority| {
@@ -323,7 +327,7 @@ impl<B: Buf> Switch<B> {
         Priority::all().map(lent).sum()
     }
 
-    /// Takes a frame that another switch hands over, at the input of the crossing to that one.
+    /// Takes a frame that another switch hands over, at the input of the crossing to that switch.
     pub fn receive_crossed(&mut self, input: InputId, frame: Crossing<B>) {
         let Crossing { buf, loan, to, source, vnet, strip, priority, ecn, sent } = frame;
         self.slots.enter(1);
@@ -347,18 +351,18 @@ impl<B: Buf> Switch<B> {
         }
         let (bytes, home) = (self.slots.get(index).bytes, self.slots.get(index).home);
         self.charge_lane(lane, bytes, home);
-        // Never the common queue, whose frames have no slot that knows the loan.
+        // Never uses the common queue, whose frames have no slot for the remote reference.
         self.enqueue_leaf(index, lane);
     }
 
-    /// Whether what comes in at an input was lent by another switch.
+    /// Returns true if frames of an input are borrowed from another switch.
     #[inline]
     pub(crate) fn is_crossing(&self, input: u16) -> bool {
         let port = self.inputs[usize::from(input)].port;
         self.ports.get(usize::from(port)).is_some_and(|port| port.role == PortRole::Crossing)
     }
 
-    /// A handle that may go back across, with what it was lent under.
+    /// Returns a handle that has to go back across, with its remote reference.
     pub fn reclaim_crossed(&mut self, input: InputId) -> Option<(B, Loan)> {
         let i = &mut self.inputs[input.index()];
         let index = i.ended_slots;
@@ -369,10 +373,10 @@ impl<B: Buf> Switch<B> {
         self.reclaim_one(input).map(|buf| (buf, loan))
     }
 
-    /// Whoever lent frames needs those back at once that lie in the memory of its input `of`: what
-    /// waits of them is moved into the pool of this switch or ends under `stopped`, as in
-    /// [`Self::evacuate`]. Others, whose memory stays, stay as they are. `copy` gives back the
-    /// handle that it gets, if it copies it. Returns how many frames ended.
+    /// Recalls the borrowed frames that are in the memory of input `of` of their switch: those that
+    /// wait are moved into the pool of this switch or end under `stopped`, as in
+    /// [`Self::evacuate`]. Other borrowed frames stay as they are. `copy` hands the handle that it
+    /// gets back across, if it copies it. Returns the number of frames that ended.
     pub fn recall(
         &mut self,
         input: InputId,

@@ -1,20 +1,22 @@
-//! Decap flows: what a peer sends to one network of this host, a row for each.
+//! Decap flows: one row for the frames of a peer to one network of this host.
 //!
-//! A flow is *made* by its first frame to one address, which control is told of if it is attached,
-//! and ends when control says so ([`Command::ForgetDecap`]). Neither decides anything: a frame is
+//! A flow is *made* by its first frame to an individual address, which is reported to control if it
+//! is attached, and ends with [`Command::ForgetDecap`]. Neither affects forwarding: a frame is
 //! accepted because its peer has the network, and the next one makes the flow again.
 //!
 //! ```text
-//!   not in use ── first frame to one: a notice fits, or control is away ──> in use
+//!   not in use ── first frame to one: an event fits, or control is away ──> in use
 //!        ^                                                                     │
 //!        └─────────────────────────── ForgetDecap ─────────────────────────────┘
 //! ```
 //!
-//! If the notice finds no room the frame is accepted without the flow, and the next one tries
-//! again. A flow that was made while control was away is not told: it reads the rows when it comes.
+//! If the event finds no room the frame is accepted without the flow, and the next one tries
+//! again. A flow that was made while control was away is not reported: control reads the rows when
+//! it attaches.
 //!
-//! The common case asks a row, and nothing else of the tunnel: a single bit ([`Decap::is_plain`])
-//! stands for whether the peer has the network, and what is needed of the tunnel stands beside it.
+//! The common case reads only the row, and not the tunnel: a single bit ([`Decap::is_plain`]) tells
+//! that the peer has the network, and the row has copies of the fields of the tunnel that the fast
+//! path needs.
 //!
 //! [`Command::ForgetDecap`]: crate::Command::ForgetDecap
 
@@ -33,10 +35,11 @@ pub(crate) struct Decap {
     pub(crate) received: Counter,
     /// The port that its tunnel leads through.
     pub(crate) port: u16,
-    /// The source that its tunnel is.
+    /// The source number of its tunnel.
     pub(crate) source: u16,
     in_use: bool,
-    /// It is in use, and nothing else is to be asked of its frames. Never so without the network.
+    /// True if it is in use and its frames need no further checks. Never true if the peer does not
+    /// have the network.
     pub(crate) is_plain: bool,
 }
 
@@ -47,20 +50,20 @@ pub struct DecapFlow {
     pub vnet: VnetId,
     /// The peer.
     pub tunnel: TunnelId,
-    /// What was accepted since the flow was made, outer headers included.
+    /// Frames accepted since the flow was made, outer headers included.
     pub received: Counter,
 }
 
 impl Decap {
-    /// One that is not in use.
+    /// Returns a row that is not in use.
     const fn unused(port: u16, source: u16) -> Self {
         let received = Counter { frames: 0, bytes: 0 };
         Self { received, port, source, in_use: false, is_plain: false }
     }
 }
 
-/// Rows for the tunnels of a network, by the tunnel's number. `inputs` is how many inputs there
-/// are: the numbers of sources that are tunnels come behind theirs.
+/// Returns the rows of a network, by tunnel number. `inputs` is the number of inputs: the source
+/// numbers of tunnels follow those of inputs.
 pub(crate) fn make_decaps(
     vnet: &VnetConfig,
     tunnels: &[TunnelConfig],
@@ -74,8 +77,8 @@ pub(crate) fn make_decaps(
 }
 
 impl<B: Buf> Switch<B> {
-    /// Counts a frame that was accepted, on the long way, and makes its flow if there is none. A
-    /// flood makes none: it comes to hosts that exchange nothing.
+    /// Counts a frame that was accepted on the slow path, and makes its flow if there is none. A
+    /// flooded frame makes no flow: it also reaches hosts that exchange no traffic.
     pub(crate) fn count_decap(&mut self, vnet: u16, tunnel: u16, dst: Mac, bytes: u32) {
         let is_watched = self.is_watched(tunnel);
         let flow = &mut self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)];
@@ -94,12 +97,12 @@ impl<B: Buf> Switch<B> {
         flow.received.add(bytes);
     }
 
-    /// Whether frames out of a tunnel are shown to control.
+    /// Returns true if frames out of a tunnel are punted to control.
     pub(crate) fn is_watched(&self, tunnel: u16) -> bool {
         self.control.attached && self.tunnels[usize::from(tunnel)].foreign
     }
 
-    /// Whether frames are shown has changed.
+    /// Updates the rows after control attached or detached.
     pub(crate) fn foreign_changed(&mut self) {
         let (attached, tunnels) = (self.control.attached, &self.tunnels);
         for vnet in &mut self.vnets {
@@ -109,7 +112,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Forgets a flow. What it counted stays with its tunnel.
+    /// Forgets a flow. Its counts are added to those of its tunnel.
     pub(crate) fn forget_decap(
         &mut self,
         vnet: VnetId,
@@ -126,7 +129,7 @@ impl<B: Buf> Switch<B> {
 }
 
 impl<B> Switch<B> {
-    /// The decap flows in use.
+    /// Returns the decap flows in use.
     pub fn decap_flows(&self) -> impl Iterator<Item = DecapFlow> + '_ {
         self.vnets.iter().enumerate().flat_map(|(at, vnet)| {
             let vnet_id = VnetId::from_index(at);
@@ -139,7 +142,7 @@ impl<B> Switch<B> {
         })
     }
 
-    /// What was accepted from a tunnel, flows that were forgotten included.
+    /// Returns the frames accepted from a tunnel, flows that were forgotten included.
     pub(crate) fn received_from(&self, tunnel: usize) -> Counter {
         let mut sum = self.tunnels[tunnel].received;
         for flow in self.vnets.iter().filter_map(|vnet| vnet.decaps.get(tunnel)) {

@@ -1,6 +1,6 @@
-//! A port goes away. Afterwards no handle of its driver is anywhere in the switch but in the list
-//! of those to reclaim, no frame waits for it and nothing leads to it. What becomes of its bay:
-//! `attach.rs`.
+//! Detachment of a port. Afterwards the switch has no handle of its driver but those in the list to
+//! reclaim, no frame waits for the port, and no destination leads to it. For the reuse of its bay
+//! see `attach.rs`.
 
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 
@@ -9,11 +9,11 @@ use crate::surface::Detached;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
-    /// Detaches a port: frames that came from it and lie in its memory, and frames that wait for
-    /// it, end under `stopped`. Frames of it that were spilled are delivered. It is no member of
-    /// its network any more, and its addresses leave the chip: the next frame for one of them is a
-    /// miss. Its driver must then reclaim its handles, and never calls [`Self::receive`] for it
-    /// again.
+    /// Detaches a port: frames that came from it and are in its memory, and frames that wait for
+    /// it, end under `stopped`. Frames from it that were spilled are delivered. The port leaves its
+    /// network, and its addresses leave the forwarding table: the next frame for one of them is a
+    /// miss. Its driver must then reclaim its handles, and never calls [`Self::receive`] for the
+    /// port again.
     pub fn detach(&mut self, now: Nanos, port: PortId) -> Detached {
         let before = self.dropped_as(DropReason::Stopped);
         self.end_isolation_of(port.0);
@@ -41,18 +41,18 @@ impl<B: Buf> Switch<B> {
         Detached { dropped, handles }
     }
 
-    /// How many frames ended under this reason.
+    /// Returns the number of frames that ended under this reason.
     pub(crate) fn dropped_as(&self, reason: DropReason) -> u64 {
         self.drops.iter().map(|row| row[reason.index()].frames).sum()
     }
 
-    /// Whether the frame must go because its memory, or its output, goes.
+    /// Returns true if the frame must end because its memory, or its output, goes away.
     fn goes_with(&self, slot: u32, to_port: bool, port: u16) -> bool {
         let s = self.slots.get(slot);
         to_port || self.lies_with(s.input, s.home, port)
     }
 
-    /// Whether a frame lies in the memory of a port's driver.
+    /// Returns true if a frame is in the memory of a port's driver.
     fn lies_with(&self, input: u16, home: Home, port: u16) -> bool {
         self.inputs[usize::from(input)].port == port && matches!(home, Home::Ring | Home::Output)
     }
@@ -61,7 +61,7 @@ impl<B: Buf> Switch<B> {
         let to_port = at == usize::from(port);
         for priority in Priority::all() {
             let class = self.class_of(at, priority.index());
-            // Once around: what stays has its old order again.
+            // Goes around once, so that frames that stay keep their order.
             for _ in 0..self.classes[class].common.len() {
                 let Some((buf, tag)) = self.classes[class].common.pop() else { break };
                 if to_port || self.lies_with(tag.input, tag.home, port) {
@@ -86,7 +86,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Ends those frames of a queue that must go. The others keep their order.
+    /// Ends the frames of a queue that `goes` selects. The others keep their order.
     pub(crate) fn drop_from_leaf(
         &mut self,
         leaf: u32,
@@ -96,8 +96,8 @@ impl<B: Buf> Switch<B> {
         let node = *self.queues.get(leaf);
         let lane = &self.lanes[node.lane as usize];
         let priority = usize::from(node.priority);
-        // A lane that waits for its rate still has queues in the port's ring: each is parked only
-        // when its turn comes.
+        // A lane that waits for its rate may still have queues in the port's ring: a queue is
+        // parked when its turn comes.
         if !self.is_parked(leaf) {
             let at = usize::from(lane.port);
             let class = self.class_of(at, priority);
@@ -121,7 +121,7 @@ impl<B: Buf> Switch<B> {
     }
 }
 
-/// How many frames ended between two readings of a count.
+/// Returns the number of frames that ended between two readings of a counter.
 pub(crate) fn dropped_since(before: u64, after: u64) -> u32 {
     u32::try_from(after - before).expect("no more frames than the switch holds")
 }

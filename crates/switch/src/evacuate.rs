@@ -1,10 +1,10 @@
-//! The memory of an input goes away while its port stays: a guest resets a ring, or its memory is
-//! mapped anew. Its handles must be back with their driver at once; the frames need not be lost,
-//! for the host pool may take them.
+//! Evacuation of an input whose memory goes away while its port stays: a guest resets a ring, or
+//! its memory is mapped anew. The driver needs its handles back at once. The frames need not be
+//! lost, since the host pool may take them.
 //!
 //! The order of a pair is kept, since a frame that moves keeps its place in its queue. Frames in a
-//! common queue have none to keep, so those of a lane are first moved into the queues of their
-//! sources, together.
+//! common queue have no such place, so all frames of a lane are first moved into the queues of
+//! their sources.
 
 use sluice_base::{Buf, DropReason, InputId, Priority};
 
@@ -13,10 +13,10 @@ use crate::slots::{Home, List, NIL};
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
-    /// Takes every handle of an input out of the switch: what waits is moved into the host pool, by
-    /// `copy` as in [`Self::spill`], or ends under `stopped` if the pool has no room for it or its
-    /// priority is lossy. Afterwards the driver's handles are all in the list of those to
-    /// [`Self::reclaim`]. Returns how many frames ended.
+    /// Takes every handle of an input out of the switch. A frame that waits is moved into the host
+    /// pool, by `copy` as in [`Self::spill`], or ends under `stopped` if the pool has no room for
+    /// it or its priority is lossy. Afterwards all handles of the driver can be
+    /// [reclaimed](Self::reclaim). Returns the number of frames that ended.
     pub fn evacuate(&mut self, input: InputId, mut copy: impl FnMut(B) -> Result<B, B>) -> u32 {
         let at = input.index();
         if !self.inputs[at].awaiting.is_empty() {
@@ -25,8 +25,8 @@ impl<B: Buf> Switch<B> {
         self.evacuate_queues(input, |_| true, |buf, _| copy(buf))
     }
 
-    /// As [`Self::evacuate`], of what stands in queues of some sources; `copy` also gets what is
-    /// shared ([`Slot::shared`](crate::slots::Slot::shared)).
+    /// Evacuates as [`Self::evacuate`], but only queues of the sources that `is_meant` selects.
+    /// `copy` also gets [`Slot::shared`](crate::slots::Slot::shared).
     pub(crate) fn evacuate_queues(
         &mut self,
         input: InputId,
@@ -52,7 +52,8 @@ impl<B: Buf> Switch<B> {
         dropped_since(before, self.dropped_as(DropReason::Stopped))
     }
 
-    /// Ends what an input holds in no queue, and forgets which of its queues should spill.
+    /// Ends the frames of an input that stand in no queue, and clears the list of its queues that
+    /// should spill.
     pub(crate) fn drop_unqueued(&mut self, input: usize) {
         let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
         self.inputs[input].awaiting = List::EMPTY;
@@ -65,7 +66,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// A lane for which a frame of this input waits in a common queue.
+    /// Returns a lane for which a frame of this input waits in a common queue.
     fn lane_in_common(&self, port: usize, priority: Priority, input: InputId) -> Option<u32> {
         let class = &self.classes[self.class_of(port, priority.index())];
         let tag = class.common.tags().find(|tag| tag.input == input.0)?;

@@ -1,8 +1,8 @@
-//! What a driver asks before it hands a frame over, where its neighbour is told to pause by
-//! priority: which priority the frame has, and for flow control nothing at all.
+//! Classification for a driver whose neighbour is paused by priority: the driver asks for the
+//! priority of a frame before it hands the frame over. Frames of flow control need no window.
 //!
-//! 802.3 puts MAC Control below the buffers (clause 31): what a neighbour says of its own buffers
-//! must not wait for room in ours, or two that are full never hear each other.
+//! 802.3 puts MAC Control below the buffers (clause 31): a pause frame of a neighbour must not wait
+//! for room in our buffers, or two switches with full buffers never hear each other.
 
 use core::net::Ipv4Addr;
 
@@ -14,11 +14,11 @@ use crate::config::{PortRole, Tags, Trust};
 use crate::receive::NO_PORT;
 use crate::switch::Switch;
 
-/// What the switch would see of a frame.
+/// Bytes of a frame that the switch would see.
 const HEAD_SIZE_MAX: usize = <&'static [u8] as Buf>::HEAD_SIZE_MAX;
 
-/// Tells priorities by the rule of one port. It is a copy: it holds as long as the port keeps its
-/// role and its address.
+/// Finds the priority of frames by the rule of one port. The rule is a copy: it is valid as long as
+/// the port keeps its role and its address.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     /// Addresses of an underlay port.
@@ -31,16 +31,16 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// The rule of an access port that takes any priority, and whose driver leaves tags in their
-    /// frames.
+    /// Returns the rule of an access port that takes any priority, and whose driver leaves tags in
+    /// their frames.
     #[must_use]
     pub fn access(trust: Trust, default: Priority, dscp_to_priority: [Priority; 64]) -> Self {
         let (tags, priorities) = (Tags::Kept, PriorityMask::ALL);
         Self { ends: None, tags, trust, default, dscp_to_priority, priorities }
     }
 
-    /// The priority under which the switch will charge a frame: `head` are its first bytes, `size`
-    /// is that of the whole frame, and `tag` what the driver did about its tag.
+    /// Returns the priority under which the switch will charge a frame: `head` are its first bytes,
+    /// `size` is that of the whole frame, and `tag` is the driver's treatment of its tag.
     #[must_use]
     pub fn priority(&self, head: &[u8], size: u32, tag: VlanTag) -> Priority {
         let head = &head[..head.len().min(HEAD_SIZE_MAX)];
@@ -69,7 +69,7 @@ impl Classifier {
 }
 
 impl<B: Buf> Switch<B> {
-    /// The rule by which this switch tells the priority of what comes in at an input.
+    /// Returns the rule by which this switch finds the priority of frames of an input.
     #[must_use]
     pub fn classifier(&self, input: InputId) -> Classifier {
         let i = &self.inputs[input.index()];
@@ -88,8 +88,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Takes a frame of flow control that a driver keeps apart from data. It needs no window and no
-    /// handle, whatever the input holds; it is counted like one that came among data.
+    /// Takes a frame of flow control that a driver keeps apart from data. The frame needs no window
+    /// and no handle, whatever the input holds, and is counted like one that came among data.
     pub fn hear(&mut self, now: Nanos, input: InputId, frame: &[u8]) {
         let port = self.inputs[input.index()].port;
         if port == NO_PORT || self.ports[usize::from(port)].detached {

@@ -1,18 +1,18 @@
-//! Destinations behind tunnels that are held at this end, since the host that has them asked for
-//! it: their receiver does not take what comes.
+//! Destinations behind tunnels that are held at this end, as their host asked: the receiver does
+//! not take its frames.
 //!
 //! ```text
-//!            Hold(some priorities)        Hold(none), or nobody repeated it for a lease
+//!            Hold(some priorities)        Hold(none), or not repeated within the lease
 //!   (none) ───────────────────────> HELD ─────────────────────────> (none): queues move to the
 //!                                    │ stuck: `receiver_stuck`       tunnel's lane, order kept
 //! ```
 //!
 //! Frames of a held priority wait in a lane of their own, in the inputs of their senders: they are
-//! never spilled, since a receiver that holds others has no claim on the pool. Frames of other
-//! priorities, and of lossy ones, take the tunnel's lane as ever. What stood there before stays
-//! before what is held, so that the order of a pair is kept.
+//! never spilled, since a receiver that holds others up has no claim on the pool. Frames of other
+//! priorities, and of lossy ones, take the tunnel's lane as usual. Frames that already stand in
+//! that lane are sent before held ones, so that the order of a pair is kept.
 //!
-//! A hold is a lease: a control plane that dies cannot hold anybody for ever.
+//! A hold is a lease: a control plane that dies cannot hold a sender for ever.
 
 use alloc::vec::Vec;
 
@@ -27,10 +27,10 @@ use crate::slots::NIL;
 use crate::surface::{CommandError, Destination, LaneKind};
 use crate::switch::Switch;
 
-/// The time after which a hold that nobody repeats ends.
+/// Lifetime of a hold that is not repeated.
 pub const HOLD_LEASE: Nanos = Nanos::from_millis(2_000);
 
-/// One destination.
+/// One held destination.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     key: u64,
@@ -41,7 +41,7 @@ struct Held {
     until: Nanos,
 }
 
-/// All of them.
+/// All held destinations.
 #[derive(Debug)]
 pub(crate) struct Holds {
     entries: Vec<Held>,
@@ -49,7 +49,7 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// With the lanes that the configuration has for them.
+    /// Returns an empty list, with the lanes that the configuration has for held destinations.
     pub(crate) fn new(config: &SwitchConfig) -> Self {
         let (first, count) = (first_hold_lane(config), holds_max(config));
         let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
@@ -63,20 +63,20 @@ impl Holds {
         self.entries.iter().find(|entry| entry.lane == lane)
     }
 
-    /// The lane of a destination that is held behind this tunnel.
+    /// Returns the lane of a destination that is held behind this tunnel.
     pub(crate) fn lane_of(&self, key: u64, tunnel: TunnelId) -> Option<u32> {
         let of = |entry: &&Held| entry.key == key && entry.tunnel == tunnel.0;
         self.entries.iter().find(of).map(|entry| entry.lane)
     }
 
-    /// When the first lease ends.
+    /// Returns the moment at which the first lease ends.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         self.entries.iter().map(|entry| entry.until).min()
     }
 }
 
 impl<B: Buf> Switch<B> {
-    /// Carries out [`Command::Hold`](crate::Command::Hold).
+    /// Executes [`Command::Hold`](crate::Command::Hold).
     pub(crate) fn hold(
         &mut self,
         now: Nanos,
@@ -125,7 +125,7 @@ impl<B: Buf> Switch<B> {
         Ok(self.holds.entries.len() - 1)
     }
 
-    /// Sends what is not held any more on its way, and ends what is not to wait.
+    /// Releases the queues that are not held any more, and ends the frames of stuck priorities.
     fn sort_held(&mut self, at: usize) {
         let Held { lane, held, stuck, tunnel, .. } = self.holds.entries[at];
         let to = self.tunnels[usize::from(tunnel)].lane;
@@ -146,7 +146,7 @@ impl<B: Buf> Switch<B> {
         self.lanes[lane as usize].parked = stays;
     }
 
-    /// Ends a hold: what waits is sent.
+    /// Ends a hold and releases its frames.
     fn let_go(&mut self, at: usize) {
         let entry = &mut self.holds.entries[at];
         (entry.held, entry.stuck) = (PriorityMask::NONE, PriorityMask::NONE);
@@ -162,7 +162,7 @@ impl<B: Buf> Switch<B> {
         self.holds.free_lanes.push(lane);
     }
 
-    /// Ends the holds of a destination that is not where it was, and those whose lease is over.
+    /// Ends the hold of a destination that has moved away from its tunnel.
     pub(crate) fn end_holds_elsewhere(&mut self, key: u64, to: Destination) {
         let is_elsewhere =
             |entry: &Held| entry.key == key && to != Destination::Tunnel(TunnelId(entry.tunnel));
@@ -171,7 +171,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Ends the holds that nobody repeated.
+    /// Ends the holds whose lease is over.
     pub(crate) fn advance_holds(&mut self, now: Nanos) {
         let is_over = |entry: &Held| entry.until <= now;
         while let Some(at) = self.holds.entries.iter().position(is_over) {
@@ -179,7 +179,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The lane that a frame for a held destination takes.
+    /// Returns the lane that a frame for a held destination takes.
     pub(crate) fn lane_beyond_hold(&self, slot: u32, lane: u32) -> Result<u32, DropReason> {
         let priority = Priority::from_low_bits(self.slots.get(slot).priority);
         match self.holds.of_lane(lane) {
@@ -190,7 +190,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The destinations that are held here, with the priorities that are.
+    /// Returns the destinations that are held here, with their held priorities.
     pub fn holds(
         &self,
     ) -> impl Iterator<Item = (VnetId, Mac, TunnelId, crate::surface::ReceiverState)> + '_ {

@@ -1,36 +1,38 @@
-//! A port changes hands: another switch of the host reads and writes it from now on.
+//! Port migration: another switch of the host reads and writes a port from now on.
 //!
 //! ```text
 //!   the switch that had it           the switch that gets it          all others
-//!   hold: its inputs are not read    hold: nothing is lent to it      hold: the same
+//!   hold: its inputs are not read    hold: no frames go to it         hold: the same
 //!   is_clear ────────────────────────── lent_to is 0 ──────────────── lent_to is 0
 //!   give_home ────── Belongings ───▶ take_home
-//!   lends to it                      reads and writes it              lend to the new one
+//!   hands over to it                 reads and writes it              hand over to the new one
 //! ```
 //!
-//! **Why nothing is lost.** No frame moves but with [`Switch::hand_over`]. What waits for the port
-//! in the switch that gives it away stays there and is lent from then on; what waited for it in the
-//! one that gets it is offered to its driver.
+//! **No loss.** Frames cross between switches with [`Switch::hand_over`] only. Frames that wait for
+//! the port in the switch that gives it away stay there and are handed over from then on, as remote
+//! references. Frames that wait for the port in the switch that gets it are offered to its driver.
 //!
-//! **Why nothing is overtaken.** Take two frames of a pair, of which the first came in before the
-//! second. *From the port:* the first one has left the switch that had the port, and all to which
-//! it was lent, before another reads the port; so it left before the second came in. *To the port:*
-//! both came in at one switch, as their sender's port is another one, and stand there in one queue.
-//! If both are lent, or neither, that is as ever. If the first one was lent and the second is not,
-//! the switch is the one that gets the port, and what it lent is back: the first has left. If the
-//! first was not lent and the second is, the switch is the one that had the port, and it sent the
-//! first one itself, to the driver that takes the second. If both are lent, to different switches,
-//! what was lent to the one is back before anything is lent to the other.
+//! **No reordering.** Take two frames of a pair, of which the first came in before the second.
+//! *From the port:* the first frame has left the switch that had the port, and all switches that
+//! borrowed it, before another switch reads the port; so it left before the second came in. *To the
+//! port:* both came in at one switch, as their sender's port is another one, and stand there in one
+//! queue. If both are borrowed by the same switch, or neither is, the queue keeps their order. If
+//! the first was borrowed and the second is not, the switch is the one that gets the port, and all
+//! its remote references are back: the first has left. If the first was not borrowed and the second
+//! is, the switch is the one that had the port, and it sent the first itself, to the driver that
+//! takes the second. If both are borrowed, by different switches, all references of the one are
+//! back before the other gets any.
 //!
-//! A loan that was [recalled](Switch::recall) is back, but its frame has not left: it waits as a
-//! copy in the queue of the port, in the switch that has it. So no port goes while frames wait for
-//! it that came from other switches; with all loans back, these are just such copies. Of a frame
-//! *from* the port such a copy may be left behind: it waits in the queue of another port, which
-//! does not go before it has left, and behind which the second one will come in.
+//! A remote reference that was [recalled](Switch::recall) is back, but its frame has not left: the
+//! frame waits as a copy in the queue of the port, in the switch that has the port. So no port
+//! migrates while frames from other switches wait for it; once all references are back, these are
+//! just such copies. A copy of a frame *from* the port may stay behind: it waits in the queue of
+//! another port, which does not migrate before the copy has left, and the second frame is queued
+//! behind it.
 //!
-//! **Every book closes.** When a port is given away, all that came in at its inputs has ended, so
-//! its books are even. They go along and are added to those of the other switch, and each audit
-//! closes before and after.
+//! **Audits close.** When a port is given away, all frames that came in at its inputs have ended,
+//! so its counters balance. They are added to those of the other switch, and the audit of each
+//! switch closes before and after.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -44,7 +46,7 @@ use crate::shaper::Shaper;
 use crate::sources::Watch;
 use crate::switch::{Drops, Switch};
 
-/// What a port takes along: its books, its rate, and who is bound to it.
+/// State that migrates with a port: its counters, its rate, and the machines bound to it.
 #[derive(Debug)]
 #[must_use = "a port that is dropped here is nobody's"]
 pub struct Belongings {
@@ -56,7 +58,7 @@ pub struct Belongings {
     queued: Marks,
 }
 
-/// The books of an input.
+/// The counters of an input.
 #[derive(Debug)]
 struct Books {
     held: Marks,
@@ -64,8 +66,8 @@ struct Books {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Whether all that came in at a port has ended, its driver has all its handles back, and
-    /// nothing waits for it that came from another switch.
+    /// Returns true if all frames that came in at a port have ended, its driver has all its handles
+    /// back, and no frame from another switch waits for the port.
     #[must_use]
     pub fn is_clear(&self, port: PortId) -> bool {
         let is_done = self.inputs_of(port).all(|input| {
@@ -75,11 +77,11 @@ impl<B: Buf> Switch<B> {
         is_done && !self.awaits_crossed(port)
     }
 
-    /// Whether something waits for a port that came from another switch.
+    /// Returns true if a frame from another switch waits for a port.
     fn awaits_crossed(&self, port: PortId) -> bool {
         let lane = self.ports[port.index()].lane as usize;
         let crossed = |slot: u32| self.is_crossing(self.slots.get(slot).input);
-        // Of a port that may change hands every queue stands in a ring, as it has no lane's rate.
+        // Every queue of a movable port stands in a ring, as its lane has no rate.
         let some = |priority: Priority| {
             let ring = self.classes[self.class_of(port.index(), priority.index())].ring;
             let mut leaves = self.queues.ring(ring).map(|leaf| self.queues.get(leaf).list);
@@ -88,7 +90,7 @@ impl<B: Buf> Switch<B> {
         self.lanes[lane].frames > 0 && Priority::all().any(some)
     }
 
-    /// Whether as many frames ended as came in.
+    /// Returns true if as many frames ended as came in.
     fn has_ended_all(&self, row: usize) -> bool {
         let (one, rare) = (&self.rows[row], &self.rare_rows[row]);
         let dropped: u64 = self.drops[row].iter().map(|drop| drop.frames).sum();
@@ -101,7 +103,8 @@ impl<B: Buf> Switch<B> {
         port.first_input..port.first_input + u16::from(port.queues)
     }
 
-    /// Whether [`Self::give_home`] may be called: the port is here, and [clear](Self::is_clear).
+    /// Returns true if [`Self::give_home`] may be called: the port is here, and
+    /// [clear](Self::is_clear).
     #[must_use]
     pub fn may_give_home(&self, port: PortId) -> bool {
         let p = &self.ports[port.index()];
@@ -109,7 +112,8 @@ impl<B: Buf> Switch<B> {
         is_movable && !p.elsewhere && !p.detached && self.is_clear(port)
     }
 
-    /// Gives a port away: another switch reads and writes it. What waits for it may be handed over.
+    /// Gives a port away: another switch reads and writes it from now on. Frames that wait for it
+    /// may be handed over.
     ///
     /// # Panics
     /// If it [may not be](Self::may_give_home).
@@ -149,11 +153,11 @@ impl<B: Buf> Switch<B> {
         Books { held: mem::take(&mut self.inputs[usize::from(input)].marks), rows }
     }
 
-    /// Gets a port that another switch gave away: what waits for it is offered to its driver, and
-    /// its inputs are read here.
+    /// Takes a port that another switch gave away: frames that wait for it are offered to its
+    /// driver, and its inputs are read here.
     ///
     /// # Panics
-    /// If it is here already, or frames are [lent to it](Self::lent_to).
+    /// If it is here already, or there are [remote references](Self::lent_to) to its frames.
     pub fn take_home(&mut self, port: PortId, its: Belongings) {
         let at = port.index();
         assert!(self.ports[at].elsewhere, "the port is here already");

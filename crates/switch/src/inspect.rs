@@ -1,5 +1,5 @@
-//! What can be read of a switch at any time: counters, high-water marks, queues, tables. Reading
-//! changes nothing.
+//! State of a switch that can be read at any time: counters, high-water marks, queues, tables.
+//! Reading changes nothing.
 
 use alloc::vec::Vec;
 
@@ -25,19 +25,19 @@ impl Counter {
         self.bytes += u64::from(bytes);
     }
 
-    /// One frame.
+    /// Returns the count of one frame.
     pub(crate) const fn of(bytes: u32) -> Self {
         Self { frames: 1, bytes: bytes as u64 }
     }
 
-    /// Adds what another one counted.
+    /// Adds another counter.
     pub fn add_all(&mut self, other: Self) {
         self.frames += other.frames;
         self.bytes += other.bytes;
     }
 }
 
-/// The most that a place ever held.
+/// High-water marks of a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Frames.
@@ -47,7 +47,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// The larger of each.
+    /// Raises each mark to that of `other`, if it is larger.
     pub(crate) fn rise_to(&mut self, other: Self) {
         self.rise(other.frames_max, other.bytes_max);
     }
@@ -72,11 +72,11 @@ pub struct PauseState {
     pub xon_sent: u64,
     /// Pauses received, XON included.
     pub received: u64,
-    /// How long the output was paused in all.
+    /// Total time for which the output was paused.
     pub paused_time: Nanos,
-    /// Whether the output is paused.
+    /// True if the output is paused.
     pub paused: bool,
-    /// Whether the sender behind the input is paused.
+    /// True if the sender behind the input is paused.
     pub pausing: bool,
 }
 
@@ -87,45 +87,45 @@ pub struct IsolatedState {
     pub port: PortId,
     /// The priority.
     pub priority: Priority,
-    /// When it was isolated.
+    /// Moment at which it was isolated.
     pub since: Nanos,
-    /// When a frame was last seen to leave, or nothing to wait.
+    /// Moment at which a frame was last seen to leave, or no frame to wait.
     pub moved_at: Nanos,
     /// Frames that it has in the reserve.
     pub reserve_frames: u32,
     /// Their bytes.
     pub reserve_bytes: u64,
-    /// Whether its senders are asked to hold it.
+    /// True if its senders are asked to hold it.
     pub asks: bool,
-    /// Whether its hold contract is over: what comes ends under `receiver_stuck`.
+    /// True if its hold contract is over: new frames end under `receiver_stuck`.
     pub stuck: bool,
 }
 
-/// What went through a tunnel.
+/// Counters of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelCounters {
-    /// Taken by the driver.
+    /// Frames taken by the driver.
     pub sent: Counter,
-    /// Received from it.
+    /// Frames received from it.
     pub received: Counter,
     /// Frames that wait for it.
     pub queued_frames: u32,
-    /// Whether its next hop is known.
+    /// True if its next hop is known.
     pub up: bool,
-    /// The MTU of the way to its far end, if it was learned and is less than the device's.
+    /// The MTU of the path to its far end, if it was learned and is less than the device's.
     pub path_mtu: Option<u16>,
 }
 
-/// How full the chip is.
+/// Occupancy of the forwarding table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChipState {
     /// Entries, flows included.
     pub macs: usize,
-    /// How many entries there may be.
+    /// Limit of entries.
     pub macs_max: usize,
     /// Entries that lead through tunnels.
     pub flows: usize,
-    /// How many of these there may be.
+    /// Limit of entries that lead through tunnels.
     pub flows_max: usize,
     /// Entries of local ports that were evicted.
     pub macs_evicted: u64,
@@ -134,7 +134,7 @@ pub struct ChipState {
 }
 
 impl<B> Switch<B> {
-    /// How full the chip is.
+    /// Returns the occupancy of the forwarding table.
     #[must_use]
     pub fn chip_state(&self) -> ChipState {
         let (macs_max, flows_max) = self.chip.limits();
@@ -143,7 +143,7 @@ impl<B> Switch<B> {
         ChipState { macs, macs_max, flows, flows_max, macs_evicted, flows_evicted }
     }
 
-    /// What came in at an input, over all priorities.
+    /// Returns the frames that came in at an input, over all priorities.
     #[must_use]
     pub fn received(&self, input: InputId) -> Counter {
         let mut sum = Counter::default();
@@ -153,7 +153,8 @@ impl<B> Switch<B> {
         sum
     }
 
-    /// What the driver of a port took, over all priorities, as sizes on the wire.
+    /// Returns the frames that the driver of a port took, over all priorities, with their sizes on
+    /// the wire.
     #[must_use]
     pub fn sent(&self, port: PortId) -> Counter {
         let mut sum = Counter::default();
@@ -163,33 +164,34 @@ impl<B> Switch<B> {
         sum
     }
 
-    /// What the driver of a port took in one priority.
+    /// Returns the frames that the driver of a port took in one priority.
     #[must_use]
     pub fn sent_priority(&self, port: PortId, priority: Priority) -> Counter {
         self.classes[self.class_of(port.index(), priority.index())].sent
     }
 
-    /// Frames of one (input, priority) that ended under a reason.
+    /// Returns the frames of one (input, priority) that ended under a reason.
     #[must_use]
     pub fn dropped(&self, input: InputId, priority: Priority, reason: DropReason) -> Counter {
         self.drops[row(input.0, priority.get())][reason.index()]
     }
 
-    /// Frames that wait at an input now, with their bytes.
+    /// Returns the frames that wait at an input now, with their bytes.
     #[must_use]
     pub fn held(&self, input: InputId) -> Counter {
         let input = &self.inputs[input.index()];
         Counter { frames: u64::from(input.held.frames), bytes: input.held.bytes }
     }
 
-    /// Those of one priority, at an input that pauses its sender by priority; nothing at others.
+    /// Returns the frames of one priority that wait at an input that pauses its sender by priority;
+    /// zero at other inputs.
     #[must_use]
     pub fn held_of(&self, input: InputId, priority: Priority) -> Counter {
         let held = self.rows[row(input.0, priority.get())].held;
         Counter { frames: u64::from(held.frames), bytes: held.bytes }
     }
 
-    /// Frames that wait for a port now, over all its lanes, with their bytes.
+    /// Returns the frames that wait for a port now, over all its lanes, with their bytes.
     #[must_use]
     pub fn queued(&self, port: PortId) -> Counter {
         let mut sum = Counter::default();
@@ -199,13 +201,13 @@ impl<B> Switch<B> {
         sum
     }
 
-    /// The most that was ever held at an input.
+    /// Returns the high-water marks of an input.
     #[must_use]
     pub fn held_marks(&self, input: InputId) -> Marks {
         self.inputs[input.index()].marks
     }
 
-    /// The most that ever waited for a port: the sum over its lanes of the most that each held.
+    /// Returns the high-water marks of a port: the sums of the marks of its lanes.
     #[must_use]
     pub fn queued_marks(&self, port: PortId) -> Marks {
         let mut sum = Marks::default();
@@ -216,20 +218,20 @@ impl<B> Switch<B> {
         sum
     }
 
-    /// Frames in the host pool: from local ports, and from the underlay.
+    /// Returns the frames in the host pool: from local ports, and from the underlay.
     #[must_use]
     pub fn pool_used(&self) -> [u32; 2] {
         [self.pool[0].frames, self.pool[1].frames]
     }
 
-    /// The most that the two partitions of the host pool ever held: of frames from local ports, and
-    /// from the underlay.
+    /// Returns the high-water marks of the two partitions of the host pool: for frames from local
+    /// ports, and from the underlay.
     #[must_use]
     pub fn pool_marks(&self) -> [Marks; 2] {
         [self.pool_marks[0], self.pool_marks[1]]
     }
 
-    /// Flow control of one (port, priority).
+    /// Returns the state of flow control of one (port, priority).
     #[must_use]
     pub fn pause_state(&self, now: Nanos, port: PortId, priority: Priority) -> PauseState {
         let p = &self.ports[port.index()];
@@ -245,7 +247,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// What went through a tunnel.
+    /// Returns the counters of a tunnel.
     #[must_use]
     pub fn tunnel_counters(&self, tunnel: TunnelId) -> TunnelCounters {
         let t = &self.tunnels[tunnel.index()];
@@ -258,7 +260,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// The MAC table of the chip.
+    /// Returns the entries of the forwarding table.
     pub fn macs(
         &self,
     ) -> impl Iterator<Item = (sluice_base::VnetId, sluice_base::Mac, Destination)> + '_ {
@@ -271,8 +273,8 @@ impl<B> Switch<B> {
         })
     }
 
-    /// Where the chip sends frames for an address; `None` if it does not know it. Looking is no use
-    /// of the entry.
+    /// Returns the destination of frames for an address; `None` if the forwarding table does not
+    /// have it. The call does not count as a use of the entry.
     #[must_use]
     pub fn mac(&self, vnet: sluice_base::VnetId, mac: sluice_base::Mac) -> Option<Destination> {
         let lane = self.chip.peek(crate::mac_table::key(vnet.0, mac))?;
@@ -283,7 +285,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// The queues that hold frames; those of a common queue by source.
+    /// Returns the queues that hold frames; a common queue is split by lane and source.
     pub fn queues(&self) -> impl Iterator<Item = QueueState> + '_ {
         let leaves = self.queues.leaves().map(|leaf| {
             let node = self.queues.get(leaf);
@@ -328,8 +330,8 @@ impl<B> Switch<B> {
         rows
     }
 
-    /// The tunnel whose remote host a source is; `None` for a local input, whose number the
-    /// source then has.
+    /// Returns the tunnel of a source that is a remote host; `None` for a local input, which has
+    /// the number of the source.
     #[must_use]
     pub fn source_tunnel(&self, source: SourceId) -> Option<TunnelId> {
         source.index().checked_sub(self.inputs.len()).map(TunnelId::from_index)

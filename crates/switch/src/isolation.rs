@@ -1,8 +1,8 @@
-//! Isolation: a receiver that does not take what comes costs its own senders only.
+//! Isolation: a receiver that does not take its frames holds up its own senders only.
 //!
-//! **Aim.** A receiver, a (port, priority), that holds more than its share of something that others
-//! need too (the host pool, the input of a wire) for [`patience`](crate::IsolationConfig::patience)
-//! loses its claim on all of it, whatever the reason: it is slow, or it stands still.
+//! **Aim.** A receiver is a (port, priority). If it holds more than its share of a shared resource
+//! (the host pool, the input of a wire) for [`patience`](crate::IsolationConfig::patience), it
+//! loses its claim on all shared resources, whether it is slow or stuck.
 //!
 //! ```text
 //!          over its share, and slower than it is given, for `patience`; or beyond its hold
@@ -13,28 +13,29 @@
 //!                                                      no frame left for longer than its hold
 //! ```
 //!
-//! What is isolated has:
+//! An isolated receiver has:
 //! - no claim on the pool. Its local senders are held in their own rings;
-//! - no claim on the input of a wire. What came by one moves into the **reserve**, so that nobody
-//!   on that wire is paused for it. Those who send to it through tunnels are asked to hold it at
-//!   their side ([`Notice::Receiver`]), and what is under way meanwhile
-//!   fits into the reserve. What does not fit waits in the input for `patience`, and ends as
+//! - no claim on the input of a wire. Its frames that came in there move into the **reserve**, so
+//!   that no sender on that wire is paused for it. Hosts that send to it through tunnels are asked
+//!   to hold its frames at their side ([`Notice::Receiver`]), and the reserve takes the frames
+//!   under way meanwhile. A frame that does not fit waits in the input for `patience`, and ends as
 //!   `receiver_stuck` then: the wire is never paused for longer than that.
 //!
-//! **Marks.** Senders hold it while more waits than it takes in twice `patience`, and let go when
-//! less waits than it takes in half of it, so that it never runs dry and little waits.
+//! **Marks.** Senders start to hold its frames when more wait than it takes in twice `patience`,
+//! and release them when fewer wait than it takes in half of `patience`, so that it never runs dry
+//! and few frames wait.
 //!
-//! **Slower than it is given**: as much waits as left in all of `patience`, so that a frame waits
-//! for as long (Little's law). A receiver that is merely busy while somebody else has its input
-//! paused is not meant.
+//! **Slower than it is given**: as many frames wait as left in all of `patience`, so that a frame
+//! waits for as long (Little's law). This excludes a receiver that is merely busy while another one
+//! causes the pause of its input.
 //!
 //! **Hold.** If no frame left for longer than the port's [hold](crate::Hold), all frames but the
-//! oldest end under `receiver_stuck`, and so does what comes, until a frame leaves. The oldest one
-//! is what is offered to the driver meanwhile.
+//! oldest end under `receiver_stuck`, and so do new frames, until a frame leaves. The oldest one is
+//! offered to the driver meanwhile.
 //!
-//! **Not its aim.** It does not look at single frames, and costs nothing while no queue waits: ten
-//! times in `patience` while something is pressed, once in five of them while any frame waits, it
-//! looks at the queues.
+//! **Not its aim.** Isolation does not look at single frames, and costs nothing while no queue
+//! waits. It checks the queues ten times per `patience` while a shared resource is pressed, and
+//! once per five `patience` while any frame waits.
 
 mod cable;
 mod record;
@@ -55,61 +56,62 @@ use crate::switch::Switch;
 use self::cable::Cable;
 pub(crate) use self::record::Record;
 
-/// How many times in `patience` a switch looks at its queues while something is pressed.
+/// Checks of the queues per `patience` while a shared resource is pressed.
 const FINE: u64 = 10;
-/// For how many times `patience` it does not look while something waits and nothing is pressed.
+/// Interval of checks, in `patience`, while frames wait and no shared resource is pressed.
 const COARSE: u64 = 5;
-/// The receivers that may be isolated at a time. One more is left as it is, until one is free.
+/// Number of receivers that may be isolated at a time. One more is isolated once another one is
+/// free.
 const RECORDS: usize = 64;
-/// What stands for no record.
+/// Index that means no record.
 const NONE: u8 = u8::MAX;
 const _: () = assert!(RECORDS < NONE as usize);
-/// A receiver's share of a partition of the pool, and of what makes an input pressed: a part of so
-/// many.
+/// Divisor that gives a receiver's share of a partition of the pool and of the replicated frames. A
+/// resource is pressed at half of that share.
 const POOL_SHARE: u32 = 4;
 
-/// What is remembered of a (port, priority) that is not isolated.
+/// State of a (port, priority) that is not isolated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
-    /// The number of the look at which something waited for it.
+    /// Number of the last check at which frames waited for it.
     look: u64,
-    /// The frames that had left.
+    /// Frames that had left at that check.
     sent: u64,
-    /// When the last one of them was seen to have left.
+    /// Moment at which the last one of them was seen to have left.
     moved_at: Nanos,
-    /// Since when it has held more than its share; [`Nanos::MAX`]: it does not.
+    /// Moment since which it has held more than its share; [`Nanos::MAX`] if it does not.
     over_since: Nanos,
-    /// The frames that had left then.
+    /// Frames that had left at that moment.
     over_sent: u64,
-    /// The cable then.
+    /// Amounts of the output at that moment.
     cable: Cable,
 }
 
-/// What a (port, priority) holds of what all share.
+/// Part of the shared resources that a (port, priority) holds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Claim {
-    /// Frames in the pool, the reserve, and inputs that others share.
+    /// Frames in the pool, the reserve, and shared inputs.
     frames: u32,
-    /// Whether that is more than its share, or keeps others from theirs.
+    /// True if that is more than its share, or keeps others from their share.
     over: bool,
 }
 
-/// The isolation of a switch.
+/// State of isolation in a switch.
 #[derive(Debug)]
 pub(crate) struct Isolation {
-    /// `None`: there is none.
+    /// `None` if there is no isolation.
     patience: Option<Nanos>,
-    /// By class.
+    /// State by class.
     watches: Box<[Watch]>,
-    /// By class.
+    /// Record by class, or [`NONE`].
     record_of: Box<[u8]>,
     records: Vec<Record>,
     used: usize,
-    /// Somebody has to be told of a record.
+    /// True if there is an event about a record.
     news: bool,
-    /// How often a receiver was isolated, free again, stuck, or stuck no more.
+    /// Number of times that a receiver was isolated, free again, stuck, or stuck no more.
     changes: u64,
-    /// The inputs that several senders share.
+    /// Inputs that several senders share.
     shared: Box<[u16]>,
     looks: u64,
     look_at: Nanos,
@@ -153,18 +155,18 @@ impl Isolation {
         }
     }
 
-    /// Whether any receiver is isolated.
+    /// Returns true if any receiver is isolated.
     #[inline]
     pub(crate) const fn is_any(&self) -> bool {
         self.used > 0
     }
 
-    /// When it looks next, if nothing happens before.
+    /// Returns the moment of the next check.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         (self.look_at < Nanos::MAX).then_some(self.look_at)
     }
 
-    /// The record of a class.
+    /// Returns the record of a class.
     pub(crate) fn record(&self, class: usize) -> Option<usize> {
         let record = *self.record_of.get(class)?;
         (record != NONE).then_some(usize::from(record))
@@ -172,7 +174,7 @@ impl Isolation {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Looks at the queues, if it is time.
+    /// Checks the queues, if it is time.
     pub(crate) fn watch_receivers(&mut self, now: Nanos) {
         let Some(patience) = self.isolation.patience else { return };
         let Some(pace) = self.watch_pace(patience) else {
@@ -182,7 +184,7 @@ impl<B: Buf> Switch<B> {
         let isolation = &mut self.isolation;
         isolation.now = now;
         if isolation.look_at == Nanos::MAX {
-            // Of what was before nothing is known.
+            // The state of earlier checks is void.
             isolation.looks += 2;
             isolation.look_at = now;
         }
@@ -207,7 +209,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// How often to look; `None`: nothing waits.
+    /// Returns the interval of checks; `None` if no frame waits.
     fn watch_pace(&self, patience: Nanos) -> Option<Nanos> {
         if self.isolation.is_any() || self.is_pressed() {
             return Some(Nanos((patience.0 / FINE).max(1)));
@@ -215,7 +217,7 @@ impl<B: Buf> Switch<B> {
         self.busy.iter().any(|word| *word != 0).then_some(Nanos(patience.0 * COARSE))
     }
 
-    /// Whether something that all share is used in good part.
+    /// Returns true if a shared resource is pressed: a good part of it is in use.
     fn is_pressed(&self) -> bool {
         let used = |at: usize| {
             let part = &self.pool[at];
@@ -239,14 +241,14 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether an input is one that several senders share.
+    /// Returns true if several senders share an input.
     #[inline]
     pub(crate) fn is_shared(&self, input: u16) -> bool {
         let i = &self.inputs[usize::from(input)];
         i.from_underlay || !matches!(i.full, Full::Wait)
     }
 
-    /// The frames that left a class so far, wherever its port was; it wraps.
+    /// Returns the frames that left a class so far, whichever switch had its port; the count wraps.
     pub(crate) fn progress(&self, class: usize) -> u64 {
         self.classes[class].sent.frames.wrapping_add(self.lending.left_beside(class))
     }
@@ -286,7 +288,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// What a class holds of what all share.
+    /// Returns the part of the shared resources that a class holds.
     fn claim(&self, at: usize, priority: Priority) -> Claim {
         let mut claim = Claim::default();
         let (mut pooled, mut pooled_bytes) = (0, 0);
@@ -308,7 +310,7 @@ impl<B: Buf> Switch<B> {
             claim.over |= self.presses(tag.input, priority, 1, tag.bytes.into());
         }
         claim.frames += pooled;
-        // Each copy keeps the body that it shares.
+        // Each copy keeps the body that it shares in memory.
         let copies = self.lanes[self.ports[at].lane as usize].copies;
         claim.over |= copies > 0 && copies > self.replicated_frames / POOL_SHARE;
         for part in &self.pool[..2] {
@@ -320,8 +322,8 @@ impl<B: Buf> Switch<B> {
         claim
     }
 
-    /// Whether so much of one class in a shared input is more than its share, or is a part of what
-    /// keeps others out.
+    /// Returns true if so many frames of one class in a shared input are more than its share, or
+    /// are a part of the frames that keep others out.
     fn presses(&self, input: u16, priority: Priority, frames: u32, bytes: u32) -> bool {
         let i = &self.inputs[usize::from(input)];
         match (i.full, self.pause_of(i)) {
@@ -337,7 +339,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The shared input that frames of a source come by.
+    /// Returns the input of a source's frames, if it is shared.
     fn shared_input_of(&self, source: u16) -> Option<u16> {
         let input = match usize::from(source).checked_sub(self.inputs.len()) {
             None => source,
@@ -346,12 +348,12 @@ impl<B: Buf> Switch<B> {
         self.is_shared(input).then_some(input)
     }
 
-    /// The queues of a class that stand in its port's ring.
+    /// Returns the queues of a class that stand in its port's ring.
     pub(crate) fn leaves_of(&self, class: usize) -> impl Iterator<Item = u32> + '_ {
         self.queues.ring(self.classes[class].ring).flat_map(|node| self.queues.children_of(node))
     }
 
-    /// Whether a class is isolated.
+    /// Returns true if a class is isolated.
     #[inline]
     pub(crate) fn is_isolated(&self, port: u16, priority: u8) -> bool {
         self.isolation.is_any()
@@ -359,12 +361,12 @@ impl<B: Buf> Switch<B> {
             && self.isolation.record(self.class_of(port.into(), priority.into())).is_some()
     }
 
-    /// Whether any priority of a port is.
+    /// Returns true if any priority of a port is isolated.
     pub(crate) fn is_port_isolated(&self, port: u16) -> bool {
         Priority::all().any(|priority| self.is_isolated(port, priority.get()))
     }
 
-    /// The lanes of a port are plain, or are asked about, as its isolation says.
+    /// Recomputes which lanes of a port are plain, after a change of its isolation.
     pub(crate) fn refresh_plain(&mut self, port: u16) {
         let isolated = self.is_port_isolated(port);
         let p = &self.ports[usize::from(port)];
@@ -373,7 +375,7 @@ impl<B: Buf> Switch<B> {
             let may = match lane.kind {
                 LaneKind::Port(_) => is_access,
                 LaneKind::Tunnel(tunnel) => {
-                    // A tag has 16 bits for a lane.
+                    // The tag of a frame in a common queue has 16 bits for a lane.
                     self.tunnels[tunnel.index()].next_hop.is_some() && u16::try_from(at).is_ok()
                 }
                 LaneKind::Unresolved(..) | LaneKind::Held(_) | LaneKind::Free => continue,
@@ -382,7 +384,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The next record that somebody has to be told of.
+    /// Returns the next event about a record.
     #[cold]
     pub(crate) fn next_receiver(&mut self) -> Option<Notice> {
         let isolation = &mut self.isolation;
@@ -394,13 +396,14 @@ impl<B: Buf> Switch<B> {
         Some(Notice::Receiver { port: PortId(record.port) })
     }
 
-    /// Whether [`Self::next_receiver`] has something.
+    /// Returns true if [`Self::next_receiver`] has an event.
     #[inline]
     pub(crate) const fn has_receiver_news(&self) -> bool {
         self.isolation.news
     }
 
-    /// Whoever comes new is told of all that stands.
+    /// Reports all receivers that senders have to hold again, to a control plane that has just
+    /// attached.
     pub(crate) fn tell_receivers_again(&mut self) {
         for record in self.isolation.records.iter_mut().filter(|record| record.asks()) {
             record.has_news = true;
@@ -408,7 +411,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// How those who send to a port through tunnels should treat it.
+    /// Returns the priorities of a port that its senders behind tunnels have to hold.
     #[must_use]
     pub fn receiver(&self, port: PortId) -> ReceiverState {
         let mut state = ReceiverState::default();
@@ -422,7 +425,8 @@ impl<B: Buf> Switch<B> {
         state
     }
 
-    /// Those who sent to a port through tunnels since it was isolated, or before and it waits.
+    /// Returns the tunnels whose hosts sent to a port since it was isolated, or before if their
+    /// frames still wait.
     pub fn senders(&self, port: PortId) -> impl Iterator<Item = TunnelId> + '_ {
         let tunnels = (0..self.tunnels.len()).map(TunnelId::from_index);
         tunnels.filter(move |tunnel| self.records_of(port).any(|record| record.has_sender(*tunnel)))
@@ -433,26 +437,26 @@ impl<B: Buf> Switch<B> {
         used.filter(move |record| record.port == port.0)
     }
 
-    /// What is isolated, for inspection.
+    /// Returns the isolated receivers, for inspection.
     pub fn isolated(&self) -> impl Iterator<Item = crate::inspect::IsolatedState> + '_ {
         self.isolation.records.iter().filter(|record| record.is_used()).map(Record::state)
     }
 
-    /// How often a receiver was isolated, was free again, was beyond its hold or no more: whoever
-    /// tells people looks at this first.
+    /// Returns the number of times that a receiver was isolated, was free again, was beyond its
+    /// hold or was so no more. Reading it is a cheap test for a change.
     #[inline]
     #[must_use]
     pub const fn isolation_changes(&self) -> u64 {
         self.isolation.changes
     }
 
-    /// The reserve, for inspection: frames that are in it, and the most there were.
+    /// Returns the high-water marks of the reserve, for inspection.
     #[must_use]
     pub fn reserve_marks(&self) -> crate::inspect::Marks {
         self.pool_marks[reserve::PART]
     }
 
-    /// Whether a class has nothing waiting.
+    /// Returns true if no frame of a class waits.
     fn is_empty_class(&self, class: usize) -> bool {
         self.classes[class].ring == NIL && self.classes[class].common.is_empty()
     }

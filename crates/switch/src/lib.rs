@@ -4,16 +4,16 @@
 //! **Aim.** A frame is never dropped because a queue is full (on a lossless priority). The switch
 //! promises room *before* a frame is read ([`Switch::window`]); a driver that reads no more than
 //! that cannot cause a loss. A frame that waits is a handle in a queue by (source, lane, priority);
-//! the frame itself still lies where its sender put it. When the output takes it
-//! ([`Switch::transmit`]) the handle goes back ([`Switch::reclaim`]) and the window opens again:
-//! that is how pressure travels from a receiver to a sender.
+//! the frame itself stays where its sender put it. When the output takes the frame
+//! ([`Switch::transmit`]), the handle goes back ([`Switch::reclaim`]) and the window opens again.
+//! Backpressure travels from a receiver to a sender this way.
 //!
-//! **Not its aim.** It copies nothing, reads no clock, opens no socket, learns no address (it shows
-//! a control plane that is attached what it may learn from) and allocates nothing after
-//! [`Switch::new`].
+//! **Not its aim.** The switch copies nothing, reads no clock, opens no socket and allocates
+//! nothing after [`Switch::new`]. It learns no address: it punts frames to a control plane that is
+//! attached, which may learn from them.
 //!
 //! ```text
-//!  window ─> driver reads ─> receive ─> classify ─> chip ─> queue (source, lane, priority)
+//!  window ─> driver reads ─> receive ─> classify ─> FDB ──> queue (source, lane, priority)
 //!     ^                                    │ miss                     │ scheduler
 //!     │                                    └─> unresolved ── Install ─┤
 //!     └── reclaim <── ended <──────────────────────────── transmit ───┘

@@ -1,17 +1,17 @@
-//! A bounded table from (network, MAC) to a number, which evicts the entry that was not used for
-//! longest, as far as a clock hand can tell (second chance).
+//! Forwarding table: a bounded table from (network, MAC) to a number. It evicts the least recently
+//! used entry, approximated by a clock hand (second chance).
 //!
 //! Open addressing with linear probing over twice as many places as entries, so that a lookup
 //! mostly stays in one cache line. Deletion shifts the following entries back; there are no
 //! tombstones and the cost of a lookup does not rise with age.
 //!
-//! Some entries are *flows*, which have a limit of their own beside that of all entries. A flow
-//! that finds no room takes the place of a flow; any other entry takes that of any. So flows that
-//! come and go never cost a local address its place. Each of the two has its own hand.
+//! Some entries are *flows*, which have a limit of their own beside that of all entries. A new flow
+//! that finds no room evicts a flow; any other entry evicts any entry. So a change of flows never
+//! evicts a local address. Each of the two evictions has its own hand.
 //!
-//! Three marks of an entry say that it was used, each for its own reader: the hands, and as a
-//! destination and as a source [`MacTable::walk_used`]. So looking at the one does not disturb the
-//! other.
+//! An entry has three marks of use, each with its own reader: one for the hands, and two for
+//! [`MacTable::walk_used`], for a use as destination and as source. So one reader does not disturb
+//! the other.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -25,24 +25,25 @@ struct Entry {
     value: u32,
     /// [`SINCE_HAND`] and [`SINCE_WALK`].
     used: u8,
-    /// Whether it was met as a source since the walk last passed.
+    /// True if it was seen as a source since the walk last passed.
     met: bool,
     flow: bool,
 }
 
-/// It was looked up since a hand last passed.
+/// Mark: the entry was looked up since a hand last passed.
 const SINCE_HAND: u8 = 1;
-/// It was looked up as a destination since the walk last passed.
+/// Mark: the entry was looked up as a destination since the walk last passed.
 const SINCE_WALK: u8 = 2;
-/// What a lookup sets.
+/// Marks that a lookup sets.
 const USED: u8 = SINCE_HAND | SINCE_WALK;
 
-/// No network has this number together with the broadcast address as a destination entry.
+/// Key of a free place: no network has this number together with an entry for the broadcast
+/// address.
 const EMPTY: u64 = u64::MAX;
 
 const FREE: Entry = Entry { key: EMPTY, value: 0, used: 0, met: false, flow: false };
 
-/// The table. What a look-up reads comes first.
+/// The table. The fields that a lookup reads come first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct MacTable {
@@ -54,37 +55,37 @@ pub(crate) struct MacTable {
     flows_max: usize,
     hand: usize,
     flow_hand: usize,
-    /// Where [`Self::walk_used`] goes on.
+    /// Place at which [`Self::walk_used`] continues.
     walk: usize,
-    /// How many entries were evicted: others, and flows.
+    /// Evicted entries: others, and flows.
     evicted: [u64; 2],
 }
 
-/// What an entry was used for.
+/// Use of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// A frame went to it.
     pub as_destination: bool,
-    /// A frame of it came in at a port, or through a foreign tunnel, that looks at sources.
+    /// A frame from it came in at a port, or through a foreign tunnel, whose sources are checked.
     pub as_source: bool,
 }
 
-/// What an insertion put out.
+/// Values that an insertion replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inserted {
     /// The value that the entry had before.
     pub(crate) before: Option<u32>,
-    /// Another entry that had to go, with its value.
+    /// Another entry that was evicted, with its value.
     pub(crate) evicted: Option<(u64, u32)>,
 }
 
-/// (network, MAC) as one number.
+/// Returns (network, MAC) as one number.
 #[inline]
 pub(crate) fn key(vnet: u16, mac: Mac) -> u64 {
     key_of(vnet, mac.to_u64())
 }
 
-/// (network, MAC as a number) as one number.
+/// Returns (network, MAC as a number) as one number.
 #[inline]
 pub(crate) fn key_of(vnet: u16, mac: u64) -> u64 {
     (u64::from(vnet) << 48) | mac
@@ -96,7 +97,7 @@ pub(crate) fn unkey(key: u64) -> (VnetId, Mac) {
 }
 
 impl MacTable {
-    /// A table for at most `limit` entries, of which `flows` may be flows. The seed makes
+    /// Returns a table for at most `limit` entries, of which `flows` may be flows. The seed makes
     /// collisions hard to provoke.
     pub(crate) fn new(limit: u32, flows: u32, seed: u64) -> Self {
         let limit = (limit as usize).max(1);
@@ -115,7 +116,7 @@ impl MacTable {
         }
     }
 
-    /// There is a power of two of places.
+    /// Returns the mask of a place: the number of places is a power of two.
     #[inline]
     const fn mask(&self) -> usize {
         self.places.len() - 1
@@ -123,7 +124,7 @@ impl MacTable {
 
     #[inline]
     fn place_of(&self, key: u64) -> usize {
-        // Multiply and fold: the high half depends on every bit of the key.
+        // Multiplies and folds: the high half depends on every bit of the key.
         let product = u128::from(key ^ (key >> 29)) * u128::from(self.multiplier);
         #[expect(clippy::cast_possible_truncation, reason = "folding keeps 64 of 128 bits")]
         let folded = (product >> 64) as u64 ^ product as u64;
@@ -132,14 +133,14 @@ impl MacTable {
         place
     }
 
-    /// The value of an entry, which counts as a use.
+    /// Returns the value of an entry, which counts as a use.
     #[inline]
     pub(crate) fn lookup(&mut self, key: u64) -> Option<u32> {
         let mut place = self.place_of(key);
         loop {
             let entry = &mut self.places[place];
             if entry.key == key {
-                // Written only when it changes, so that the line stays clean.
+                // Written only if it changes, so that the cache line stays clean.
                 if entry.used != USED {
                     entry.used = USED;
                 }
@@ -152,7 +153,7 @@ impl MacTable {
         }
     }
 
-    /// The value of an entry, for inspection: no use of it.
+    /// Returns the value of an entry, for inspection: it does not count as a use.
     pub(crate) fn peek(&self, key: u64) -> Option<u32> {
         self.find(key).ok().map(|place| self.places[place].value)
     }
@@ -168,7 +169,7 @@ impl MacTable {
         }
     }
 
-    /// The value of the entry that a source has, which counts as a use as one.
+    /// Returns the value of a source's entry, which counts as a use as source.
     pub(crate) fn meet(&mut self, key: u64) -> Option<u32> {
         let place = self.find(key).ok()?;
         let entry = &mut self.places[place];
@@ -177,19 +178,19 @@ impl MacTable {
         Some(entry.value)
     }
 
-    /// Puts an entry in or changes it.
+    /// Adds an entry or changes it.
     pub(crate) fn insert(&mut self, key: u64, value: u32, flow: bool) -> Inserted {
         let old = self.find(key).ok().map(|place| self.places[place]);
         let is_new_flow = flow && !old.is_some_and(|old| old.flow);
         let evicted = if is_new_flow && self.flows == self.flows_max {
             Some(self.evict_flow())
         } else if old.is_none() && self.count == self.limit {
-            // Only where there is no flow at all must another entry go for one.
+            // Another entry is evicted for a flow only if there is no flow at all.
             Some(if flow && self.flows > 0 { self.evict_flow() } else { self.evict() })
         } else {
             None
         };
-        // The eviction may have moved it.
+        // The eviction may have moved the entry.
         let place = self.find(key).unwrap_or_else(|free| free);
         self.flows -= usize::from(old.is_some_and(|old| old.flow));
         self.flows += usize::from(flow);
@@ -201,7 +202,7 @@ impl MacTable {
         Inserted { before: old.map(|old| old.value), evicted }
     }
 
-    /// Takes out the entry that was not used for longest.
+    /// Evicts the entry that was not used for longest.
     fn evict(&mut self) -> (u64, u32) {
         loop {
             self.hand = (self.hand + 1) & self.mask();
@@ -211,7 +212,7 @@ impl MacTable {
         }
     }
 
-    /// Takes out the flow that was not used for longest. There is one.
+    /// Evicts the flow that was not used for longest. There must be one.
     fn evict_flow(&mut self) -> (u64, u32) {
         loop {
             self.flow_hand = (self.flow_hand + 1) & self.mask();
@@ -224,7 +225,7 @@ impl MacTable {
         }
     }
 
-    /// A hand passes a place: its entry loses its mark, or goes if it has none.
+    /// Moves a hand over a place: its entry loses its mark, or is evicted if it has none.
     fn pass(&mut self, place: usize) -> Option<(u64, u32)> {
         let entry = &mut self.places[place];
         if entry.key == EMPTY {
@@ -240,9 +241,10 @@ impl MacTable {
         Some((key, value))
     }
 
-    /// Looks at the next `places` places, at most all, and tells key, value and use of each entry
-    /// there that was used since this last looked at it. Returns whether it came to the end of the
-    /// table, and begins again. An entry that moves while others are removed is told later.
+    /// Walks the next `places` places, at most all, and passes `each` the key, value and use of
+    /// every entry there that was used since the walk last passed it. Returns true at the end of
+    /// the table; the next call starts again. An entry that moves while others are removed is
+    /// reported later.
     pub(crate) fn walk_used(&mut self, places: u32, mut each: impl FnMut(u64, u32, Used)) -> bool {
         for _ in 0..(places as usize).min(self.places.len()) {
             let entry = &mut self.places[self.walk];
@@ -260,7 +262,7 @@ impl MacTable {
         false
     }
 
-    /// Takes an entry out and returns its value.
+    /// Removes an entry and returns its value.
     pub(crate) fn remove(&mut self, key: u64) -> Option<u32> {
         let mut hole = self.find(key).ok()?;
         let Entry { value, flow, .. } = self.places[hole];
@@ -286,12 +288,12 @@ impl MacTable {
         Some(value)
     }
 
-    /// Takes out every entry with a value. It looks at the whole table.
+    /// Removes every entry with a value. Walks the whole table.
     pub(crate) fn remove_value(&mut self, value: u32) {
         let mut place = 0;
         while let Some(&Entry { key, value: there, .. }) = self.places.get(place) {
             if key != EMPTY && there == value {
-                // What moves into the hole is looked at next.
+                // The entry that moves into the hole is checked next.
                 self.remove(key);
             } else {
                 place += 1;
@@ -299,7 +301,7 @@ impl MacTable {
         }
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (VnetId, Mac, u32)> + '_ {
         self.places.iter().filter(|e| e.key != EMPTY).map(|e| {
             let (vnet, mac) = unkey(e.key);
@@ -307,22 +309,22 @@ impl MacTable {
         })
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(crate) const fn len(&self) -> usize {
         self.count
     }
 
-    /// How many of them are flows.
+    /// Returns the number of flows.
     pub(crate) const fn flows(&self) -> usize {
         self.flows
     }
 
-    /// How many entries there may be, and how many of them flows.
+    /// Returns the limits of entries and of flows.
     pub(crate) const fn limits(&self) -> (usize, usize) {
         (self.limit, self.flows_max)
     }
 
-    /// How many entries were evicted: others, and flows.
+    /// Returns the number of evicted entries: others, and flows.
     pub(crate) const fn evicted(&self) -> [u64; 2] {
         self.evicted
     }

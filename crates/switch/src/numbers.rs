@@ -1,8 +1,8 @@
-//! A small fixed table from numbers of 32 bits to indices: tunnels by the address of their far
-//! end, networks by their VNI. Every frame from the underlay asks both.
+//! A small fixed table from numbers of 32 bits to indices: tunnels by the address of their far end,
+//! networks by their VNI. Every frame from the underlay looks up both.
 //!
-//! Open addressing with linear probing over twice as many places as entries. Filled when the switch
-//! is made and never changed.
+//! Open addressing with linear probing over twice as many places as entries. The table is filled
+//! when the switch is made and never changes.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,7 +10,7 @@ use alloc::vec;
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Numbers {
-    /// Key above, index below, and a bit between them that says that the place is taken.
+    /// Key above, index below, and a bit between them that is set if the place is taken.
     places: Box<[u64]>,
 }
 
@@ -18,7 +18,7 @@ const KEY_SHIFT: u32 = 32;
 const TAKEN: u64 = 1 << 16;
 
 impl Numbers {
-    /// A table of these entries. Of equal keys the first one counts.
+    /// Returns a table of these entries. Of equal keys the first one counts.
     pub(crate) fn new(entries: impl Iterator<Item = (u32, u16)> + Clone) -> Self {
         let size = (entries.clone().count() * 2).next_power_of_two().max(2);
         let mut table = Self { places: vec![0; size].into() };
@@ -32,7 +32,7 @@ impl Numbers {
         table
     }
 
-    /// There is a power of two of places.
+    /// Returns the mask of a place: the number of places is a power of two.
     #[inline]
     const fn mask(&self) -> usize {
         self.places.len() - 1
@@ -45,7 +45,7 @@ impl Numbers {
         (product >> KEY_SHIFT) as usize & self.mask()
     }
 
-    /// The index of a key.
+    /// Returns the index of a key.
     #[inline]
     pub(crate) fn find(&self, key: u32) -> Option<u16> {
         let mut place = self.place_of(key);

@@ -7,16 +7,16 @@
 //!    PAUSING: XOFF again before it lapses
 //! ```
 //!
-//! **A neighbour in software stalls**: it may not run for 50 ms, while its longest pause lasts 33.6
-//! ms at 1 Gbit/s and 3.4 ms at 10. It has room for what comes during one stall, not for what comes
-//! during each of them while it pauses for seconds. So it repeats XOFF in a quarter of the time,
-//! and the sending side takes the longest pause there is for what it means, "until I say
-//! otherwise": it waits for [`GRACE`] longer. A neighbour that lets such a pause run out without a
-//! word is taken at its word from then on, until it says XON, or repeats one that still holds.
+//! **A neighbour in software stalls**: it may not run for 50 ms, while the longest pause that it
+//! can ask for lasts 33.6 ms at 1 Gbit/s and 3.4 ms at 10. Its headroom covers one stall, but not
+//! every stall of a pause of several seconds. So it repeats XOFF after a quarter of the time, and
+//! the sending side reads the longest pause as "until XON" and waits for [`GRACE`] longer. If a
+//! neighbour lets such a pause run out without another frame, pauses end on time from then on,
+//! until it sends XON or repeats a pause that still holds.
 //!
-//! Entering PAUSING makes an XOFF due at once, leaving it an XON. What is due is a bit per
-//! priority; the frame is made when the port can send it, so that no frame has to be stored and
-//! data cannot starve it. One frame speaks of all priorities that are due.
+//! Entering PAUSING makes an XOFF due at once, leaving it an XON. A bit per priority tells that one
+//! is due; the frame is made when the port can send it, so that no frame has to be stored and data
+//! cannot starve it. One frame covers all priorities that are due.
 
 use sluice_base::{BitRate, Nanos, Priority, PriorityMask};
 use sluice_wire::mac_control::{FRAME_SIZE, Message, QUANTUM_BITS};
@@ -25,18 +25,18 @@ use crate::config::{Limit, PauseConfig};
 
 /// The longest pause that a frame can ask for.
 const QUANTA_MAX: u16 = u16::MAX;
-/// How much longer the longest pause is kept: as long as a reader in software may stall.
+/// Time by which the longest pause is extended: as long as a reader in software may stall.
 const GRACE: Nanos = Nanos::from_millis(50);
 
-/// The receiving side: when to pause the neighbour. What every frame asks comes first.
+/// The receiving side, which pauses the neighbour. The fields that every frame needs come first.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PauseSender {
-    /// Priorities that the neighbour was told to pause.
+    /// Priorities that are paused at the neighbour.
     pub(crate) pausing: PriorityMask,
     due: PriorityMask,
-    /// What a frame counts at least: the bytes of the input's limit by its frames, so that small
-    /// frames cause XOFF in time as well.
+    /// Lower bound of the bytes that a frame counts: the bytes of the input's limit divided by its
+    /// frames, so that small frames cause XOFF in time as well.
     frame_bytes_min: u64,
     pub(crate) config: PauseConfig,
     refresh_at: Nanos,
@@ -44,7 +44,7 @@ pub struct PauseSender {
     pub(crate) xon_sent: [u64; 8],
 }
 
-/// How long `quanta` last on a link.
+/// Returns the time that `quanta` last on a link.
 fn pause_time(quanta: u16, link: BitRate) -> Nanos {
     let bits = u128::from(quanta) * u128::from(QUANTUM_BITS);
     let nanos = bits * 1_000_000_000 / u128::from(link.0.max(1));
@@ -52,7 +52,7 @@ fn pause_time(quanta: u16, link: BitRate) -> Nanos {
 }
 
 impl PauseSender {
-    /// For an input that may hold `limit` in each priority.
+    /// Returns the state for an input that may hold `limit` in each priority.
     #[must_use]
     pub const fn new(config: PauseConfig, limit: Limit) -> Self {
         Self {
@@ -66,25 +66,25 @@ impl PauseSender {
         }
     }
 
-    /// How much of the input's limit frames and bytes fill, in bytes.
+    /// Returns the part of the input's limit that frames and bytes fill, in bytes.
     #[inline]
     pub(crate) fn weight(&self, frames: u32, bytes: u64) -> u64 {
         bytes.max(u64::from(frames) * self.frame_bytes_min)
     }
 
-    /// Priorities that the neighbour was told to pause, or is about to be.
+    /// Returns the priorities that are paused at the neighbour, or whose XOFF is due.
     #[must_use]
     pub const fn pausing(&self) -> PriorityMask {
         self.pausing
     }
 
-    /// How many XOFF and XON were sent, per priority.
+    /// Returns the number of XOFF and of XON sent for a priority.
     #[must_use]
     pub const fn sent_count(&self, priority: Priority) -> (u64, u64) {
         (self.xoff_sent[priority.index()], self.xon_sent[priority.index()])
     }
 
-    /// A priority now holds `bytes` at this input, after more came.
+    /// Takes the new level of a priority at this input, in bytes, after frames came.
     #[inline]
     pub fn rose(&mut self, priority: Priority, bytes: u64) {
         if bytes >= self.config.xoff.0
@@ -96,7 +96,7 @@ impl PauseSender {
         }
     }
 
-    /// A priority now holds `bytes` at this input, after some left.
+    /// Takes the new level of a priority at this input, in bytes, after frames left.
     #[inline]
     pub fn fell(&mut self, priority: Priority, bytes: u64) {
         if bytes <= self.config.xon.0 && self.pausing.contains(priority) {
@@ -105,26 +105,26 @@ impl PauseSender {
         }
     }
 
-    /// Whether there is something new to say.
+    /// Returns true if an XOFF or XON is due, refreshes aside.
     #[inline]
     pub(crate) const fn has_due(&self) -> bool {
         self.due.0 != 0
     }
 
-    /// Whether a frame has to go now.
+    /// Returns true if a pause frame has to be sent now.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         !self.due.is_empty() || (!self.pausing.is_empty() && self.refresh_at <= now)
     }
 
-    /// Whether no frame has to go, unless something happens.
+    /// Returns true if no pause frame is due now, or will be without a new frame.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.due.is_empty() && self.pausing.is_empty()
     }
 
-    /// When a frame has to go next, if nothing else happens.
+    /// Returns the moment at which the next pause frame is due, if no other frame comes or goes.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         if !self.due.is_empty() {
@@ -133,17 +133,17 @@ impl PauseSender {
         (!self.pausing.is_empty()).then_some(self.refresh_at)
     }
 
-    /// From now on frames come from this address.
+    /// Sets the source address of pause frames.
     pub(crate) const fn set_source(&mut self, mac: sluice_base::Mac) {
         self.config.source = mac;
     }
 
-    /// Writes the frame that is due.
+    /// Writes the pause frame that is due.
     pub(crate) fn frame(&self, now: Nanos, out: &mut [u8; FRAME_SIZE]) {
         self.message(now).emit(self.config.source, out);
     }
 
-    /// What the frame that is due says.
+    /// Returns the content of the pause frame that is due.
     #[must_use]
     pub fn message(&self, now: Nanos) -> Message {
         let (enabled, quanta) = self.content(now);
@@ -151,7 +151,7 @@ impl PauseSender {
     }
 
     fn content(&self, now: Nanos) -> (PriorityMask, [u16; 8]) {
-        // Every frame repeats the pauses that stand, so that one refresh serves all.
+        // An XOFF or a refresh repeats all pauses in force, so that one refresh serves all.
         let mut enabled = self.due;
         if self.refresh_at <= now || !self.due.and(self.pausing).is_empty() {
             enabled = PriorityMask(enabled.0 | self.pausing.0);
@@ -161,7 +161,7 @@ impl PauseSender {
         (enabled, quanta)
     }
 
-    /// The frame went out.
+    /// Records that the pause frame was sent.
     pub fn sent(&mut self, now: Nanos) {
         let (enabled, _) = self.content(now);
         for priority in Priority::all().filter(|p| enabled.contains(*p)) {
@@ -172,8 +172,8 @@ impl PauseSender {
             }
         }
         if !enabled.and(self.pausing).is_empty() {
-            // A quarter of the time it lasts: a refresh may be late by three times as much. What
-            // comes when it is later adds up for as long as the input stays full.
+            // A quarter of the pause time: a refresh may be late by three times as much. Frames
+            // that come after a refresh later than that add up for as long as the input stays full.
             let quarter = Nanos(pause_time(QUANTA_MAX, self.config.link).0 / 4);
             self.refresh_at = now.after(quarter);
         }
@@ -184,7 +184,8 @@ impl PauseSender {
     }
 }
 
-/// The sending side: what the neighbour asked for. What every frame asks comes first.
+/// The sending side: pauses that the neighbour asked for. The fields that every frame needs come
+/// first.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PauseReceiver {
@@ -198,15 +199,15 @@ pub struct PauseReceiver {
     paused_ns: [u64; 8],
     /// Priorities whose pause is kept for [`GRACE`] longer.
     graced: PriorityMask,
-    /// One of those ran out without a word.
+    /// True if such a pause ran out without another pause frame.
     runs_out: bool,
 }
 
-/// The rate that pause quanta are taken for on a port that has none.
+/// Link rate that gives the length of pause quanta on a port without a rate.
 pub(crate) const LINK_DEFAULT: BitRate = BitRate::from_gbps(10);
 
 impl PauseReceiver {
-    /// For a port of this rate, which may be told not to obey.
+    /// Returns the state for a port of this link rate. Without `obey`, pauses are counted only.
     #[must_use]
     pub const fn new(obey: bool, link: BitRate) -> Self {
         Self {
@@ -222,15 +223,15 @@ impl PauseReceiver {
         }
     }
 
-    /// Priorities that may not be sent; exact after [`Self::expire`].
+    /// Returns the priorities that may not be sent; exact after [`Self::expire`].
     #[must_use]
     pub const fn paused(&self) -> PriorityMask {
         self.paused
     }
 
-    /// A frame came in.
+    /// Takes a pause frame of the neighbour.
     pub fn receive(&mut self, now: Nanos, message: &Message) {
-        // A pause that is over already must not be counted until now.
+        // A pause that is over must not be counted up to now.
         self.expire(now);
         let (enabled, quanta) = match *message {
             // 802.3 annex 31B: PAUSE is for the whole link.
@@ -246,7 +247,7 @@ impl PauseReceiver {
             }
             // A new time replaces the old one (802.1Q clause 36.1.3.2).
             let until = now.after(pause_time(quanta[at], self.link));
-            // One who repeats it means to say XON in the end.
+            // A neighbour that repeats the pause will send XON in the end.
             self.runs_out &= quanta[at] != QUANTA_MAX || !self.paused.contains(priority);
             let has_grace = quanta[at] == QUANTA_MAX && !self.runs_out;
             self.graced.remove(priority);
@@ -290,7 +291,7 @@ impl PauseReceiver {
         }
     }
 
-    /// When the first pause of `priorities` ends.
+    /// Returns the moment at which the first pause of `priorities` ends.
     #[must_use]
     pub fn deadline(&self, priorities: PriorityMask) -> Option<Nanos> {
         if self.paused.and(priorities).is_empty() {
@@ -302,7 +303,7 @@ impl PauseReceiver {
             .min()
     }
 
-    /// How long a priority was paused in all.
+    /// Returns the total time for which a priority was paused.
     #[must_use]
     pub fn paused_time(&self, now: Nanos, priority: Priority) -> Nanos {
         let at = priority.index();

@@ -16,54 +16,56 @@ use crate::slots::{List, NIL};
 use crate::surface::LaneKind;
 use crate::tunnel::Outer;
 
-/// The network of an input whose frames may be of any.
+/// The network of an input whose frames may belong to any network.
 pub(crate) const NO_VNET: u16 = u16::MAX;
 
-/// Where frames enter. The first cache line is what every frame touches, the second what it touches
-/// where it is charged, and when it ends.
+/// Ingress of frames. Every frame touches the first cache line; the second is touched when a frame
+/// is charged and when it ends.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Input<B> {
     /// Frames that wait in this input's own memory and count against its window.
     pub(crate) held: Held,
     pub(crate) limit: Limit,
-    /// How many handles ended and were not reclaimed yet, in `ended` and `ended_slots`.
+    /// Number of handles that ended and were not reclaimed yet, in `ended` and `ended_slots`.
     pub(crate) unreclaimed: u32,
     pub(crate) full: Full,
     pub(crate) port: u16,
     /// The network of its port; [`NO_VNET`] for the underlay and for control.
     pub(crate) vnet: u16,
     pub(crate) from_underlay: bool,
-    /// Inputs that pause: the priorities that hold something.
+    /// Inputs that pause: the priorities with frames.
     pub(crate) holding: PriorityMask,
-    /// Frames that could not even be queued as unresolved; in order, and nothing passes them.
+    /// Frames that could not even be queued as unresolved; in order, and no frame passes them.
     pub(crate) deferred: List,
-    /// Those that found no room in `ended`: the stack of their slots. Only lossy frames can be so
-    /// many, which waited in outputs and not in their input.
+    /// Stack of slots whose handles found no room in `ended`. Only lossy frames can be so many,
+    /// since they wait in outputs and not in their input.
     pub(crate) ended_slots: u32,
-    /// Handles that ended and were not reclaimed yet, as many as the input has slots of its own.
+    /// Handles that ended and were not reclaimed yet, at most as many as the input has slots of its
+    /// own.
     pub(crate) ended: Batch<B>,
     pub(crate) marks: Marks,
-    /// How many slots it uses beyond its own: lossy frames that waited in an output's share of the
-    /// slots, ended, and were not reclaimed yet.
+    /// Number of slots that it uses beyond its own: lossy frames that waited in an output's share
+    /// of the slots, ended, and were not reclaimed yet.
     pub(crate) excess: u32,
     /// Frames to be replicated once they are in the host pool.
     pub(crate) awaiting: List,
-    /// Queues of this input that have outgrown their share, as many as are remembered.
+    /// Queues of this input that have outgrown their share, as far as the list has room.
     pub(crate) over: Vec<Key>,
     /// Frames of this input that wait in the host pool.
     pub(crate) pooled_frames: u32,
-    /// The priorities that its frames may have. Only careful ports have inputs that want some.
+    /// The priorities that its frames may have. Only careful ports have inputs that are limited to
+    /// some.
     pub(crate) priorities: PriorityMask,
-    /// It may hold frames for isolated receivers, which belong into the reserve.
+    /// True if it may hold frames for isolated receivers, which belong into the reserve.
     pub(crate) sweep: bool,
 }
 
 impl<B> Input<B> {
-    /// How many slots are its own.
+    /// Returns the number of its own slots.
     #[inline]
     pub(crate) fn slots_max(&self) -> u32 {
-        // An input whose handles are told apart has all of them in slots.
+        // An input that tells its handles apart has all of them in slots.
         match self.ended.limit() {
             0 => self.limit.frames,
             // Made from a `u32` in `build`.
@@ -72,7 +74,7 @@ impl<B> Input<B> {
     }
 }
 
-/// What happens at a full input; the numbers of a pause are with the port.
+/// Behaviour of a full input; the thresholds of a pause are in the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     Wait,
@@ -90,7 +92,7 @@ impl From<InputFull> for Full {
     }
 }
 
-/// Frames and bytes that are somewhere now.
+/// Frames and bytes held at some place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     pub(crate) frames: u32,
@@ -102,17 +104,17 @@ impl Held {
     pub(crate) const MAX: Self = Self { frames: u32::MAX, bytes: u64::MAX };
 }
 
-/// The books of one (input, priority), as far as every frame touches them: one cache line.
+/// Counters of one (input, priority) that every frame touches: one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Row {
-    /// What waits at the input in this priority; kept for inputs that pause only.
+    /// Frames that wait at the input in this priority; counted for inputs that pause only.
     pub(crate) held: Held,
     pub(crate) received: Counter,
     pub(crate) delivered: Counter,
 }
 
-/// The rest of the books of one (input, priority).
+/// The other counters of one (input, priority).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RareRow {
     pub(crate) injected: Counter,
@@ -120,21 +122,21 @@ pub(crate) struct RareRow {
     pub(crate) consumed: Counter,
 }
 
-/// Where frames leave. What every frame touches comes first.
+/// Egress of frames. The fields that every frame touches come first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Port {
     /// Priorities with frames that may be sent.
     pub(crate) active: u8,
-    /// Whether it has a rate or flow control, which have to be asked before each frame.
+    /// True if it has a rate or flow control, which are checked before each frame.
     pub(crate) restrained: bool,
-    /// Whether its queues stand in bundles: it has a lane per tunnel.
+    /// True if its queues are grouped in bundles: it has a lane per tunnel.
     pub(crate) has_bundles: bool,
     pub(crate) detached: bool,
-    /// Whether another switch reads and writes it.
+    /// True if another switch reads and writes it.
     pub(crate) elsewhere: bool,
-    /// Access ports: whether its frames need more than the fast way, as it looks at their sources
-    /// or tags, or may find its input full.
+    /// Access ports: true if frames need more than the fast path, since their sources or tags are
+    /// checked, or they may find the input full.
     pub(crate) careful: bool,
     pub(crate) tags: Tags,
     /// Its own lane.
@@ -147,19 +149,19 @@ pub(crate) struct Port {
     pub(crate) default_priority: Priority,
     /// The largest frame without tag that may leave, Ethernet header included.
     pub(crate) frame_size_max: u32,
-    /// How many of its lanes wait for their rate.
+    /// Number of its lanes that wait for their rate.
     pub(crate) timed_lanes: u32,
     pub(crate) hold: [Hold; Priority::COUNT],
     pub(crate) shaper: Shaper,
     pub(crate) pause_out: Option<PauseSender>,
-    /// What is in front of every frame of its tunnels.
+    /// Outer header of every frame through its tunnels.
     pub(crate) outer: Option<Outer>,
     pub(crate) pause_in: PauseReceiver,
 }
 
 impl Port {
-    /// Whether it has no [`Self::deadline`]: nothing waits that a rate or a pause may hold back,
-    /// and it pauses nobody.
+    /// Returns true if it has no [`Self::deadline`]: no frame waits that a rate or a pause may hold
+    /// back, and it pauses nobody.
     #[inline]
     pub(crate) fn is_timeless(&self) -> bool {
         let is_held = self.shaper.is_limited() || !self.pause_in.paused.is_empty();
@@ -168,8 +170,8 @@ impl Port {
                 && self.pause_out.as_ref().is_none_or(PauseSender::is_silent))
     }
 
-    /// When its rate allows the next frame, a pause ends that keeps a frame, or one must be
-    /// repeated.
+    /// Returns the next moment at which its rate allows a frame, a received pause that holds a
+    /// frame ends, or a sent pause must be repeated.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         if self.detached {
             return None;
@@ -186,32 +188,32 @@ impl Port {
     }
 }
 
-/// Why a lane's queues stand in no port's ring.
+/// Reason why a lane's queues stand in no port's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// They do stand there.
+    /// The queues stand in their port's ring.
     Open,
-    /// Its rate allows the next frame later.
+    /// The rate of the lane does not allow the next frame yet.
     Timed,
-    /// It leads nowhere yet: unresolved, or a tunnel without a next hop.
+    /// The lane has no destination yet: unresolved, or a tunnel without a next hop.
     Closed,
 }
 
-/// What can be held back by itself. The first cache line is what every frame touches.
+/// A destination that can be held back by itself. Every frame touches the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Lane {
     pub(crate) port: u16,
     pub(crate) gate: Gate,
-    /// Whether a frame may be queued without further questions: a local port, or a tunnel with a
-    /// next hop, that is not detached and has no rate of its own.
+    /// True if a frame may be queued without further checks: a local port, or a tunnel with a next
+    /// hop, that is not detached and has no rate of its own.
     pub(crate) plain: bool,
     /// Plain lanes: tenants' frames up to this size fit.
     pub(crate) plain_size_max: u16,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
     pub(crate) marks: Marks,
-    /// What the output's own buffer still takes (lossy priorities).
+    /// Room left in the output's own buffer (lossy priorities).
     pub(crate) room: Held,
     pub(crate) kind: LaneKind,
     /// Tail of the ring of its parked queues.
@@ -248,17 +250,18 @@ impl Lane {
     }
 }
 
-/// A network. What frames ask for is in the first cache line.
+/// A network. The fields that frames need are in the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Vnet {
     pub(crate) vni: Option<Vni>,
     pub(crate) frame_size_max: u32,
-    /// What came through its tunnels, by their number: every frame from the underlay asks.
+    /// Decap flows of its tunnels, by tunnel number: every frame from the underlay looks its own
+    /// up.
     pub(crate) decaps: Box<[Decap]>,
     /// Its tunnels, a bit each.
     pub(crate) tunnel_bits: Box<[u64]>,
-    /// Whether its frames may have 802.1Q tags of their own.
+    /// True if its frames may have 802.1Q tags of their own.
     pub(crate) own_tags: bool,
     pub(crate) tunnels: Box<[u16]>,
     /// Its local ports.
@@ -266,7 +269,7 @@ pub(crate) struct Vnet {
 }
 
 impl Vnet {
-    /// Whether frames of the network may come through a tunnel.
+    /// Returns true if frames of the network may come through a tunnel.
     #[inline]
     pub(crate) fn has_tunnel(&self, tunnel: u16) -> bool {
         let bits = self.tunnel_bits.get(usize::from(tunnel / 64)).copied().unwrap_or(0);
@@ -284,10 +287,10 @@ pub(crate) struct Tunnel {
     pub(crate) lane: u32,
     pub(crate) source: u16,
     pub(crate) foreign: bool,
-    /// The MTU of the way to its far end, if it is known to be less than the device's.
+    /// The MTU of the path to its far end, if it is known to be less than the device's.
     pub(crate) path_mtu: u16,
     pub(crate) sent: Counter,
-    /// What came in beside the decap flows that are in use.
+    /// Frames that came in outside the decap flows that are in use.
     pub(crate) received: Counter,
 }
 
@@ -301,24 +304,25 @@ pub(crate) struct Partition {
     pub(crate) bytes: u64,
     /// Its frames, by priority.
     by_priority: [u32; Priority::COUNT],
-    /// Frames of each priority for which there is room whatever others hold.
+    /// Frames of each priority for which room is reserved.
     guarantee: u32,
 }
 
 impl Partition {
-    /// With room of their own for each priority: a part of a sixteenth, or none.
+    /// Returns an empty partition. With `apart`, a sixteenth of it is reserved for each priority.
     pub(crate) const fn new(limit: Limit, apart: bool) -> Self {
         let guarantee = if apart { limit.frames / 16 } else { 0 };
         Self { limit, frames: 0, bytes: 0, by_priority: [0; Priority::COUNT], guarantee }
     }
 
-    /// Whether it has room at all.
+    /// Returns true if it has room at all.
     #[inline]
     pub(crate) const fn has_room(&self) -> bool {
         self.frames < self.limit.frames && self.bytes < self.limit.bytes.0
     }
 
-    /// Whether it has room for a frame of this priority beside what others may still ask for.
+    /// Returns true if it has room for a frame of this priority beside the reservations of the
+    /// others.
     pub(crate) fn takes(&self, priority: u8) -> bool {
         if !self.has_room() {
             return false;

@@ -1,13 +1,13 @@
-//! Punts: what the control plane is shown beside misses.
+//! Punts: frames that the control plane sees beside misses.
 //!
-//! **Aim.** A control plane that is attached learns who is at which port, and answers for
-//! neighbours (ARP, RFC 826; Neighbor Discovery, RFC 4861), without the switch waiting for it. The
-//! switch shows it the heads of frames; it knows nothing of what is done with them.
+//! **Aim.** A control plane that is attached learns the machines of each port, and answers ARP (RFC
+//! 826) and Neighbor Discovery (RFC 4861) for them, without the switch waiting for it. The switch
+//! hands it the heads of frames, and knows nothing of their use.
 //!
 //! ```text
 //!   frame of an access port
 //!     ── ARP, NS, NA to a group ── beyond the budget of broadcasts? ── yes: `storm_limit`
-//!            │ whole in its head, and a notice fits?
+//!            │ whole in its head, and an event fits?
 //!            ├─ yes: taken, until control answers it, floods it or refuses it
 //!            └─ no:  a copy if there is room, and it is flooded like any broadcast
 //!     ── RS, RA, Redirect; anything of neighbours to one address ── a copy, and it goes on
@@ -15,22 +15,23 @@
 //!   frame out of a tunnel that is foreign: copies only
 //! ```
 //!
-//! One frame gives one notice: what is ARP or ND says that, and its reader sees the source too.
+//! One frame gives one event: an ARP or ND frame is punted as such, and its reader sees the source
+//! too.
 //!
-//! **What is taken is not lost.** It is `consumed` when it is taken. Control answers it in the
-//! target's name, has it flooded as if it had just come in ([`Command::Flood`] and
-//! [`Switch::flood`]: `injected` at the same input, no second charge), or says why it ended
-//! ([`Command::Refuse`]). What still waits to be read when control goes ends under `stopped`.
-//! Router discovery (RFC 4861 clause 6) and redirects (clause 8) are never taken: control has no
-//! say in them. No budget of control takes a frame from its way; only the budget of broadcasts
-//! does, which each port has for itself.
+//! **Taken frames are accounted for.** A frame is `consumed` when it is taken. Control answers it
+//! in the target's name, floods it as if it had just come in ([`Command::Flood`] and
+//! [`Switch::flood`]: `injected` at the same input, no second charge), or drops it with a reason
+//! ([`Command::Refuse`]). Frames that still wait to be read when control detaches end under
+//! `stopped`. Router discovery (RFC 4861 clause 6) and redirects (clause 8) are never taken:
+//! control does not decide about them. No limit of control drops a frame of the data path; only the
+//! budget of broadcasts does, which each port has for itself.
 //!
 //! **Fail static.** Punts happen while control is attached ([`Command::Control`]) and at no other
-//! time. Without it ARP is flooded like any broadcast, and no notice waits for nobody.
+//! time. Without it ARP is flooded like any broadcast, and no event waits without a reader.
 //!
-//! **Limits.** The places of the queue are a number of the configuration. A port has a quarter of
-//! them at most, and of the same source one notice at a time, so that one port costs the others
-//! nothing; what is beyond that is counted as suppressed. Misses have a queue of their own.
+//! **Limits.** The configuration gives the size of the queue. A port has a quarter of it at most,
+//! and one event of the same source at a time, so that one port costs the others nothing; punts
+//! beyond that are counted as suppressed. Misses have a queue of their own.
 //!
 //! [`Command::Control`]: crate::Command::Control
 //! [`Command::Flood`]: crate::Switch::flood
@@ -54,41 +55,42 @@ use crate::switch::Switch;
 /// Router Solicitation, Router Advertisement, Neighbor Solicitation, Neighbor Advertisement and
 /// Redirect (RFC 4861 section 4).
 const ND_KINDS: core::ops::RangeInclusive<u8> = 133..=137;
-/// The priority of what control sends: it must not wait behind data.
+/// The priority of frames that control sends: they must not wait behind data.
 pub(crate) const CONTROL_PRIORITY: Priority = Priority::from_low_bits(7);
-/// What a port may have of the queue: one part of so many.
+/// Divisor of the queue's size that gives the share of a port.
 const PORT_SHARE: u32 = 4;
-/// No source has been asked about.
+/// No source is remembered.
 const NOBODY: u64 = u64::MAX;
 
-/// How often frames of a port were punted for a cause.
+/// Counters of the punts of a port for one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PuntCounters {
-    /// Notices that were queued.
+    /// Punts that were queued.
     pub admitted: u64,
-    /// Notices that were not, as the port had its share of the queue, or the queue was full.
+    /// Punts that were suppressed: the port had its share of the queue, the source was punted
+    /// already, or the queue was full.
     pub suppressed: u64,
 }
 
-/// The share of one port.
+/// State of one port.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     waiting: u32,
-    /// The (network, source) that was last asked about, while something of the port waits.
+    /// The (network, source) of the last punt, valid while a punt of the port waits.
     asked: u64,
     counters: [PuntCounters; PuntCause::COUNT],
 }
 
-/// What the switch knows of the control plane. What every turn asks comes first.
+/// State of the control plane and its queue. The fields that every turn reads come first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Control {
     queue: VecDeque<Notice>,
     pub(crate) attached: bool,
-    /// How many punts may wait; as many decap flows may beside them.
+    /// Number of punts that may wait; as many decap flows may wait beside them.
     places: u32,
     punts: u32,
-    /// By port.
+    /// State by port.
     shares: Box<[Share]>,
 }
 
@@ -109,7 +111,7 @@ impl Control {
     }
 
     /// Queues a punt of a frame of `port` if it has room. `source` is (network, source) of a frame
-    /// that is shown for its source's sake.
+    /// that is punted because of its source.
     fn punt(
         &mut self,
         port: u16,
@@ -134,7 +136,7 @@ impl Control {
         true
     }
 
-    /// Queues the news of a decap flow if it has room.
+    /// Queues the event of a decap flow if it has room.
     pub(crate) fn tell_decap(&mut self, vnet: VnetId, tunnel: TunnelId) -> bool {
         let waiting = self.queue.len() - self.punts as usize;
         let has_room = waiting < self.places as usize;
@@ -144,13 +146,13 @@ impl Control {
         has_room
     }
 
-    /// Whether nothing waits to be read.
+    /// Returns true if nothing waits to be read.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// The frames that were taken and wait to be read: where they came in, and their sizes.
+    /// Returns the frames that were taken and wait to be read: their inputs and sizes.
     fn taken(&self) -> impl Iterator<Item = (InputId, u32)> {
         self.queue.iter().filter_map(|notice| match notice {
             Notice::Punt { cause, from: PuntFrom::Input(input), head, .. } if cause.is_taken() => {
@@ -161,8 +163,8 @@ impl Control {
         })
     }
 
-    /// A port goes away, and what waits to be said of its frames: its number may be another's when
-    /// it is read.
+    /// Discards the punts of a port that goes away: its number may belong to another port when they
+    /// are read.
     pub(crate) fn forget(&mut self, port: u16, is_its: impl Fn(InputId) -> bool) {
         let before = self.queue.len();
         self.queue.retain(|notice| match notice {
@@ -174,7 +176,7 @@ impl Control {
         self.shares[usize::from(port)].waiting -= gone;
     }
 
-    /// Counts for a port from the beginning.
+    /// Resets the counters of a port.
     pub(crate) fn restart(&mut self, port: usize) {
         let share = &mut self.shares[port];
         debug_assert!(share.waiting == 0, "a detached port has no punts");
@@ -182,7 +184,7 @@ impl Control {
         share.counters = [PuntCounters::default(); PuntCause::COUNT];
     }
 
-    /// Nobody reads what waits.
+    /// Discards all events, which nobody reads any more.
     fn clear(&mut self) {
         self.queue.clear();
         self.punts = 0;
@@ -192,14 +194,14 @@ impl Control {
     }
 }
 
-/// Whether a message of ICMPv6 is one of Neighbor Discovery.
+/// Returns true if a message of ICMPv6 is one of Neighbor Discovery.
 pub(crate) fn is_discovery(kind: icmpv6::Kind) -> bool {
     ND_KINDS.contains(&kind.0)
 }
 
-/// Whether a tenant's frame is one of neighbours, and of which kind: `Snooped` for those in which
-/// control has no say, to whomever they go. A message behind an IPv6 extension header is not
-/// looked for.
+/// Returns the cause of a punt if a tenant's frame is ARP or Neighbor Discovery: `Snooped` for
+/// messages that control never decides about, whatever their destination. A message behind an IPv6
+/// extension header is not recognised.
 fn neighbors(head: &[u8]) -> Option<PuntCause> {
     let (ethertype, payload) = behind_tag(&ethernet::Frame::new_checked(head).ok()?)?;
     match ethertype {
@@ -216,9 +218,9 @@ fn neighbors(head: &[u8]) -> Option<PuntCause> {
     }
 }
 
-/// Type and payload of a frame, behind a priority tag of either kind if it has one: receivers look
-/// behind it as well (802.1Q clause 6.9). What is behind the tag of a tenant's own VLAN is another
-/// network's, with neighbours of its own.
+/// Returns type and payload of a frame, behind a priority tag of either kind if it has one:
+/// receivers look behind it as well (802.1Q clause 6.9). A tenant's own VLAN is another network,
+/// with neighbours of its own, so its tags are not looked behind.
 pub(crate) fn behind_tag<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, &'a [u8])> {
     if !frame.ethertype().is_tag() {
         return Some((frame.ethertype(), frame.payload()));
@@ -231,15 +233,15 @@ pub(crate) fn behind_tag<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, 
 }
 
 impl<B: Buf> Switch<B> {
-    /// Shows a frame of neighbours that came in at an access port. Returns whether it was seen to:
-    /// taken, flooded, or beyond the budget of broadcasts. Else it goes its way.
+    /// Punts an ARP or ND frame that came in at an access port. Returns true if the frame is done
+    /// with: taken, flooded, or beyond the budget of broadcasts. Otherwise it is forwarded.
     pub(crate) fn punt_neighbors(&mut self, now: Nanos, slot: u32, dst: Mac) -> bool {
         let s = self.slots.get(slot);
         let (input, bytes, priority, vnet) = (s.input, s.bytes, s.priority, VnetId(s.vnet));
         let head = s.buf.as_ref().map_or(&[][..], Buf::head);
         let Some(mut cause) = neighbors(head) else { return false };
         let is_flood = dst.is_group() && cause != PuntCause::Snooped;
-        // Control gives back what it does not answer: it needs all of it.
+        // Control hands back a frame that it does not answer, so it needs the whole frame.
         let is_taken = is_flood && head.len() == bytes as usize;
         if !is_taken {
             cause = PuntCause::Snooped;
@@ -262,13 +264,13 @@ impl<B: Buf> Switch<B> {
         is_flood
     }
 
-    /// Floods a frame that was taken, or that control asks in a sender's name, as if it had come
-    /// in `from` there: to the other members of the network, and through its tunnels if it is of a
-    /// port. `buf` is of the host pool. Its copies are bounded as those of any broadcast.
+    /// Floods a frame that was taken, or a question of control in a sender's name, as if it had
+    /// come in at `from`: to the other members of the network, and through its tunnels if `from` is
+    /// a port. `buf` is of the host pool. Its copies are bounded as those of any broadcast.
     ///
     /// # Errors
-    /// The frame, if there is no such place, or no room. It is counted under `punt_limit` if the
-    /// place is there.
+    /// The frame, if there is no such place, or no room. Without room it is counted under
+    /// `punt_limit`.
     pub fn flood(&mut self, vnet: VnetId, from: Destination, buf: B) -> Result<(), B> {
         let Ok(port) = self.place_of(vnet, from) else { return Err(buf) };
         let input = self.ports[usize::from(port)].first_input;
@@ -286,7 +288,7 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// Frames that were taken at a port, and end: control does not answer or flood them.
+    /// Drops frames that were taken at a port, which control neither answers nor floods.
     pub(crate) fn refuse_taken(
         &mut self,
         port: PortId,
@@ -299,14 +301,15 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// They are in no slot: they were consumed, so that they come from control once more.
+    /// Counts frames that end and are in no slot. They were `consumed` before, so they are
+    /// `injected` first.
     fn count_refused(&mut self, input: u16, reason: DropReason, sum: Counter) {
         let row = account::row(input, CONTROL_PRIORITY.get());
         self.rare_rows[row].injected.add_all(sum);
         self.drops[row][reason.index()].add_all(sum);
     }
 
-    /// The port by which frames of a place come in, if it is in the network.
+    /// Returns the port by which frames of a place come in, if it is in the network.
     fn place_of(&self, vnet: VnetId, from: Destination) -> Result<u16, CommandError> {
         if vnet.index() >= self.vnets.len() {
             return Err(CommandError::NoSuchVnet(vnet));
@@ -322,7 +325,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Shows a frame for the sake of its source, unless it is shown for a better reason.
+    /// Punts a frame because of its source, unless it is an ARP or ND frame, which is punted as
+    /// such.
     pub(crate) fn punt_source(
         &mut self,
         port: u16,
@@ -337,8 +341,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Shows a frame that came out of a foreign tunnel, if there is something to be seen in it. It
-    /// goes on in any case.
+    /// Punts a frame out of a foreign tunnel if it is ARP or ND, or if its source is new or moved.
+    /// The frame is forwarded in any case.
     #[cold]
     pub(crate) fn watch_tunnel(&mut self, slot: u32, tunnel: u16) {
         let s = self.slots.get(slot);
@@ -362,7 +366,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// A control plane reads the notices from now on, or none does.
+    /// Attaches a control plane, which reads the events from now on, or detaches it.
     pub(crate) fn attach_control(&mut self, attached: bool) {
         if self.control.attached == attached {
             return;
@@ -377,7 +381,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// What was taken, at one port or at any, and will not be read ends.
+    /// Ends the frames that were taken, at one port or at any, and will not be read.
     pub(crate) fn end_taken(&mut self, port: Option<PortId>) {
         let (inputs, rows) = (&self.inputs, &mut self.rare_rows);
         for (input, bytes) in self.control.taken() {
@@ -389,7 +393,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The next punt, or news of a decap flow.
+    /// Returns the next punt, or the event of a decap flow.
     #[cold]
     pub(crate) fn next_punt(&mut self) -> Option<Notice> {
         let notice = self.control.queue.pop_front()?;
@@ -406,7 +410,7 @@ impl<B: Buf> Switch<B> {
 }
 
 impl<B> Switch<B> {
-    /// How often frames of a port were punted for a cause; those out of tunnels count at the
+    /// Returns the counters of punts of a port for one cause; frames out of tunnels count at the
     /// underlay port.
     ///
     /// # Panics
@@ -416,7 +420,7 @@ impl<B> Switch<B> {
         self.control.shares[port.index()].counters[cause.index()]
     }
 
-    /// Whether a control plane is attached.
+    /// Returns true if a control plane is attached.
     #[must_use]
     pub const fn is_control_attached(&self) -> bool {
         self.control.attached

@@ -6,11 +6,11 @@
 //!                                └─ ring ──> leaf ──> leaf    one source, its lanes
 //! ```
 //!
-//! A **leaf** is one queue. On a port with several lanes the leaves of one source are gathered in
-//! a **bundle**, so that a source with many lanes gets one share and not many. A ring is a circular
-//! list of which only the tail is kept: the head is served, and serving on means moving the tail
-//! by one. A leaf whose lane is held back is *parked*: it stands in its lane's ring and in no
-//! port's, so that what is blocked costs the scheduler nothing.
+//! A **leaf** is one queue. On a port with several lanes the leaves of one source are gathered in a
+//! **bundle**, so that a source with many lanes gets one share and not many. A ring is a circular
+//! list of which only the tail is kept: the head is served, and the turn passes on by moving the
+//! tail by one. A leaf whose lane is held back is *parked*: it stands in its lane's ring and in no
+//! port's, so that a blocked queue costs the scheduler nothing.
 //!
 //! Because all frames of one (source, lane, priority) stand in one list, a frame cannot overtake
 //! another of its pair whatever the scheduler does.
@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 
 use crate::slots::{Home, List, NIL};
 
-/// What a node is bound to, packed into one number: priority, kind, source, lane or port.
+/// Key of a node, packed into one number: priority, kind, source, lane or port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 
@@ -38,14 +38,14 @@ impl Key {
 /// The largest number of lanes that a key can tell apart.
 pub(crate) const LANES_MAX: usize = 1 << 20;
 
-/// How many bytes a source may send before the next one gets its turn.
+/// Bytes that a source may send before the next one gets its turn.
 pub(crate) const QUANTUM_BYTES: i32 = 1_600;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Node {
     key: Key,
-    /// The next node of the ring it stands in.
+    /// The next node of its ring.
     next: u32,
     /// Leaf: its frames.
     pub(crate) list: List,
@@ -55,12 +55,13 @@ pub(crate) struct Node {
     parent: u32,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
-    /// Leaf: how many of its frames wait in their input (not in the pool).
+    /// Leaf: number of its frames that wait in their input (not in the pool).
     pub(crate) ring_frames: u32,
-    /// Leaf: the bytes of those. A count that stops at 4 GiB only makes a share less exact.
+    /// Leaf: the bytes of the frames that wait in their input. It saturates at 4 GiB, which only
+    /// makes a share less exact.
     pub(crate) ring_bytes: u32,
-    /// Leaf: a frame in its list such that it and all before it lie in the pool, so that the next
-    /// one to be moved there is looked for behind it.
+    /// Leaf: a frame in its list such that it and all before it are in the pool. The search for the
+    /// next frame to be moved there starts behind it.
     pub(crate) pooled_to: u32,
     pub(crate) deficit: i32,
     pub(crate) lane: u32,
@@ -76,7 +77,7 @@ impl Node {
         self.key
     }
 
-    /// Frames of one home joined this leaf.
+    /// Counts frames with one buffer owner that joined this leaf.
     #[inline]
     pub(crate) fn add(&mut self, frames: u32, bytes: u64, home: Home) {
         self.frames += frames;
@@ -86,14 +87,14 @@ impl Node {
         }
     }
 
-    /// Frames that wait in their input joined this leaf.
+    /// Counts frames that wait in their input and joined this leaf.
     #[inline]
     pub(crate) fn ring_add(&mut self, frames: u32, bytes: u64) {
         self.ring_frames += frames;
         self.ring_bytes = self.ring_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// Frames of this leaf left it, or their input.
+    /// Counts frames that left this leaf, or their input.
     #[inline]
     pub(crate) fn ring_sub(&mut self, frames: u32, bytes: u64) {
         self.ring_frames -= frames;
@@ -112,7 +113,7 @@ pub(crate) struct Queues {
 }
 
 const NODE_BITS: u32 = 24;
-/// How many nodes the index can tell apart (the number is stored plus one).
+/// Number of nodes that the index can tell apart (the number is stored plus one).
 pub(crate) const NODES_MAX: usize = (1 << NODE_BITS) - 1;
 
 impl Queues {
@@ -159,7 +160,7 @@ impl Queues {
         (hash >> 32) as usize & self.mask
     }
 
-    /// The node bound to `key`.
+    /// Returns the node bound to `key`.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
         let mut place = self.place_of(key);
@@ -271,13 +272,13 @@ impl Queues {
         *tail = node;
     }
 
-    /// The node whose turn it is.
+    /// Returns the node whose turn it is.
     #[inline]
     pub(crate) fn ring_head(&self, tail: u32) -> u32 {
         self.nodes[tail as usize].next
     }
 
-    /// The nodes of a ring, the one whose turn it is first.
+    /// Returns the nodes of a ring, the one whose turn it is first.
     pub(crate) fn ring(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = (tail != NIL).then_some(tail);
         core::iter::from_fn(move || {
@@ -287,7 +288,7 @@ impl Queues {
         })
     }
 
-    /// The leaves of a node of a port's ring: those of a bundle, or itself.
+    /// Returns the leaves of a node of a port's ring: those of a bundle, or itself.
     pub(crate) fn children_of(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let children = self.nodes[node as usize].children;
         let itself = (children == NIL).then_some(node);
@@ -337,19 +338,19 @@ impl Queues {
         self.nodes[leaf as usize].parent = bundle;
     }
 
-    /// Whether the node is a bundle.
+    /// Returns true if the node is a bundle.
     #[inline]
     pub(crate) fn is_bundle(&self, node: u32) -> bool {
         self.nodes[node as usize].children != NIL
     }
 
-    /// The leaf whose turn it is in a bundle.
+    /// Returns the leaf whose turn it is in a bundle.
     #[inline]
     pub(crate) fn child_head(&self, bundle: u32) -> u32 {
         self.ring_head(self.nodes[bundle as usize].children)
     }
 
-    /// The leaf of a node of a port's ring, if it has only one.
+    /// Returns the leaf of a node of a port's ring, if it has only one.
     #[inline]
     pub(crate) fn only_leaf(&self, node: u32) -> Option<u32> {
         let children = self.nodes[node as usize].children;
@@ -359,7 +360,7 @@ impl Queues {
         (self.ring_head(children) == children).then_some(children)
     }
 
-    /// The node of a port's ring that a leaf is served by: its bundle, or itself.
+    /// Returns the node of a port's ring that serves a leaf: its bundle, or the leaf itself.
     #[inline]
     pub(crate) fn in_ring(&self, leaf: u32) -> u32 {
         let parent = self.nodes[leaf as usize].parent;
@@ -383,8 +384,8 @@ impl Queues {
         self.nodes[bundle as usize].children = self.ring_head(children);
     }
 
-    /// Takes a leaf out of whatever ring it stands in: its bundle's, or `ring`. A bundle that
-    /// becomes empty leaves `ring` too.
+    /// Takes a leaf out of its ring: that of its bundle, or `ring`. A bundle that becomes empty
+    /// leaves `ring` too.
     pub(crate) fn leaf_out(&mut self, ring: &mut u32, leaf: u32) {
         let parent = self.nodes[leaf as usize].parent;
         if parent == NIL {
@@ -401,7 +402,7 @@ impl Queues {
         }
     }
 
-    /// Every leaf in use. Linear in the pool; for inspection.
+    /// Returns every leaf in use. Linear in the pool; for inspection.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.nodes.len()).filter_map(move |at| {
             let node = &self.nodes[at];
@@ -409,12 +410,12 @@ impl Queues {
         })
     }
 
-    /// How many nodes there are, in use or not.
+    /// Returns the number of nodes, in use or not.
     pub(crate) const fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether a node is a leaf in use.
+    /// Returns true if a node is a leaf in use.
     pub(crate) fn is_live_leaf(&self, at: usize) -> bool {
         self.nodes[at].live && self.nodes[at].lane != NIL
     }

@@ -1,5 +1,5 @@
-//! The way in: one frame at a time is classified, charged to the place where it will wait, and
-//! put into its queue.
+//! Ingress: classifies a frame, charges it to the buffer in which it will wait, and puts it into
+//! its queue.
 
 use core::net::Ipv4Addr;
 
@@ -19,10 +19,10 @@ use crate::switch::Switch;
 
 const BY_CROSSING: &str = "what another switch hands over is taken by `receive_crossed`";
 
-/// The port number of a lane that leads to no port.
+/// The port number of a lane without a port.
 pub(crate) const NO_PORT: u16 = u16::MAX;
 
-/// What is known of a frame when it gets its slot.
+/// Metadata of a frame when it gets its slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) source: u16,
@@ -33,15 +33,15 @@ pub(crate) struct Arrival {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Takes the frames of a batch, all of them. The batch must not be larger than the window that
+    /// Takes all frames of a batch. The batch must not be larger than the window that
     /// [`Self::window`] last promised for this input.
     ///
     /// # Panics
-    /// If frames come that were not promised a place, or the input does not exist.
+    /// If the window did not promise the frames a place, or the input does not exist.
     pub fn receive(&mut self, now: Nanos, input: InputId, batch: &mut Batch<B>) {
         let at = input.index();
         debug_assert!(batch.len() <= self.window(input).frames as usize, "beyond the window");
-        // Looking ahead pays from the second frame on.
+        // Looking ahead is worthwhile from two frames on.
         if batch.len() < 2 {
             if let Some(buf) = batch.pop() {
                 self.receive_one(now, input, buf);
@@ -64,8 +64,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// As [`Self::receive`], for one frame: for who reads them one at a time. The window must not
-    /// have been empty.
+    /// Takes one frame as [`Self::receive`], for a driver that reads one at a time. The window must
+    /// not be empty.
     ///
     /// # Panics
     /// As [`Self::receive`].
@@ -100,7 +100,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// What a frame of an access port is.
+    /// Classifies a frame of an access port.
     #[inline]
     pub(crate) fn classify_access(&self, input: u16, port: u16, buf: &B) -> Verdict {
         let (head, size, marking) = (buf.head(), buf.size(), self.marking(port));
@@ -149,7 +149,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Any frame from the underlay. `ends` are the addresses of the port.
+    /// Receives any frame from the underlay on the slow path. `local` and `mac` are the addresses
+    /// of the port.
     #[inline(never)]
     fn receive_underlay(
         &mut self,
@@ -216,7 +217,7 @@ impl<B: Buf> Switch<B> {
         self.drop_frame(slot, reason);
     }
 
-    /// A slot for a new frame, charged to nothing yet.
+    /// Returns a slot for a new frame, charged to nothing yet.
     #[inline]
     fn arrive(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
         let bytes = buf.size();
@@ -242,7 +243,7 @@ impl<B: Buf> Switch<B> {
         index
     }
 
-    /// A frame that control made, into a slot of the control input.
+    /// Puts a frame that control made into a slot of the control input.
     pub(crate) fn injected_slot(&mut self, vnet: u16, priority: Priority, buf: B) -> u32 {
         let input = self.control_input().0;
         let bytes = buf.size();
@@ -267,7 +268,7 @@ impl<B: Buf> Switch<B> {
         self.consume(slot);
     }
 
-    /// Ends a frame that said something to the switch itself.
+    /// Ends a frame that was for the switch itself.
     fn consume(&mut self, slot: u32) {
         let s = self.slots.get(slot);
         let (row, bytes) = (account::row(s.input, s.priority), s.bytes);
@@ -275,7 +276,7 @@ impl<B: Buf> Switch<B> {
         self.end(slot);
     }
 
-    /// Sends a tenant's frame on its way. The slot is charged to nothing yet.
+    /// Forwards a tenant's frame, whose slot is charged to nothing yet.
     #[inline]
     pub(crate) fn forward(&mut self, now: Nanos, slot: u32, dst: Mac) {
         if dst.is_group() {
@@ -298,7 +299,8 @@ impl<B: Buf> Switch<B> {
         self.route(now, slot, dst);
     }
 
-    /// Whether a lossless frame may find its input full: it reads on, and nobody pauses the sender.
+    /// Returns true if a lossless frame may find its input full: the input reads on without pausing
+    /// the sender.
     #[inline]
     pub(crate) fn may_be_full(&self, input: usize) -> bool {
         match self.inputs[input].full {
@@ -308,8 +310,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether a frame finds the buffer of its input full and must be dropped there. Only inputs
-    /// that read on can be found full; the others were never read beyond their window.
+    /// Returns true if a frame finds the buffer of its input full and must be dropped there. Only
+    /// inputs that read on can be found full; the others were never read beyond their window.
     #[inline]
     pub(crate) fn input_is_full(&self, slot: u32) -> bool {
         let s = self.slots.get(slot);
@@ -325,7 +327,7 @@ impl<B: Buf> Switch<B> {
         held.frames >= input.limit.frames || held.bytes + u64::from(s.bytes) > input.limit.bytes.0
     }
 
-    /// What the priorities without flow control hold together at an input that pauses others.
+    /// Returns the sum of the frames without flow control at an input that pauses other priorities.
     #[cold]
     fn held_unpaused(&self, input: u16, paused: PriorityMask) -> Held {
         let mut sum = Held::default();
@@ -342,7 +344,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn route(&mut self, now: Nanos, slot: u32, dst: Mac) {
         let s = self.slots.get(slot);
         let (vnet, input) = (s.vnet, s.input);
-        // Behind a frame that could not be queued nothing may pass: it might be its pair.
+        // No frame may pass one that could not be queued: both might be of the same pair.
         if !self.inputs[usize::from(input)].deferred.is_empty() {
             self.defer(slot);
             return;
@@ -353,8 +355,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Queues a frame for a lane that leads somewhere, or drops it if it may not go there or a
-    /// lossy output is full.
+    /// Queues a frame for a lane with a destination, or drops it if it may not go there or a lossy
+    /// output is full.
     #[inline]
     pub(crate) fn admit(&mut self, slot: u32, lane: u32) {
         if self.lanes[lane as usize].plain {
@@ -367,8 +369,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// As [`Self::admit`], for a lane that is asked about: its receiver may be isolated, here or at
-    /// its own host.
+    /// Admits a frame as [`Self::admit`], for a lane that is not plain: its receiver may be
+    /// isolated, here or at its own host.
     fn admit_slowly(&mut self, slot: u32, lane: u32) {
         let lane = match self.lanes[lane as usize].kind {
             LaneKind::Held(_) => self.lane_beyond_hold(slot, lane),
@@ -415,14 +417,14 @@ impl<B: Buf> Switch<B> {
         full.then_some(DropReason::OutputFull)
     }
 
-    /// Whether a lossy output has no room for a frame of this size.
+    /// Returns true if a lossy output has no room for a frame of this size.
     #[inline]
     pub(crate) fn output_is_full(&self, lane: u32, bytes: u32) -> bool {
         let room = self.output_room(lane);
         room.frames == 0 || room.bytes < u64::from(bytes)
     }
 
-    /// What a lossy output still takes.
+    /// Returns the room of a lossy output.
     #[inline]
     pub(crate) fn output_room(&self, lane: u32) -> Held {
         let l = &self.lanes[lane as usize];
@@ -457,7 +459,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Puts a frame at the end of the common queue of its lane's port, and frees its slot, if the
-    /// queue has room and is for such frames.
+    /// queue has room and takes such frames.
     #[inline]
     fn join_common(&mut self, index: u32, lane: u32) -> bool {
         let is_lent = || self.is_crossing(self.slots.get(index).input);
@@ -476,7 +478,7 @@ impl<B: Buf> Switch<B> {
             return false;
         };
         let input = &self.inputs[usize::from(slot.input)];
-        // What control sends to an address: the network does not follow from its input.
+        // The network of a frame that control sends to an address does not follow from its input.
         if matches!(l.kind, LaneKind::Tunnel(_)) && slot.vnet != input.vnet {
             return false;
         }
@@ -495,14 +497,14 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// Moves what waits for a lane in common queues into queues of its sources, in front of what is
-    /// there, which is younger.
+    /// Moves frames that wait for a lane in common queues into queues of their sources, in front of
+    /// the frames there, which are younger.
     pub(crate) fn leave_common(&mut self, lane: u32) {
         let at = usize::from(self.lanes[lane as usize].port);
         for priority in Priority::all() {
             let class = self.class_of(at, priority.index());
             let mut slots = [NIL; COMMON_FRAMES_MAX as usize];
-            // Once around: what stays has its old order again.
+            // Goes around once, so that frames that stay keep their order.
             for slot in slots.iter_mut().take(self.classes[class].common.len() as usize) {
                 let Some((buf, tag)) = self.classes[class].common.pop() else { break };
                 if self.lane_of_tag(at, tag) == lane {
@@ -533,7 +535,7 @@ impl<B: Buf> Switch<B> {
         self.note_share(slot, leaf);
     }
 
-    /// The queue of a (source, lane, priority), bound now if it is not.
+    /// Returns the queue of a (source, lane, priority), bound now if it is not.
     #[inline]
     pub(crate) fn leaf_of(&mut self, lane: u32, source: u16, priority: u8) -> u32 {
         match self.queues.find(Key::leaf(lane, source, priority)) {
@@ -546,7 +548,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Puts a leaf into the ring where the scheduler, or the opening of its lane, will find it.
+    /// Puts a leaf into its port's ring, or, if its lane is not open, into the lane's ring of
+    /// parked leaves.
     pub(crate) fn place_leaf(&mut self, leaf: u32) {
         let node = self.queues.get(leaf);
         let (lane, priority) = (node.lane, node.priority);
@@ -566,7 +569,7 @@ impl<B: Buf> Switch<B> {
         self.mark_active(usize::from(number), usize::from(priority));
     }
 
-    /// The destination of a frame that waits, read again.
+    /// Reads the destination of a frame that waits.
     pub(crate) fn destination_of(&self, slot: u32) -> Mac {
         let s = self.slots.get(slot);
         let buf = s.buf.as_ref().expect("a frame that is not a copy has its handle");

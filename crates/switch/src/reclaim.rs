@@ -1,7 +1,7 @@
-//! Handing back handles of frames that have ended, sent or dropped.
+//! Return of the handles of frames that have ended, sent or dropped.
 //!
-//! Those of an input lie in its list of ended handles, and, beyond that list's room, on a stack of
-//! slots; those of the host pool are on a stack of slots only, and their memory is free when they
+//! Handles of an input are in its list of ended handles, and, beyond that list's room, on a stack
+//! of slots. Handles of the host pool are on a stack of slots only; their memory is free once they
 //! are handed back.
 
 use sluice_base::{Batch, Buf, InputId};
@@ -10,7 +10,7 @@ use crate::slots::NIL;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
-    /// Whether [`Self::reclaim`] has something for this input.
+    /// Returns true if [`Self::reclaim`] has something for this input.
     #[inline]
     #[must_use]
     pub fn has_ended(&self, input: InputId) -> bool {
@@ -38,7 +38,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// As [`Self::reclaim`], for one handle: for who reclaims in every turn.
+    /// Hands back one handle, for a driver that reclaims in every turn.
     #[inline]
     pub fn reclaim_one(&mut self, input: InputId) -> Option<B> {
         let Some(i) = self.inputs.get_mut(input.index()) else { return self.reclaim_slot(input) };

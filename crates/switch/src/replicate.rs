@@ -1,13 +1,13 @@
-//! Broadcast, multicast: one frame, many receivers.
+//! Replication of broadcast and multicast frames to many receivers.
 //!
 //! A frame to replicate waits at its input until the driver moves it into the host pool
-//! ([`Switch::spill`]); from then on it holds nobody. Every receiver gets a *copy*: a slot that
-//! shares the pool's buffer. Copies are bounded per output and lossy beyond that, under a reason of
-//! their own, so that a broadcast can never hold back its sender.
+//! ([`Switch::spill`]); from then on it holds no sender up. Every receiver gets a *copy*: a slot
+//! that shares the pool's buffer. Copies are bounded per output and lossy beyond that, under a
+//! reason of their own, so that a broadcast never holds up its sender.
 //!
-//! Receivers are the local members of the network except the port it came from, and, for a frame
-//! of a local port, the tunnels of the network (head-end replication). A frame from the underlay
-//! never goes back there (split horizon in a full mesh of tunnels, as RFC 4762 section 4.4).
+//! Receivers are the local members of the network except the ingress port, and, for a frame of a
+//! local port, the tunnels of the network (head-end replication). A frame from the underlay is
+//! never sent back to it (split horizon in a full mesh of tunnels, as RFC 4762 section 4.4).
 
 use sluice_base::{Buf, DropReason};
 
@@ -18,7 +18,7 @@ use crate::slots::{Home, List};
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
-    /// Lets a frame wait for its copy. It counts against its input until then.
+    /// Queues a frame that waits for its copy. The frame counts against its input until then.
     #[cold]
     pub(crate) fn hold_for_replication(&mut self, slot: u32) {
         let from = usize::from(self.slots.get(slot).input);
@@ -34,7 +34,7 @@ impl<B: Buf> Switch<B> {
         self.inputs[input].awaiting = list;
     }
 
-    /// Replicates everything that waits for it at an input.
+    /// Replicates all frames that wait for it at an input.
     pub(crate) fn replicate(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
         let mut list = self.inputs[input].awaiting;
         self.inputs[input].awaiting = List::EMPTY;
@@ -77,7 +77,7 @@ impl<B: Buf> Switch<B> {
         self.spread(body, receivers, vnet);
     }
 
-    /// A frame of the host pool that waited for nothing is the body of its copies from now on.
+    /// Makes a frame of the host pool that waits in no queue the body of its copies.
     pub(crate) fn flood_body(&mut self, body: u32) {
         let receivers = self.receivers(body);
         if receivers == 0 {

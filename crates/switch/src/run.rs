@@ -1,8 +1,8 @@
-//! The fast way out: frames of one source, one after the other, with the books kept once for all of
-//! them; and those for tunnels that waited in a common queue.
+//! Egress fast path: successive frames of one source, with the counters updated once for all of
+//! them; and frames for tunnels in a common queue.
 //!
-//! The loops are never inlined, nor is what they call rarely (`serve`): each has the registers to
-//! itself then, and sums stay out of memory.
+//! The loops are never inlined, and neither is the function that they call rarely (`serve`): each
+//! has the registers to itself, and sums stay out of memory.
 
 use sluice_base::{Buf, DropReason, Nanos, Priority};
 
@@ -16,19 +16,19 @@ use crate::switch::Switch;
 use crate::transmit::Served;
 use crate::tunnel::{OUTER_BYTES, OUTER_SIZE, Wrap};
 
-/// What a queue sent in its turn, before it is booked.
+/// Sums of the frames that a queue sent in its turn, before they are counted.
 #[derive(Default)]
 struct Run {
     frames: u32,
     bytes: u64,
-    /// Their bytes on the wire.
+    /// Bytes of the frames on the wire.
     sent_bytes: u64,
     ring: Held,
     output: Held,
 }
 
 impl Run {
-    /// Adds frames of one home.
+    /// Adds frames with one buffer owner.
     #[inline]
     fn add(&mut self, home: Home, sum: Held, sent_bytes: u64) {
         self.frames += sum.frames;
@@ -48,16 +48,16 @@ impl Run {
     }
 }
 
-/// How far the turn of a queue goes.
+/// Limits of the turn of a queue.
 struct Reach {
     frames_max: u32,
     /// The deficit: no frame goes beyond it.
     deficit: i32,
-    /// Nobody else waits, so that a deficit that does not do is filled up at once.
+    /// True if no other queue waits, so that a deficit that is too small is filled up at once.
     lone: bool,
-    /// A larger frame has to be asked about.
+    /// A larger frame takes the slow path.
     size_max: u32,
-    /// The queue's last frame of those at its beginning that lie in the pool.
+    /// The last of the frames at the start of the queue that are in the pool.
     pooled_to: u32,
 }
 
@@ -106,8 +106,8 @@ impl<B: Buf> Switch<B> {
         served
     }
 
-    /// Serves the common queue of an underlay port until it is empty. Nothing that restrains the
-    /// port but its rate can change meanwhile.
+    /// Serves the common queue of an underlay port until it is empty. Of the port's restraints only
+    /// its rate can change meanwhile.
     #[inline(never)]
     pub(crate) fn serve_tunnels(
         &mut self,
@@ -189,8 +189,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The queue of a node of a port's ring, if it has only one and that may be served in runs: of
-    /// a plain lane.
+    /// Returns the queue of a node of a port's ring, if it is the only one and its lane is plain,
+    /// so that it may be served in runs.
     #[inline]
     pub(crate) fn plain_leaf(&self, node: u32) -> Option<u32> {
         let leaf = self.queues.only_leaf(node)?;
@@ -198,8 +198,8 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Serves a source's queue of a plain lane until its deficit is used up: as [`Self::serve`],
-    /// with the sums booked once. It is the one whose turn it is, or the only one in the bundle
-    /// whose turn it is.
+    /// with the sums counted once. The queue has the turn, or is the only one of the bundle that
+    /// has the turn.
     pub(crate) fn serve_leaf(
         &mut self,
         now: Nanos,
@@ -258,9 +258,9 @@ impl<B: Buf> Switch<B> {
         served
     }
 
-    /// Sends frames of one lane that came from one input into one kind of memory, from the first
-    /// one of a list on. None if the first one has to be asked about. Also says whether the driver
-    /// refused one.
+    /// Sends successive frames of one lane, input and buffer owner, from the first one of a list
+    /// on. Sends none if the first one has to take the slow path. The flag is true if the driver
+    /// refused a frame.
     #[inline]
     fn send_alike(
         &mut self,
@@ -337,10 +337,11 @@ impl<B: Buf> Switch<B> {
             }
             let Some(buf) = slot.buf.as_ref() else { break false };
             let size = inner_size + if wrap.is_some() { OUTER_BYTES } else { 0 };
-            // Not more than 64 KiB and some: it is of a plain lane.
+            // The sum is little more than 64 KiB, since the lane is plain.
             let charge = size.cast_signed();
             if charge > deficit {
-                // As if the scheduler had been asked: it is not when nobody takes a frame.
+                // Fills the deficit up as the scheduler would; the scheduler does not run if no
+                // frame is taken.
                 if !reach.lone || sink.is_full() {
                     break false;
                 }
@@ -348,7 +349,7 @@ impl<B: Buf> Switch<B> {
             }
             let (mut header, mut tunnel) = (&[][..], None);
             if let Some(wrap) = wrap {
-                // What control sends is of any network.
+                // A frame that control sends may be of any network.
                 if slot.vnet != vnet || strip != 0 {
                     break false;
                 }
@@ -379,16 +380,15 @@ impl<B: Buf> Switch<B> {
         (ends, refused)
     }
 
-    /// Whether nothing but its deficit ends the turn of a queue. With a rate, or another priority
-    /// waiting, one frame may change whose turn it is. That somebody pauses it does not happen
-    /// meanwhile.
+    /// Returns true if only its deficit ends the turn of a queue. With a rate, or with another
+    /// priority that waits, one frame may change the turn. A pause does not come meanwhile.
     #[inline]
     fn is_alone(&self, at: usize) -> bool {
         let port = &self.ports[at];
         !port.shaper.is_limited() && !port.has_rivals()
     }
 
-    /// Books what a queue of a lane of this port sent.
+    /// Counts the frames that a queue of a lane of this port sent.
     #[inline]
     fn book_run(&mut self, now: Nanos, at: usize, priority: usize, lane: u32, run: &Run) {
         let class = self.class_of(at, priority);
@@ -408,7 +408,7 @@ impl<B: Buf> Switch<B> {
         lane.room.bytes += run.output.bytes;
     }
 
-    /// Takes what was sent off the sums of a source's queue.
+    /// Subtracts the frames that were sent from the sums of a source's queue.
     #[inline]
     fn end_turn(&mut self, at: usize, priority: usize, leaf: u32, run: &Run) {
         let class = self.class_of(at, priority);

@@ -16,7 +16,7 @@ pub(crate) struct Shaper {
     overhead: u64,
     /// Nanoseconds for a byte, times 2^20; 0: no limit.
     nanos_per_byte: u64,
-    /// What was cut off so far, times 2^20.
+    /// Fraction of a nanosecond that was cut off so far, times 2^20.
     rest: u64,
 }
 
@@ -42,19 +42,19 @@ impl Shaper {
         }
     }
 
-    /// Whether there is a limit at all.
+    /// Returns true if there is a limit at all.
     #[inline]
     pub(crate) const fn is_limited(&self) -> bool {
         self.nanos_per_byte != 0
     }
 
-    /// The moment from which a frame may go.
+    /// Returns the moment from which a frame may go.
     #[inline]
     pub(crate) const fn ready_at(&self) -> Nanos {
         self.next
     }
 
-    /// Whether a frame may go now.
+    /// Returns true if a frame may go now.
     #[inline]
     pub(crate) fn is_ready(&self, now: Nanos) -> bool {
         self.next <= now

@@ -7,11 +7,11 @@ use crate::config::{
 };
 
 impl SwitchConfig {
-    /// The configuration of switch `me` of `count` that share these ports: `owners` says of each
-    /// port which of them reads and writes it; `None`: every one has a driver of its own for it,
-    /// which gets a part of what comes in. Behind the ports come as many of
-    /// [`PortRole::Crossing`], the one with number `ports + n` to switch `n`; that to itself is not
-    /// used, and makes the numbers the same for all. The ports of `movable` may change hands.
+    /// Returns the configuration of switch `me` of `count` that share these ports. `owners` gives
+    /// the switch that reads and writes each port; `None`: every switch has a driver of its own for
+    /// the port, which gets a part of the incoming frames. Behind the ports come `count` ports of
+    /// [`PortRole::Crossing`], number `ports + n` to switch `n`; the one to itself is not used, and
+    /// keeps the numbers the same in all switches. The ports of `movable` may migrate.
     ///
     /// # Panics
     /// If `owners` is not as long as the list of ports.
@@ -33,7 +33,7 @@ impl SwitchConfig {
         shard.crossing.lend_max = lend_max;
         for port in &shard.crossing.elsewhere {
             let port = &mut shard.ports[port.index()];
-            // Its owner counts them.
+            // The owner of the port applies these settings.
             (port.rate, port.lane_rate, port.obey_pause) = (None, None, false);
             if let InputFull::Pause(_) = port.input_full {
                 port.input_full = InputFull::Wait;
@@ -51,16 +51,17 @@ impl SwitchConfig {
         shard
     }
 
-    /// The port of the crossing to switch `other`, in a configuration of so many shared ports.
+    /// Returns the port of the crossing to switch `other`, in a configuration of so many shared
+    /// ports.
     #[must_use]
     pub fn crossing_port(ports: usize, other: usize) -> PortId {
         PortId::from_index(ports + other)
     }
 }
 
-/// A port of a crossing over which so many frames come at a time.
+/// Returns a port of a crossing over which so many frames come at a time.
 fn crossing(frames: u32) -> PortConfig {
-    // What comes was taken by a port with an MTU of its own.
+    // Each frame was received by a port with an MTU of its own.
     let limit = Limit { frames: frames.max(1), bytes: ByteCount(u64::MAX) };
     PortConfig {
         role: PortRole::Crossing,

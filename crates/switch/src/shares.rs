@@ -1,5 +1,5 @@
-//! What is shared out among ports and networks, so that none takes it from the others: broadcasts,
-//! and places for destinations that are not known.
+//! Resources shared among ports and networks, with a limit for each: broadcasts, and places for
+//! unknown destinations.
 
 use crate::config::SwitchConfig;
 use crate::storm::Storms;
@@ -9,7 +9,7 @@ use crate::unresolved::Waits;
 #[derive(Debug)]
 pub(crate) struct Shares {
     pub(crate) storms: Storms,
-    /// By network, and by input: destinations that wait to be resolved.
+    /// Destinations that wait to be resolved, by network and by input.
     pub(crate) waits: Waits,
 }
 

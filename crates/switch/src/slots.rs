@@ -1,44 +1,44 @@
-//! The arena of frames that are in the switch, and the lists they stand in.
+//! The arena of frames in the switch, and lists of them.
 //!
-//! A slot is taken when a frame has to wait in a list and given back when it has ended, so that few
-//! slots are in use and they stay in cache; the one that was given back last is taken next. How
-//! many handles and copies may be in the switch is counted apart ([`Slots::free_count`]), wherever
-//! they are: there is a slot for each of them, should it need one. Lists are threaded through the
-//! slots by index, so that moving a frame costs two stores and no memory.
+//! A slot is taken when a frame has to wait in a list and given back when the frame has ended. The
+//! slot that was given back last is taken next, so that few slots are in use and they stay in
+//! cache. A separate count ([`Slots::free_count`]) bounds the handles and copies in the switch,
+//! wherever they are: there is a slot for each of them, should it need one. Lists are threaded
+//! through the slots by index, so that moving a frame costs two stores and no memory.
 
 use alloc::boxed::Box;
 
 use sluice_base::{Batch, Full};
 
-/// What [`Slot::lent_to`] is for a frame that is here.
+/// Value of [`Slot::lent_to`] for a frame without a remote reference.
 pub(crate) const NOT_LENT: u16 = u16::MAX;
 
 /// No slot, no node.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Where a slot's handle has to go when the frame has ended.
+/// Owner of a slot's buffer, to which the handle goes back when the frame has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
-    /// To the driver of its input, and it counts against that input's window.
+    /// The driver of its input. The frame counts against that input's window.
     Ring,
-    /// To the driver of its input, but its frame waits in the buffer of its (lossy) output.
+    /// The driver of its input, but the frame counts in the buffer of its (lossy) output.
     Output,
-    /// Into the host pool.
+    /// The host pool.
     Pool,
-    /// Nowhere: it has no handle of its own but shares that of another slot.
+    /// None: the slot has no handle of its own but shares that of another slot.
     Copy,
 }
 
-/// One frame. `bytes` is its size as received, which is what the audit counts. Aligned so that it
-/// lies in one cache line (with a handle of up to 24 bytes).
+/// One frame. `bytes` is its size as received, which the audit counts. Aligned so that it lies in
+/// one cache line (with a handle of up to 24 bytes).
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Slot<B> {
     pub(crate) buf: Option<B>,
     pub(crate) next: u32,
     pub(crate) bytes: u32,
-    /// For [`Home::Copy`] the slot that owns the handle; for that slot the number of its copies;
-    /// for a frame that another switch lent what that one knows it by.
+    /// For [`Home::Copy`], the slot that owns the handle; for that slot, the number of its copies;
+    /// for a frame borrowed from another switch, its number there.
     pub(crate) shared: u32,
     pub(crate) input: u16,
     pub(crate) source: u16,
@@ -47,33 +47,33 @@ pub(crate) struct Slot<B> {
     pub(crate) strip: u16,
     pub(crate) priority: u8,
     pub(crate) home: Home,
-    /// What the inner ECN field must become, if it must change (RFC 6040 section 4.2).
+    /// New value of the inner ECN field, if it must change (RFC 6040 section 4.2).
     pub(crate) ecn: Option<u8>,
-    /// How many frames it is on the wire.
+    /// Number of frames that it is on the wire.
     pub(crate) segments: u16,
-    /// How many of them a driver took already, and their bytes.
+    /// Number of segments that a driver took already, and their bytes.
     pub(crate) sent: u16,
     pub(crate) sent_bytes: u32,
     /// [`Home::Pool`]: the partition that it is counted in.
     pub(crate) part: u8,
-    /// The port of another switch that it is lent to; [`NOT_LENT`].
+    /// The port of another switch that references it remotely, or [`NOT_LENT`].
     pub(crate) lent_to: u16,
 }
 
 impl<B> Slot<B> {
-    /// Whether it is more than one frame on the wire.
+    /// Returns true if it is more than one frame on the wire.
     #[inline]
     pub(crate) const fn is_super(&self) -> bool {
         self.segments > 1
     }
 
-    /// The bytes that are still to be sent, without what the switch puts in front.
+    /// Returns the bytes that are still to be sent, without the header that the switch adds.
     #[inline]
     pub(crate) const fn bytes_left(&self) -> u32 {
         self.bytes - self.sent_bytes - self.strip as u32
     }
 
-    /// The segments that are still to be sent.
+    /// Returns the segments that are still to be sent.
     #[inline]
     pub(crate) const fn segments_left(&self) -> u16 {
         self.segments - self.sent
@@ -99,9 +99,9 @@ impl List {
 #[derive(Debug)]
 pub(crate) struct Slots<B> {
     slots: Box<[Slot<B>]>,
-    /// The stack of slots that hold nothing.
+    /// The stack of free slots.
     free: u32,
-    /// How many more handles and copies may come in.
+    /// Number of handles and copies that may still come in.
     free_count: u32,
 }
 
@@ -130,14 +130,14 @@ impl<B> Slots<B> {
         Self { slots, free: if count == 0 { NIL } else { 0 }, free_count: count }
     }
 
-    /// How many more handles and copies the switch may hold.
+    /// Returns the number of handles and copies that may still come in.
     #[inline]
     pub(crate) const fn free_count(&self) -> u32 {
         self.free_count
     }
 
-    /// Counts handles or copies that come in. Too many are a programming error: every frame that
-    /// enters was promised its place by a window, and copies are counted against their own share.
+    /// Counts handles or copies that come in. Too many are a programming error: a window promised
+    /// every frame its place, and copies count against their own share.
     #[inline]
     pub(crate) fn enter(&mut self, count: u32) {
         let free = self.free_count.checked_sub(count);
@@ -151,7 +151,7 @@ impl<B> Slots<B> {
         debug_assert!(self.free_count as usize <= self.slots.len(), "more left than came in");
     }
 
-    /// Those that are lent to other switches.
+    /// Returns the slots that other switches reference.
     pub(crate) fn lent(&self) -> impl Iterator<Item = &Slot<B>> {
         self.slots.iter().filter(|slot| slot.lent_to != NOT_LENT)
     }
@@ -160,7 +160,7 @@ impl<B> Slots<B> {
         self.slots.len()
     }
 
-    /// A free slot for what was counted by [`Self::enter`].
+    /// Returns a free slot for a handle or copy that [`Self::enter`] counted.
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
         let mut free = self.free;
@@ -242,7 +242,7 @@ impl<B> Slots<B> {
         Some(index)
     }
 
-    /// Puts a slot on a stack. Nothing but the slot itself is touched.
+    /// Puts a slot on a stack. Writes nothing but the slot itself.
     #[inline]
     pub(crate) fn stack_push(&mut self, top: &mut u32, index: u32) {
         self.slots[index as usize].next = *top;
@@ -273,8 +273,8 @@ impl<B> Slots<B> {
         list.tail = from.tail;
     }
 
-    /// The slots of a list, first one first; no more than there are, so that a list that a fault
-    /// has closed to a circle shows in the audit instead of stopping it.
+    /// Returns the slots of a list, first one first. It stops at the number of slots, so that the
+    /// audit reports a list that a fault has closed to a circle instead of hanging.
     pub(crate) fn walk(&self, list: List) -> impl Iterator<Item = u32> + '_ {
         let mut at = list.head;
         let walk = core::iter::from_fn(move || {

@@ -1,40 +1,43 @@
-//! Whose frames a port takes: any, any but shown to the control plane, or those of known machines.
+//! Source check of a port: it takes frames of any source, of any source with punts of new ones, or
+//! of bound machines only.
 //!
 //! ```text
-//!   source ── the last good one? ── yes: on it goes
+//!   source ── the last good one? ── yes: passes
 //!                 │ no
 //!                 ├─ Bound: one of its MACs, and its addresses? ── no: `spoofed_mac`, `spoofed_ip`
-//!                 ├─ Learn: says an address that another port here is bound to? ── `spoofed_ip`
-//!                 └─ control attached: chip says it is here? ── yes: remembered
-//!                                                             └─ no: a punt; on it goes
+//!                 ├─ Learn: claims an address that another port is bound to? ── `spoofed_ip`
+//!                 └─ control attached: table has it here? ─── yes: cached
+//!                                                             └─ no: a punt; passes
 //! ```
 //!
-//! A port remembers the last source that was good, so that a machine with one address costs a
-//! compare and a table is asked only where several share a port. Learning never delays a frame and
-//! never drops one; binding drops whether control is attached or not.
+//! A port caches the last good source, so that a machine with one address costs one compare, and
+//! the table is read only if several share a port. Learning never delays a frame and never drops
+//! one; binding drops whether control is attached or not.
 //!
-//! **What is remembered cannot lie for long.** It only ever keeps the switch quiet: where a frame
-//! goes is asked of the chip, and what a bound port lets in follows from its bindings, with which
-//! the memory is cleared. So a memory that outlives its entry could hide a machine that moved away
-//! and came back, and nothing else; therefore whatever changes an entry of the chip clears the
-//! memory of the place that it named.
+//! **The cached source does not stay stale.** It only suppresses punts: the forwarding table gives
+//! the destination of a frame, and the bindings of a bound port, which clear the cache when they
+//! change, decide what it lets in. A cached source that outlives its entry could only hide a
+//! machine that moved away and came back; therefore every change of an entry of the forwarding
+//! table clears the cache of the port that it referred to.
 //!
-//! What a bound machine may say of itself: its MAC in the frame and in ARP (RFC 826), and if it has
-//! addresses, one of them as IPv4 source, as ARP sender and as IPv6 source, and as the target of a
-//! Neighbor Advertisement (RFC 4861 section 4.4). It may say that it has none yet: 0.0.0.0 in an
-//! ARP probe (RFC 5227 section 2.1.1) and to 255.255.255.255 (RFC 2131 section 4.1), and `::` (RFC
-//! 4862 section 5.4.2). And it has link-local addresses, of its MAC (RFC 4291 section 2.5.6) or of
-//! a secret (RFC 7217), but not of another's MAC. IP whose header cannot be read does not pass.
+//! A bound machine may use its MAC in the frame and in ARP (RFC 826), and if it has addresses, one
+//! of them as IPv4 source, as ARP sender and as IPv6 source, and as the target of a Neighbor
+//! Advertisement (RFC 4861 section 4.4). Before it has one it may use 0.0.0.0 in an ARP probe (RFC
+//! 5227 section 2.1.1) and to 255.255.255.255 (RFC 2131 section 4.1), and `::` (RFC 4862 section
+//! 5.4.2). It may also use link-local addresses, formed from its MAC (RFC 4291 section 2.5.6) or
+//! from a secret (RFC 7217), but not from another MAC. IP whose header cannot be read does not
+//! pass.
 //!
-//! A port may **allow** its machines further addresses, by prefixes ([`Command::Allow`]): they are
-//! nobody's by binding, and whoever says so last has them (control sees to that).
+//! A port may **allow** its machines further addresses, by prefixes ([`Command::Allow`]): no
+//! binding owns such an address, and the last machine that claims it has it (control sees to that).
 //!
 //! [`Command::Allow`]: crate::Command::Allow
 //!
-//! What no machine may say: that it has an address that another port of this switch is bound to, in
-//! its network, or one that another port allows by itself and its own does not. ARP (sender) and
-//! Neighbor Discovery (source, and target of an advertisement) are looked at where somebody is
-//! bound, whomever they are sent to: a reply to one machine moves that machine's traffic.
+//! No machine may claim an address that another port of this switch is bound to in its network, or
+//! one that another port allows as a single address and its own port does not. While any port is
+//! bound, the claims in ARP (sender) and Neighbor Discovery (source, and target of an
+//! advertisement) are checked, whatever their destination: a reply to one machine moves that
+//! machine's traffic.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -57,25 +60,25 @@ use claims::{NO_ADDRESSES, claimed};
 mod bound;
 mod claims;
 
-/// No address: more than 48 bits.
+/// Number of no address: it has more than 48 bits.
 const NOBODY: u64 = u64::MAX;
 
-/// What a port takes, and what it remembers.
+/// Source check of one port: its rule, bindings and cached source.
 #[derive(Debug)]
 pub(crate) struct Watch {
     sources: Sources,
     /// The last source found good, as a number.
     good: u64,
-    /// Bound ports: where its binding is.
+    /// Bound ports: index of that source's binding.
     good_at: usize,
     bound: Vec<Bound>,
-    /// What its machines may have beside their own addresses.
+    /// Prefixes that its machines may use beside their own addresses.
     allowed: Vec<IpPrefix>,
 }
 
 impl Watch {
     pub(crate) fn new(port: &PortConfig) -> Self {
-        // Room for bindings in any case: the next port of the bay may be bound.
+        // Reserves room for bindings in any case: the next port of the bay may be bound.
         let binds = port.sources == Sources::Bound || matches!(port.role, PortRole::Access { .. });
         let bound = Vec::with_capacity(if binds { BOUND_MACS_MAX } else { 0 });
         let allowed = Vec::with_capacity(if binds { ALLOWED_MAX } else { 0 });
@@ -90,7 +93,7 @@ impl Watch {
         self.sources
     }
 
-    /// Another port is here, whom nobody is bound to.
+    /// Resets the check for another port, without bindings.
     pub(crate) fn restart(&mut self, sources: Sources) {
         self.sources = sources;
         self.bound.clear();
@@ -99,7 +102,8 @@ impl Watch {
         self.forget();
     }
 
-    /// All of it, for the switch that gets the port. Here nobody is bound to it any more.
+    /// Returns the whole state, for the switch that gets the port, and leaves a check without
+    /// bindings.
     pub(crate) fn give(&mut self) -> Self {
         let (bound, allowed) = (Vec::new(), Vec::new());
         let none = Self { sources: self.sources, good: NOBODY, good_at: 0, bound, allowed };
@@ -147,7 +151,7 @@ impl Watch {
         self.allowed.iter().any(|prefix| prefix.contains(ip))
     }
 
-    /// Whether an address is on the list by itself, and not as one of many.
+    /// Returns true if the port allows an address as a single one, and not in a larger prefix.
     fn names(&self, ip: IpAddr) -> bool {
         self.allowed.iter().any(|prefix| prefix.is_single() && prefix.address() == ip)
     }
@@ -168,8 +172,8 @@ impl Watch {
         self.forget();
     }
 
-    /// Whether a frame of a bound port passes at first sight: of the last good source, and plain
-    /// IPv4 of its own address or of a machine that may have any.
+    /// Returns true if a frame of a bound port passes the fast check: it is of the last good
+    /// source, and plain IPv4 from an address of it, or the machine may have any address.
     fn passes(&self, head: &[u8]) -> bool {
         if source_of(head) != self.good {
             return false;
@@ -178,14 +182,14 @@ impl Watch {
         let Some(head) = head.first_chunk::<30>() else { return false };
         let ethertype = EtherType(u16::from_be_bytes([head[12], head[13]]));
         if bound.is_free(&self.allowed) {
-            // ARP says the MAC twice.
+            // ARP has the MAC a second time.
             return ethertype != EtherType::ARP && !ethertype.is_tag();
         }
         let ip = Ipv4Addr::new(head[26], head[27], head[28], head[29]);
         ethertype == EtherType::IPV4 && (bound.has(ip.into()) || self.allows(ip.into()))
     }
 
-    /// What a frame of a bound port ends under, or where its binding is.
+    /// Returns the index of the binding of a frame at a bound port, or its drop reason.
     fn judge(&self, head: &[u8]) -> Result<usize, DropReason> {
         let source = source_of(head);
         let at = self.bound.iter().position(|bound| bound.mac == source);
@@ -195,7 +199,8 @@ impl Watch {
     }
 }
 
-/// The source address as a number; one that nobody has, and no memory holds, if it is cut off.
+/// Returns the source address as a number. If it is cut off, returns one that is no address and is
+/// never cached.
 #[inline]
 fn source_of(head: &[u8]) -> u64 {
     match head.first_chunk::<12>() {
@@ -204,7 +209,7 @@ fn source_of(head: &[u8]) -> u64 {
     }
 }
 
-/// The bindings of a configuration, each at a port that is bound.
+/// Returns the source checks of all ports, with the bindings of the configuration.
 pub(crate) fn make_watches(config: &SwitchConfig) -> Vec<Watch> {
     let mut watches: Vec<Watch> = config.ports.iter().map(Watch::new).collect();
     for binding in &config.control.bindings {
@@ -217,7 +222,7 @@ pub(crate) fn make_watches(config: &SwitchConfig) -> Vec<Watch> {
     watches
 }
 
-/// Whether the bindings of a configuration can be made.
+/// Checks the bindings of a configuration.
 pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
     let mut counts = alloc::vec![0; config.ports.len()];
     for binding in &config.control.bindings {
@@ -247,7 +252,7 @@ pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Frames of an access port that looks at sources or tags, or that may find its input full.
+    /// Receives frames of an access port that checks sources or tags, or whose input may be full.
     #[inline(never)]
     pub(crate) fn receive_careful(
         &mut self,
@@ -271,7 +276,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// As [`Self::receive_careful`], for one frame.
+    /// Receives one frame as [`Self::receive_careful`].
     #[inline(never)]
     pub(crate) fn receive_careful_one(
         &mut self,
@@ -295,8 +300,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames cannot go the fast way: they may find the input full, their queue is of some
-    /// priorities only, or a tag that their driver took off says their priority.
+    /// Returns true if frames have to take the slow path: they may find the input full, their queue
+    /// has some priorities only, or a tag that their driver took off gives their priority.
     fn takes_long_way(&self, input: u16, port: u16, frames: &[B]) -> bool {
         let looks_at_tags = self.ports[usize::from(port)].tags != Tags::Kept;
         self.may_be_full(usize::from(input))
@@ -304,7 +309,7 @@ impl<B: Buf> Switch<B> {
             || (looks_at_tags && frames.iter().any(|buf| buf.vlan_tag() != VlanTag::AsIs))
     }
 
-    /// Looks at the sources of frames. Returns whether none of them has to be judged by itself.
+    /// Checks the sources of frames. Returns false if each frame has to be judged by itself.
     fn sources_pass(&mut self, input: u16, port: u16, vnet: u16, frames: &[B]) -> bool {
         let at = usize::from(port);
         match self.watch[at].sources {
@@ -313,7 +318,7 @@ impl<B: Buf> Switch<B> {
                 let watch = &self.watch[at];
                 frames.iter().all(|buf| watch.passes(buf.head()))
             }
-            // Before its source is made known to anybody.
+            // Judges the frames before any source is punted.
             Sources::Learn
                 if self.has_bound_ips
                     && frames.iter().any(|buf| claimed(buf.head()) != NO_ADDRESSES) =>
@@ -333,8 +338,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether a frame leaves alone the addresses that others here are bound to, and those that
-    /// others are allowed by name unless its port is.
+    /// Checks that a frame claims no address that another port is bound to, and none that another
+    /// port allows as a single one, unless its own port has it too.
     fn judge_claims(&self, port: u16, vnet: u16, head: &[u8]) -> Result<(), DropReason> {
         let own = &self.watch[usize::from(port)];
         for ip in claimed(head).into_iter().flatten() {
@@ -352,7 +357,7 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// What a frame ends under; or where its binding is, if its port is bound.
+    /// Returns the drop reason of a frame, or the index of its binding, if its port is bound.
     fn judge(&self, port: u16, vnet: u16, head: &[u8]) -> Result<Option<usize>, DropReason> {
         let watch = &self.watch[usize::from(port)];
         let at = if watch.sources == Sources::Bound { Some(watch.judge(head)?) } else { None };
@@ -360,7 +365,7 @@ impl<B: Buf> Switch<B> {
         Ok(at)
     }
 
-    /// One frame that is judged by itself.
+    /// Judges and receives one frame.
     fn receive_bound(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
         let verdict = self.classify_access(input, port, &buf);
         if let Verdict::Forward(c) = verdict {
@@ -397,7 +402,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Asks the chip about a source that is not the one remembered.
+    /// Looks up a source other than the cached one in the forwarding table, and punts the frame if
+    /// it is not there.
     #[inline(never)]
     fn meet_source(&mut self, input: u16, port: u16, vnet: u16, buf: &B) {
         let head = buf.head();
@@ -463,7 +469,7 @@ impl<B: Buf> Switch<B> {
         self.watch.iter().any(|watch| has_ips(watch) || !watch.allowed.is_empty())
     }
 
-    /// Somebody has an address by binding, or nobody has any more.
+    /// Updates the ports after the first binding with an address was made, or the last one removed.
     pub(crate) fn bindings_changed(&mut self) {
         let has_bound_ips = self.any_bound_ips();
         if has_bound_ips != self.has_bound_ips {
@@ -479,7 +485,7 @@ impl<B: Buf> Switch<B> {
         if port_exists { Ok(()) } else { Err(CommandError::NoSuchPort(port)) }
     }
 
-    /// What is good depends on whether control is attached.
+    /// Resets all source checks: their results depend on whether control is attached.
     pub(crate) fn sources_changed(&mut self) {
         self.has_bound_ips = self.any_bound_ips();
         self.watch.iter_mut().for_each(Watch::forget);
@@ -488,7 +494,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames of a port need more than the fast way.
+    /// Returns true if frames of a port need more than the fast path.
     pub(crate) fn is_careful(&self, port: usize) -> bool {
         let watches = match self.watch[port].sources {
             Sources::Any => false,
@@ -504,7 +510,7 @@ impl<B: Buf> Switch<B> {
                 || self.has_own_queues(port))
     }
 
-    /// Whether a port has queues that are of some priorities only.
+    /// Returns true if a port has queues that are limited to some priorities.
     fn has_own_queues(&self, port: usize) -> bool {
         let port = &self.ports[port];
         let first = usize::from(port.first_input);
@@ -512,7 +518,8 @@ impl<B: Buf> Switch<B> {
         inputs.iter().any(|input| input.priorities != PriorityMask::ALL)
     }
 
-    /// Puts an entry into the chip; what it was, and what had to go for it, is forgotten.
+    /// Adds an entry to the forwarding table, and clears the cached sources of the entry that it
+    /// replaces and of the one that is evicted.
     pub(crate) fn install(&mut self, key: u64, lane: u32) {
         let kind = self.lanes[lane as usize].kind;
         let is_flow = matches!(kind, LaneKind::Tunnel(_) | LaneKind::Held(_));
@@ -525,22 +532,22 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Takes an entry out of the chip.
+    /// Removes an entry from the forwarding table.
     pub(crate) fn uninstall(&mut self, key: u64) {
         if let Some(lane) = self.chip.remove(key) {
             forget(&self.lanes, &mut self.watch, key, lane);
         }
     }
 
-    /// Looks at the next `places` places of the chip's table (about twice as many as there are
-    /// entries) and tells which of their entries were used since it last looked at them. It does
-    /// not change what will be evicted. Returns whether it came to the end; the next call then
-    /// begins again. Whoever ages out what is idle calls it in every turn, and an entry is idle
-    /// that two whole rounds did not tell.
+    /// Walks the next `places` places of the forwarding table (it has at least twice as many places
+    /// as entries) and reports the entries that were used since the last walk passed them. The walk
+    /// does not affect eviction. Returns true at the end of the table; the next call then starts
+    /// again. To age out idle entries, call it in every turn: an entry is idle if two whole rounds
+    /// did not report it.
     pub fn used_since(&mut self, places: u32, mut each: impl FnMut(VnetId, Mac, Used)) -> bool {
         let (lanes, watch) = (&self.lanes, &mut self.watch);
         self.chip.walk_used(places, |key, lane, used| {
-            // So that its next frame asks the chip, and is seen.
+            // Clears the cached source, so that its next frame reads the table and counts as a use.
             forget(lanes, watch, key, lane);
             let (vnet, mac) = mac_table::unkey(key);
             each(vnet, mac, used);
@@ -548,7 +555,7 @@ impl<B: Buf> Switch<B> {
     }
 }
 
-/// The place that an entry names forgets its source.
+/// Clears the cached source of an entry's port.
 fn forget(lanes: &[Lane], watch: &mut [Watch], key: u64, lane: u32) {
     if let LaneKind::Port(port) = lanes[lane as usize].kind
         && watch[port.index()].good == mac_table::unkey(key).1.to_u64()

@@ -1,17 +1,17 @@
-//! Moving waiting frames out of an input's own memory into the host pool, so that one slow output
-//! does not stop the input's other outputs.
+//! Spilling: moves waiting frames out of an input's own memory into the host pool, so that one slow
+//! output does not stop the input's other outputs (head-of-line blocking).
 //!
-//! What one (source, lane) pair may hold of its input is a share; beyond it frames are moved into
+//! One (source, lane) pair may hold a share of its input. Frames beyond the share are moved into
 //! the pool, oldest first, while the pool has room; only then does the input wait. An input may
-//! hold as much of the pool as is still free of it, so that nobody takes it all.
+//! hold as much of the pool as is still free, so that no input takes all of it.
 //!
-//! The share is a part of what the input may hold before it stops everybody, in frames or in bytes,
-//! whichever is used up first. An input that pauses its sender does so at XOFF, so there XOFF is
-//! the whole, and several pairs divide it: with a share of `s` a pair may hold `s / (1 - s)` times
-//! what is still free below XOFF. A pair that is alone then fills `s` of it, and `n` pairs together
-//! stay below it (the rule of dynamic thresholds, Choudhury and Hahne 1998). While the pool has
-//! room the window ends at XOFF, so that it is not crossed by one batch before its frames are
-//! spilled.
+//! The share is a part of the amount that the input may hold before it stops all senders, in frames
+//! or in bytes, whichever is used up first. An input that pauses its sender does so at XOFF, so
+//! XOFF is the amount there, and several pairs divide it: with a share of `s` a pair may hold `s /
+//! (1 - s)` times the room that is still free below XOFF. A pair that is alone then fills `s` of
+//! it, and `n` pairs together stay below it (the rule of dynamic thresholds, Choudhury and Hahne
+//! 1998). While the pool has room the window ends at XOFF, so that it is not crossed by one batch
+//! before its frames are spilled.
 
 use sluice_base::{Buf, InputId, LaneId, Priority, SourceId};
 
@@ -23,14 +23,14 @@ use crate::slots::{Home, NIL};
 use crate::surface::LaneKind;
 use crate::switch::Switch;
 
-/// How many queues beyond their share an input remembers. One that is not remembered is found
-/// when its next frame comes.
+/// Number of queues beyond their share that an input remembers. A queue that is not remembered is
+/// found when its next frame comes.
 pub(crate) const OVER_MAX: usize = 16;
 
 /// The whole of an input, of which a share is a part.
 const WHOLE: u16 = 256;
 
-/// What one queue may hold of its input.
+/// Share of its input that one queue may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     frames: u32,
@@ -38,18 +38,19 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// A part of a limit; one frame at least, for a queue of one frame stops nobody.
+    /// Returns a part of a limit; one frame at least, since a queue of one frame blocks no other.
     pub(crate) fn of(limit: Limit, part: u16) -> Self {
         let frames = u64::from(limit.frames) * u64::from(part) / u64::from(WHOLE);
-        // Without overflow: the control input has no limit in bytes.
+        // Divides first to avoid an overflow: the control input has no limit in bytes.
         let bytes = limit.bytes.0 / u64::from(WHOLE) * u64::from(part);
         Self { frames: u32::try_from(frames).unwrap_or(u32::MAX).max(1), bytes }
     }
 
-    /// The least that can be said.
+    /// The smallest share.
     pub(crate) const LEAST: Self = Self { frames: 1, bytes: 0 };
 
-    /// What no queue of these inputs is beyond its share without having passed.
+    /// Returns a lower bound of the shares of these inputs: a queue beyond its share is beyond this
+    /// bound as well.
     pub(crate) fn least<'a, B: 'a>(
         inputs: impl Iterator<Item = &'a Input<B>> + Clone,
         part: u16,
@@ -71,8 +72,8 @@ impl Share {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Moves handles of an input into the host pool. `copy` gets a handle of the input and gives
-    /// back one of the pool with the same bytes (the first is the driver's again), or, if the pool
+    /// Moves handles of an input into the host pool. `copy` gets a handle of the input and returns
+    /// one of the pool with the same bytes (the driver owns the first one again), or, if the pool
     /// has no room, the same handle.
     pub fn spill(&mut self, input: InputId, mut copy: impl FnMut(B) -> Result<B, B>) {
         let input = input.index();
@@ -84,7 +85,7 @@ impl<B: Buf> Switch<B> {
         }
         let mut at = 0;
         while let Some(&key) = self.inputs[input].over.get(at) {
-            // What finds no room waits, and nobody of another priority behind it.
+            // A queue that finds no room waits, and blocks no queue of another priority.
             let leaf = self.queues.find(key).filter(|&leaf| self.may_claim_pool(leaf));
             if leaf.is_some_and(|leaf| !self.spill_leaf(input, leaf, &mut copy)) {
                 at += 1;
@@ -94,7 +95,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Moves frames of one queue until it is within its share. False if the pool is full before.
+    /// Moves frames of one queue until it is within its share. Returns false if the pool is full
+    /// before that.
     fn spill_leaf(
         &mut self,
         input: usize,
@@ -114,7 +116,7 @@ impl<B: Buf> Switch<B> {
             if is_own && !self.move_to_pool(at, leaf, &mut |buf, _| copy(buf)) {
                 return false;
             }
-            // A frame of another input may stay in between; that one's walk must find it.
+            // A frame of another input may stay in between; the walk of that input must find it.
             all_pooled &= self.slots.get(at).home == Home::Pool;
             if all_pooled {
                 self.queues.get_mut(leaf).pooled_to = at;
@@ -124,8 +126,8 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// Moves a frame of a queue from its input's memory into the pool. False if that has no room.
-    /// `copy` also gets what the slot shares.
+    /// Moves a frame of a queue from its input's memory into the pool. Returns false if the pool
+    /// has no room. `copy` also gets [`Slot::shared`](crate::slots::Slot::shared).
     pub(crate) fn move_to_pool(
         &mut self,
         at: u32,
@@ -141,7 +143,7 @@ impl<B: Buf> Switch<B> {
         self.copy_into(at, leaf, part, copy)
     }
 
-    /// As [`Self::move_to_pool`], into a partition that has room.
+    /// Moves a frame as [`Self::move_to_pool`], into a partition that has room.
     pub(crate) fn copy_into(
         &mut self,
         at: u32,
@@ -161,7 +163,7 @@ impl<B: Buf> Switch<B> {
         moved
     }
 
-    /// The frame of a slot now lies in the pool, in this partition.
+    /// Records that the frame of a slot is in the pool now, in this partition.
     pub(crate) fn pooled(&mut self, index: u32, part: usize) {
         let slot = self.slots.get_mut(index);
         slot.home = Home::Pool;
@@ -171,20 +173,20 @@ impl<B: Buf> Switch<B> {
         self.enter_part(index, part);
     }
 
-    /// Whether the pool takes one more frame of this input, of some priority.
+    /// Returns true if the pool takes one more frame of this input, of some priority.
     pub(crate) fn pool_takes(&self, input: usize) -> bool {
         let i = &self.inputs[input];
         let partition = &self.pool[usize::from(i.from_underlay)];
         partition.has_room() && i.pooled_frames < partition.limit.frames - partition.frames
     }
 
-    /// Whether the pool takes one more frame of this input and priority.
+    /// Returns true if the pool takes one more frame of this input and priority.
     pub(crate) fn pool_takes_of(&self, input: usize, priority: u8) -> bool {
         let partition = &self.pool[usize::from(self.inputs[input].from_underlay)];
         self.pool_takes(input) && partition.takes(priority)
     }
 
-    /// Whether a queue holds more than its share of its input.
+    /// Returns true if a queue holds more than its share of its input.
     fn is_over(&self, input: usize, leaf: u32) -> bool {
         let (i, node) = (&self.inputs[input], self.queues.get(leaf));
         let share = Share::of(i.limit, self.pair_share);
@@ -203,8 +205,8 @@ impl<B: Buf> Switch<B> {
         self.ports.get(usize::from(input.port))?.pause_out.as_ref()
     }
 
-    /// Whether a queue holds more of what its input may hold without a pause than the part of it
-    /// that follows from what is still free.
+    /// Returns true if a queue holds more than `s / (1 - s)` times the room that is free below
+    /// XOFF, with `s` the share of a pair.
     fn is_over_below_xoff(&self, input: usize, node: &Node, pause: &PauseSender) -> bool {
         let held = self.rows[input * Priority::COUNT + usize::from(node.priority)].held;
         let free = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
@@ -227,15 +229,15 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Whether frames of a queue may go to the pool: not those for a receiver that is isolated,
-    /// here or at its own host.
+    /// Returns true if frames of a queue may go to the pool. Frames for a receiver that is
+    /// isolated, here or at its own host, may not.
     fn may_claim_pool(&self, leaf: u32) -> bool {
         let node = self.queues.get(leaf);
         let lane = &self.lanes[node.lane as usize];
         !matches!(lane.kind, LaneKind::Held(_)) && !self.is_isolated(lane.port, node.priority)
     }
 
-    /// The frames that wait for a pair, for inspection: in the input's memory, and in all.
+    /// Returns the frames that wait for a pair, for inspection: in the input's memory, and in all.
     #[must_use]
     pub fn pair(&self, lane: LaneId, source: SourceId, priority: Priority) -> (u32, u32) {
         self.queues.find(Key::leaf(lane.0, source.0, priority.get())).map_or((0, 0), |leaf| {

@@ -1,9 +1,10 @@
-//! Storm control: how many broadcasts a port and a network may send.
+//! Storm control: limits the broadcasts of a port and of a network.
 //!
-//! A broadcast costs as many frames as it has receivers, and copies share one bounded pool. So what
-//! comes by an access port is limited per port, and what comes through tunnels per network: a
-//! tenant whose machines shout takes neither time nor copies from others. What is beyond the limit
-//! ends under `storm_limit`. Multicast is not limited here: its copies are bounded as all are.
+//! A broadcast costs as many frames as it has receivers, and copies share one bounded pool. So
+//! broadcasts from an access port are limited per port, and broadcasts through tunnels per network:
+//! a tenant with a broadcast storm takes neither time nor copies from others. Broadcasts beyond the
+//! limit end under `storm_limit`. Multicast is not limited here: its copies are bounded as all
+//! copies are.
 //!
 //! Each budget is one moment, as in `shaper.rs`: `next = max(next, now - burst) + interval`.
 
@@ -41,8 +42,8 @@ impl Storms {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Whether a broadcast is beyond the budget of its port, or of its network if it came through a
-    /// tunnel; if not, it is charged.
+    /// Returns true if a broadcast is beyond the budget of its port, or of its network if it came
+    /// through a tunnel. Otherwise charges it to the budget.
     pub(crate) fn is_storm(&mut self, now: Nanos, slot: u32) -> bool {
         let s = self.slots.get(slot);
         let input = &self.inputs[usize::from(s.input)];

@@ -1,5 +1,4 @@
-//! What goes in and comes out: the words that a driver, a simulator and a control plane share with
-//! the switch.
+//! Interface types of the switch, shared by drivers, simulators and control planes.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -10,34 +9,35 @@ use sluice_base::{
 
 use crate::inspect::Counter;
 
-/// What the switch promises to take from an input now.
+/// Frames and bytes that the switch promises to take from an input now.
 ///
-/// The promise is of each priority: one that is full closes itself and no other. A driver that
-/// cannot tell the priority of a frame before it hands it over reads by [`Self::of_any`].
+/// The promise holds for each priority: a full priority closes itself and no other. A driver that
+/// cannot tell the priority of a frame before it hands the frame over uses [`Self::of_any`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Frames, of whatever priority that is open.
+    /// Frames of any open priority.
     pub frames: u32,
-    /// Bytes of those frames; the last one may exceed it.
+    /// Bytes of those frames; the last frame may exceed the bound.
     pub bytes: ByteCount,
-    /// The priorities of which nothing is taken, at an input that pauses its sender by priority.
-    /// Flow control needs no window ([`crate::Switch::hear`]).
+    /// Priorities of which no frame is taken, at an input that pauses its sender by priority. Flow
+    /// control needs no window ([`crate::Switch::hear`]).
     pub closed: PriorityMask,
-    /// Whether handles of this input should be moved into the host pool first
+    /// True if handles of this input should be moved into the host pool first
     /// ([`crate::Switch::spill`]): a broadcast waits for its copy, or one destination has filled
     /// its share of the input.
     pub spill: bool,
 }
 
 impl Window {
-    /// The promise for frames of any priority: none while one is closed.
+    /// Returns the promise for frames of any priority: none while one is closed.
     #[must_use]
     pub fn of_any(self) -> Self {
         let frames = if self.closed.is_empty() { self.frames } else { 0 };
         Self { frames, ..self }
     }
 
-    /// Whether it has nothing to say to a driver that tells priorities apart either.
+    /// Returns true if the window is empty also for a driver that keeps priorities apart: no
+    /// frames, and no closed priority.
     #[must_use]
     pub fn is_shut(self) -> bool {
         self.frames == 0 && self.closed.is_empty()
@@ -50,54 +50,54 @@ impl Window {
 /// ECN mark) is in `header`; the bytes that it replaces are skipped by `strip`. The buffer is never
 /// written.
 ///
-/// Of a super-frame ([`Buf::segments`](sluice_base::Buf::segments)) every segment goes by itself,
-/// unless the driver's peer takes it whole. `header` is then what goes in front of the largest one;
-/// [`crate::resize_outer`] makes it that of a smaller one.
+/// Every segment of a super-frame ([`Buf::segments`](sluice_base::Buf::segments)) goes by itself,
+/// unless the driver's peer takes the frame whole. `header` is then the header of the largest
+/// segment; [`crate::resize_outer`] adapts it to a smaller one.
 #[derive(Debug)]
 pub struct Egress<'a, B> {
-    /// The bytes that go first. Empty for a frame that passes unchanged.
+    /// Bytes in front of the buffer. Empty for a frame that passes unchanged.
     pub header: &'a [u8],
-    /// The buffer; `None` for a frame that the switch made itself, which is all in `header`.
+    /// The buffer; `None` for a frame that the switch made itself, all of it in `header`.
     pub buf: Option<&'a B>,
-    /// How many bytes of the buffer are skipped.
+    /// Bytes of the buffer that are skipped.
     pub strip: u16,
-    /// The size of the frame on the wire in bytes, without frame check sequence; of a super-frame
+    /// The size of the frame on the wire in bytes, without frame check sequence; for a super-frame,
     /// that of the segments from `first` on.
     pub size: u32,
-    /// Of a super-frame the first segment that no driver took yet.
+    /// First segment of a super-frame that no driver took yet.
     pub first: u16,
     /// Its priority.
     pub priority: Priority,
-    /// The tunnel it goes through.
+    /// The tunnel that the frame goes through.
     pub tunnel: Option<TunnelId>,
 }
 
-/// What a driver did with a frame that it was offered.
+/// Answer of a driver to a frame that it was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It took the frame, and will not look at the buffer after `offer` returns.
+    /// The driver took the frame, and will not read the buffer after `offer` returns.
     All,
-    /// It took so many more segments of a super-frame, but not all: at least one. It is offered the
-    /// rest.
+    /// The driver took so many more segments of a super-frame, but not all: at least one. The rest
+    /// is offered again.
     Segments(u16),
-    /// It has no room. The frame stays queued and the walk ends, at least for its priority.
+    /// The driver has no room. The frame stays queued and the walk ends, at least for its priority.
     No,
 }
 
-/// An output driver. A driver that cannot say beforehand how much room it has answers
-/// [`Taken::No`] when it finds out.
+/// An output driver. A driver that does not know its room beforehand answers [`Taken::No`] once it
+/// has none.
 pub trait Sink<B> {
     /// Offers one frame.
     fn offer(&mut self, frame: &Egress<'_, B>) -> Taken;
 
-    /// The priorities of which it would refuse whatever it is offered, as it found out. A driver
-    /// that keeps them apart says so after [`Taken::No`], and the walk goes on with the others.
+    /// Returns the priorities of which it would refuse any frame. A driver that keeps priorities
+    /// apart returns them after [`Taken::No`], and the walk goes on with the others.
     fn refuses(&self) -> PriorityMask {
         PriorityMask::NONE
     }
 
-    /// Whether it would refuse whatever it is offered. A driver that knows spares the switch the
-    /// making of headers that nobody takes; one that does not know says no.
+    /// Returns true if it would refuse any frame. True saves the switch building a header for a
+    /// frame that would be refused; a driver that does not know returns false.
     fn is_full(&self) -> bool {
         false
     }
@@ -109,7 +109,7 @@ impl<B, F: FnMut(&Egress<'_, B>) -> Taken> Sink<B> for F {
     }
 }
 
-/// Where frames for an address go.
+/// Destination of frames for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// Out of a local port.
@@ -118,32 +118,32 @@ pub enum Destination {
     Tunnel(TunnelId),
 }
 
-/// How many machines may be bound to a port.
+/// Number of machines that may be bound to a port.
 pub const BOUND_MACS_MAX: usize = 8;
-/// How many addresses a bound machine may have.
+/// Number of addresses that a bound machine may have.
 pub const BOUND_IPS_MAX: usize = 4;
 
-/// How many prefixes a port may allow its bound machines beside their own addresses.
+/// Number of prefixes that a port may allow its bound machines beside their own addresses.
 pub const ALLOWED_MAX: usize = 16;
 
-/// The IP addresses of a bound machine; none at all: it may have any, or, if its port allows some,
-/// these.
+/// The IP addresses of a bound machine. If there are none, the machine may have any address, or
+/// those that its port allows, if it allows some.
 pub type BoundIps = [Option<IpAddr>; BOUND_IPS_MAX];
 
-/// What the control plane asks for.
+/// A command of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Puts an address into the chip, evicting the least recently used one if it is full, and
-    /// releases the frames that wait for it.
+    /// Adds an address to the forwarding table, evicts the least recently used one if the table is
+    /// full, and releases the frames that wait for the address.
     Install {
         /// The network.
         vnet: VnetId,
         /// The address.
         mac: Mac,
-        /// Where it is.
+        /// The destination of its frames.
         to: Destination,
     },
-    /// Takes an address out of the chip. Queued frames stay queued.
+    /// Removes an address from the forwarding table. Queued frames stay queued.
     Remove {
         /// The network.
         vnet: VnetId,
@@ -157,18 +157,18 @@ pub enum Command {
         /// The address.
         mac: Mac,
     },
-    /// Sets the next hop of a tunnel; `None`: it has none, and its frames wait.
+    /// Sets the next hop of a tunnel; with `None` its frames wait.
     NextHop {
         /// The tunnel.
         tunnel: TunnelId,
         /// The MAC of the next hop.
         mac: Option<Mac>,
     },
-    /// From now on a control plane reads [`Notice::Punt`] and [`Notice::Decap`], or none does any
-    /// more: then what waits is thrown away, and the switch floods ARP like any broadcast. A switch
-    /// begins without one.
+    /// Attaches a control plane, which reads [`Notice::Punt`] and [`Notice::Decap`], or detaches
+    /// it: then the punts that wait are discarded, and the switch floods ARP like any broadcast. A
+    /// switch starts without a control plane.
     Control {
-        /// Whether one does.
+        /// True to attach, false to detach.
         attached: bool,
     },
     /// Binds a machine to a port of [`crate::Sources::Bound`], or gives it other addresses.
@@ -177,11 +177,11 @@ pub enum Command {
         port: PortId,
         /// The machine.
         mac: Mac,
-        /// What it may say of itself.
+        /// The addresses that the machine may use.
         ips: BoundIps,
     },
-    /// The bound machines of a port may speak with an address of this prefix as well, which others
-    /// may have, too. It goes with the port.
+    /// Allows the bound machines of a port to use any address of this prefix as well. Machines of
+    /// other ports may have these addresses too. The permission ends with the port.
     Allow {
         /// The port.
         port: PortId,
@@ -195,8 +195,8 @@ pub enum Command {
         /// The machine.
         mac: Mac,
     },
-    /// Takes an address from a machine that is bound to a port; one that has no other one is bound
-    /// no more. Nothing happens if it may have any.
+    /// Takes an address from a machine that is bound to a port, and unbinds the machine if it has
+    /// no other one. Does nothing if the machine may have any address.
     UnbindIp {
         /// The port.
         port: PortId,
@@ -206,8 +206,8 @@ pub enum Command {
         ip: IpAddr,
     },
     /// Holds a destination behind a tunnel here, as its host asked: frames for it of some
-    /// priorities wait in the inputs of their senders. No priority at all lets go of it: what waits
-    /// is sent, in order.
+    /// priorities wait in the inputs of their senders. Without any priority, releases the
+    /// destination: the frames that wait are sent in order.
     Hold {
         /// The network.
         vnet: VnetId,
@@ -217,12 +217,12 @@ pub enum Command {
         tunnel: TunnelId,
         /// Priorities that are held.
         held: PriorityMask,
-        /// Those among them whose frames end under
+        /// Held priorities whose frames end under
         /// [`ReceiverStuck`](sluice_base::DropReason::ReceiverStuck), as the hold contract of the
         /// receiver is over.
         stuck: PriorityMask,
     },
-    /// The device of an underlay has this address and this MTU now.
+    /// Sets the address and the MTU of an underlay's device.
     Underlay {
         /// The port.
         port: PortId,
@@ -231,28 +231,29 @@ pub enum Command {
         /// The layer-3 MTU.
         mtu: u16,
     },
-    /// A frame to a far end was too large for its way, which has this layer-3 MTU (RFC 1191).
+    /// Reports the layer-3 MTU of the path to a far end, for which a frame was too large (RFC
+    /// 1191).
     PathMtu {
         /// The far end.
         remote: Ipv4Addr,
         /// The MTU.
         mtu: u16,
     },
-    /// Ends a decap flow. The next frame makes it again.
+    /// Ends a decap flow. The next frame of the peer starts a new one.
     ForgetDecap {
         /// The network.
         vnet: VnetId,
         /// The peer.
         tunnel: TunnelId,
     },
-    /// Frames that were taken at a port ([`PuntCause::is_taken`]) end there: control neither
-    /// answered them nor had them flooded.
+    /// Drops frames that were taken at a port ([`PuntCause::is_taken`]), which control neither
+    /// answered nor flooded.
     Refuse {
         /// The port.
         port: PortId,
-        /// Why.
+        /// Reason of the drop.
         reason: DropReason,
-        /// How many, and their bytes.
+        /// Their number and bytes.
         sum: Counter,
     },
 }
@@ -269,7 +270,7 @@ pub enum CommandError {
     NoSuchTunnel(TunnelId),
     /// The port is not a member of the network.
     NotAMember(PortId),
-    /// The tunnel is not one of the network's.
+    /// The tunnel does not belong to the network.
     NotInNetwork(TunnelId),
     /// A group address cannot be installed or bound.
     GroupAddress(Mac),
@@ -279,50 +280,51 @@ pub enum CommandError {
     TooManyBound(PortId),
     /// The port allows [`ALLOWED_MAX`] prefixes.
     TooManyAllowed(PortId),
-    /// As many destinations are held as may be ([`crate::IsolationConfig::holds`]).
+    /// The limit of held destinations is reached ([`crate::IsolationConfig::holds`]).
     TooManyHeld,
     /// No tunnel has this far end.
     NoSuchVtep(Ipv4Addr),
 }
 
-/// Why a frame is punted.
+/// Reason of a punt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PuntCause {
-    /// The chip does not know its source.
+    /// The forwarding table does not have the frame's source.
     NewSource,
-    /// The chip knows its source at another place.
+    /// The forwarding table has the frame's source at another port or tunnel.
     Moved,
-    /// It is ARP (RFC 826) to a group, and was taken out of the data path.
+    /// ARP (RFC 826) to a group, taken out of the data path.
     Arp,
-    /// It is a Neighbor Solicitation or Advertisement (RFC 4861 sections 4.3 and 4.4) to a group,
-    /// and was taken out of the data path.
+    /// A Neighbor Solicitation or Advertisement (RFC 4861 sections 4.3 and 4.4) to a group, taken
+    /// out of the data path.
     Nd,
-    /// It is ARP or Neighbor Discovery, router discovery and redirects among it, that goes its way.
+    /// ARP or Neighbor Discovery that is forwarded as well, router discovery and redirects
+    /// included.
     Snooped,
 }
 
 impl PuntCause {
-    /// All of them, in the order of their indices.
+    /// All causes, in the order of their indices.
     pub const ALL: [Self; 5] = [Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
-    /// How many there are.
+    /// Number of causes.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The cause as an index below [`Self::COUNT`].
+    /// Returns the cause as an index below [`Self::COUNT`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether the frame was taken out of the data path: control answers it, has it flooded, or
-    /// says why it ends.
+    /// Returns true if the frame was taken out of the data path: control answers it, floods it, or
+    /// drops it with a reason.
     #[must_use]
     pub const fn is_taken(self) -> bool {
         matches!(self, Self::Arp | Self::Nd)
     }
 }
 
-/// Where a punted frame came in.
+/// Place where a punted frame came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PuntFrom {
     /// At a port.
@@ -331,53 +333,53 @@ pub enum PuntFrom {
     Tunnel(TunnelId),
 }
 
-/// What the switch has to tell.
+/// An event of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A destination that the chip does not know. Its frames wait.
+    /// A destination that the forwarding table does not have. Its frames wait.
     Miss {
         /// The network.
         vnet: VnetId,
         /// The destination.
         mac: Mac,
-        /// Where the first waiting frame came in.
+        /// Place where the first waiting frame came in.
         from: PuntFrom,
         /// A copy of the first bytes of that frame.
         head: Head,
     },
-    /// A frame that the control plane should see. One that was taken ([`PuntCause::is_taken`])
-    /// ended there, and its head is all of it: whom it should reach is for the control plane to
-    /// say. Any other goes on.
+    /// A frame that the control plane should see. A frame that was taken ([`PuntCause::is_taken`])
+    /// ended there and only its head remains: the control plane decides which ports it reaches. Any
+    /// other frame is forwarded as well.
     Punt {
-        /// Why.
+        /// Reason of the punt.
         cause: PuntCause,
         /// The network.
         vnet: VnetId,
-        /// Where it came in.
+        /// Place where the frame came in.
         from: PuntFrom,
-        /// A copy of its first bytes, from the tenant's Ethernet header on.
+        /// A copy of the frame's first bytes, from the tenant's Ethernet header on.
         head: Head,
     },
-    /// A frame was too large for where it goes, and ended under `oversize`. Its sender can be told
-    /// (`sluice_wire::too_big`).
+    /// A frame was too large for its output, and ended under `oversize`. The control plane can
+    /// inform its sender (`sluice_wire::too_big`).
     TooBig {
-        /// The way to its sender: the port that it came in at, or the sender's address, if that is
-        /// behind a tunnel or at another switch of the host.
+        /// Target of an answer to its sender: the port that the frame came in at, or the sender's
+        /// address, if the sender is behind a tunnel or at another switch of the host.
         to: Target,
-        /// The largest layer-3 packet that passes there, with as many tags as the frame has.
+        /// The largest layer-3 packet that fits the output, with as many tags as the frame has.
         mtu: u16,
         /// A copy of the frame's first bytes.
         head: Head,
     },
-    /// The way to a tunnel's far end has another MTU than its device.
+    /// The path to a tunnel's far end has another MTU than its device.
     PathMtu {
         /// The tunnel.
         tunnel: TunnelId,
-        /// The layer-3 MTU of the way; `None`: what was learned is too old to be believed.
+        /// The layer-3 MTU of the path; `None` once the learned one has expired.
         mtu: Option<u16>,
     },
-    /// The first frame that a peer sent to a network since the switch began, or since
+    /// The first frame that a peer sent to a network since the switch started, or since
     /// [`Command::ForgetDecap`].
     Decap {
         /// The network.
@@ -385,20 +387,20 @@ pub enum Notice {
         /// The peer.
         tunnel: TunnelId,
     },
-    /// The senders of a port have to hold other priorities than before, or others of them have to:
-    /// [`crate::Switch::receiver`] says which and who.
+    /// The priorities that senders of a port have to hold changed, or the set of these senders did:
+    /// [`crate::Switch::receiver`] returns both.
     Receiver {
         /// The port.
         port: PortId,
     },
 }
 
-/// A local port as those that send to it through tunnels should treat it.
+/// Priorities of a local port that its senders behind tunnels have to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverState {
     /// Priorities that senders are to hold.
     pub held: PriorityMask,
-    /// Those among them whose hold contract is over.
+    /// Held priorities whose hold contract is over.
     pub stuck: PriorityMask,
 }
 
@@ -410,10 +412,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// How many bytes it can hold.
+    /// Upper bound of the bytes that it holds.
     pub const SIZE_MAX: usize = 128;
 
-    /// A copy of the first bytes of `bytes`.
+    /// Returns a copy of the first bytes of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let size = bytes.len().min(Self::SIZE_MAX);
@@ -423,7 +425,7 @@ impl Head {
         head
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.size)]
@@ -436,7 +438,8 @@ impl core::fmt::Debug for Head {
     }
 }
 
-/// What a detached port leaves behind: its handles come out of [`crate::Switch::reclaim`].
+/// Frames and handles of a port that was detached. The handles come out of
+/// [`crate::Switch::reclaim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detached {
     /// Frames that ended under `stopped`.
@@ -445,7 +448,7 @@ pub struct Detached {
     pub handles: u32,
 }
 
-/// Where control's own frames go.
+/// Target of a frame that control sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Out of a port, as it is.
@@ -456,7 +459,7 @@ pub enum Target {
     Tunnel(VnetId, TunnelId),
 }
 
-/// A lane, told apart by what it leads to.
+/// Kind of a lane, by its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneKind {
     /// A local port.
@@ -476,7 +479,7 @@ pub enum LaneKind {
 pub struct QueueState {
     /// Its lane.
     pub lane: LaneId,
-    /// What the lane leads to.
+    /// Destination of the lane.
     pub to: LaneKind,
     /// The index of the source.
     pub source: sluice_base::SourceId,

@@ -1,5 +1,5 @@
-//! The switch itself: its tables, its making, and the parts of its surface that are neither the
-//! way in nor the way out.
+//! The switch: its tables, its construction, and the parts of its interface other than ingress and
+//! egress.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -34,8 +34,8 @@ use crate::too_big::TooBig;
 use crate::transmit::weight_of;
 use crate::validate;
 
-/// Frames that a driver may have received beyond what the input may hold, because they end at
-/// once: the largest batch.
+/// Frames that a driver may have received beyond the limit of an input, because they end at once:
+/// the largest batch.
 pub(crate) const BATCH_MAX: u32 = 64;
 /// Frames that control may have in the switch.
 pub(crate) const CONTROL_FRAMES: u32 = 64;
@@ -43,20 +43,20 @@ pub(crate) const CONTROL_FRAMES: u32 = 64;
 /// The counters of one (input, priority): frames that ended, by reason.
 pub(crate) type Drops = [Counter; DropReason::COUNT];
 
-/// A virtual or physical switch. See the crate's documentation. Its fields stand in this order so
-/// that what every frame touches lies together, and tables that never grow are slices, which take
-/// two words and not three: where many switches share a cache, each line of them counts.
+/// A virtual or physical switch. See the crate's documentation. The order of its fields keeps those
+/// together that every frame touches. Tables that never grow are slices, which take two words and
+/// not three: if many switches share a cache, each cache line counts.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Switch<B> {
     pub(crate) inputs: Box<[Input<B>]>,
     pub(crate) ports: Box<[Port]>,
-    /// The books, by (input, priority).
+    /// Counters by (input, priority).
     pub(crate) rows: Box<[Row]>,
-    /// By priority and port: what is used together lies together.
+    /// Classes by priority and port, so that those used together lie together.
     pub(crate) classes: Box<[Class<B>]>,
     pub(crate) lanes: Box<[Lane]>,
-    /// A bit per port that may have something to send.
+    /// Ports that may have something to send, a bit each.
     pub(crate) busy: Box<[u64]>,
     pub(crate) tunnels: Box<[Tunnel]>,
     pub(crate) vnets: Box<[Vnet]>,
@@ -67,7 +67,7 @@ pub struct Switch<B> {
     pub(crate) slots: Slots<B>,
     pub(crate) lossless: PriorityMask,
     pub(crate) strict: PriorityMask,
-    /// How many frames may wait in a common queue: few against what any input may hold.
+    /// Number of frames that may wait in a common queue: few, compared to the limit of any input.
     pub(crate) common_max: u32,
     /// Slots that inputs use beyond their own, and slots that are not for lossy frames in buffers.
     pub(crate) excess: u32,
@@ -80,7 +80,8 @@ pub struct Switch<B> {
     pub(crate) closed: Vec<u32>,
     pub(crate) control: Control,
     pub(crate) dscp_to_priority: [Priority; 64],
-    /// The last of what every frame touches: behind what a look-up reads comes what it does not.
+    /// Last of the fields that every frame touches: first the part that a lookup reads, then the
+    /// rest.
     pub(crate) chip: MacTable,
     pub(crate) queues: Queues,
     pub(crate) pool_ended: u32,
@@ -90,7 +91,8 @@ pub struct Switch<B> {
     /// Destinations that are not resolved, with their lanes.
     pub(crate) pending: MacTable,
     pub(crate) free_lanes: Vec<u32>,
-    /// From local ports, from the underlay, and the reserve of isolated receivers.
+    /// Partitions of the pool: for frames from local ports, from the underlay, and the reserve of
+    /// isolated receivers.
     pub(crate) pool: [Partition; 3],
     pub(crate) pool_marks: [Marks; 3],
     pub(crate) bodies: u32,
@@ -99,13 +101,13 @@ pub struct Switch<B> {
     pub(crate) replicated_frames: u32,
     pub(crate) copies_per_lane: u32,
     pub(crate) pair_share: u16,
-    /// No input has a smaller share than this.
+    /// Lower bound of the shares of all inputs.
     pub(crate) share_min: Share,
-    /// By port: whose frames it takes.
+    /// Source checks by port.
     pub(crate) watch: Vec<Watch>,
-    /// Whether some port is bound to addresses.
+    /// True if some port is bound to addresses.
     pub(crate) has_bound_ips: bool,
-    /// By port: what may be attached in its place.
+    /// Bays by port: limits of a port that may attach there.
     pub(crate) bays: Vec<Bay>,
     pub(crate) lending: Lending,
     pub(crate) isolation: Isolation,
@@ -115,15 +117,16 @@ pub struct Switch<B> {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Makes a switch and takes all the memory it will ever use.
+    /// Makes a switch and allocates all the memory that it ever uses.
     ///
     /// # Errors
-    /// The first thing in the configuration that cannot work.
+    /// The first fault of the configuration.
     pub fn new(config: &SwitchConfig, seed: u64, now: Nanos) -> Result<Self, ConfigError> {
         validate::check(config)?;
         let config = config.with_spare();
         let config = config.as_ref();
-        // What every frame touches is made first, with nothing large between: it lies on few pages.
+        // Tables that every frame touches are made first, without large ones between them, so that
+        // they lie on few pages.
         let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
         let row_count = (inputs.len() + 1) * Priority::COUNT; // The last ones: ports that are gone.
@@ -190,7 +193,7 @@ impl<B: Buf> Switch<B> {
         Ok(switch)
     }
 
-    /// What follows from what was made.
+    /// Initialises the state that depends on the tables.
     fn begin(&mut self, now: Nanos, config: &SwitchConfig) {
         self.leave_free(config.spare.as_ref());
         self.sources_changed();
@@ -199,7 +202,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The input of a port's queue.
+    /// Returns the input of a port's queue.
     #[must_use]
     pub fn input(&self, port: PortId, queue: u8) -> InputId {
         let port = &self.ports[port.index()];
@@ -207,28 +210,29 @@ impl<B: Buf> Switch<B> {
         InputId(port.first_input + u16::from(queue))
     }
 
-    /// The port that an input belongs to; `None` for the control input, and the pool's number.
+    /// Returns the port that an input belongs to; `None` for the control input and for the pool's
+    /// number.
     #[must_use]
     pub fn port_of(&self, input: InputId) -> Option<PortId> {
         let port = self.inputs.get(input.index())?.port;
         (port != NO_PORT).then_some(PortId(port))
     }
 
-    /// The input under which control's own frames are counted.
+    /// Returns the input under which control's own frames are counted.
     #[must_use]
     pub fn control_input(&self) -> InputId {
         InputId::from_index(self.inputs.len() - 1)
     }
 
-    /// The number under which handles of the host pool are reclaimed. Frames of ports that are gone
-    /// are counted under it, once their number is another port's.
+    /// Returns the number under which handles of the host pool are reclaimed. It also has the
+    /// counters of ports that are gone, once their numbers belong to other ports.
     #[must_use]
     pub fn pool_input(&self) -> InputId {
         InputId::from_index(self.inputs.len())
     }
 
-    /// How many handles the switch can hold at the same time, over all inputs and the pool: what a
-    /// driver that reads into memory of its own needs of it.
+    /// Returns the number of handles that the switch can hold at the same time, over all inputs and
+    /// the pool. A driver that reads into memory of its own needs as many buffers.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.slots.len()
@@ -259,7 +263,8 @@ impl<B: Buf> Switch<B> {
                 Ok(())
             }
             Target::Address(vnet, mac) if vnet.index() < self.vnets.len() => {
-                // It may not be what its header says, so it cannot be deferred and read again.
+                // Its destination may differ from its header, so the frame cannot be deferred and
+                // read again.
                 let key = mac_table::key(vnet.0, mac);
                 let known = mac.is_group()
                     || self.chip.lookup(key).is_some()
@@ -282,10 +287,11 @@ impl<B: Buf> Switch<B> {
         self.admit(slot, lane);
     }
 
-    /// Carries out a command of the control plane.
+    /// Executes a command of the control plane.
     ///
     /// # Errors
-    /// What it names does not exist, or may not be so; nothing was changed.
+    /// A port, network or tunnel of the command does not exist, or the command is not allowed;
+    /// nothing was changed.
     pub fn command(&mut self, now: Nanos, command: Command) -> Result<(), CommandError> {
         match command {
             Command::Install { vnet, mac, to } => {
@@ -357,7 +363,7 @@ impl<B: Buf> Switch<B> {
             Destination::Tunnel(tunnel) => {
                 let t = self.tunnels.get(tunnel.index());
                 let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
-                // Frames from there would be refused, so frames to there go to nobody.
+                // Frames from this tunnel would be refused, so frames are not sent into it either.
                 if !self.vnets[vnet.index()].tunnels.contains(&tunnel.0) {
                     return Err(CommandError::NotInNetwork(tunnel));
                 }
@@ -383,7 +389,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Lets time pass: ends pauses and waits that are over. Call it once per turn.
+    /// Advances the time: ends pauses and waits that are over. Call it once per turn.
     pub fn advance(&mut self, now: Nanos) {
         for at in 0..self.ports.len() {
             let port = &mut self.ports[at];
@@ -405,28 +411,30 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// When the switch has to be looked at next, if nothing comes in before: a rate that allows
-    /// the next frame, a pause that ends or must be repeated, a wait that is over.
+    /// Returns the moment at which the switch has work next, if no frame comes in before: a rate
+    /// allows the next frame, a pause ends or must be repeated, a wait is over.
     ///
-    /// It is later than `now` once [`Self::advance`] was called with `now`, every port was offered
-    /// to a driver with room and every notice was read. What somebody else keeps from being done
-    /// stays due, and the moment is at `now` or before it:
+    /// The moment is later than `now` once [`Self::advance`] was called with `now`, every port was
+    /// offered to a driver with room and every event was read. Work that a driver or reader holds
+    /// up stays due, and its moment is at `now` or before it:
     ///
-    /// - a pause frame that its driver has not taken: [`Nanos::ZERO`], or when it should have been
-    ///   repeated;
-    /// - a frame that its rate allows and its driver has not taken: since when it may go;
-    /// - a question that found no room among notices that nobody reads: since when it is due.
+    /// - a pause frame that its driver has not taken: [`Nanos::ZERO`], or the moment at which it
+    ///   should have been repeated;
+    /// - a frame that its rate allows and its driver has not taken: the moment since which it may
+    ///   go;
+    /// - a miss that found no room among events that nobody reads: the moment since which it is
+    ///   due.
     ///
-    /// The switch cannot tell a driver without room from one that was not asked yet, so whoever
-    /// sleeps until this moment sleeps for a shortest time besides, or waits for the driver. A
-    /// frame without a rate has no moment: it may go at any time ([`Self::has_work`]).
+    /// The switch cannot tell a driver without room from one that was not asked yet, so a caller
+    /// that sleeps until this moment needs a minimum sleep, or waits for the driver. A frame
+    /// without a rate has no moment: it may go at any time ([`Self::has_work`]).
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let timed = self.ports.iter().position(|port| !port.is_timeless());
         let waits = !self.timed.is_empty() || !self.waiting_lanes.is_empty();
         if self.has_receiver_news() {
-            // Senders are to be told at once.
+            // Events about receivers are due at once.
             return Some(Nanos::ZERO);
         }
         let watched = [self.isolation.deadline(), self.holds.deadline()];
@@ -438,7 +446,7 @@ impl<B: Buf> Switch<B> {
         deadline.into_iter().chain(watched).min()
     }
 
-    /// As [`Self::deadline`]; no port before `from` has one.
+    /// Returns the deadline as [`Self::deadline`]; no port before `from` has one.
     #[inline(never)]
     fn deadline_from(&self, from: usize) -> Option<Nanos> {
         let mut first = None;
@@ -455,8 +463,8 @@ impl<B: Buf> Switch<B> {
         first
     }
 
-    /// The first port from `from` on that may have something to send. A worker walks these instead
-    /// of all its ports, after [`Self::advance`].
+    /// Returns the first port from `from` on that may have something to send. A worker walks these
+    /// instead of all its ports, after [`Self::advance`].
     #[must_use]
     pub fn busy_port(&self, from: PortId) -> Option<PortId> {
         let mut word = from.index() / 64;
@@ -468,17 +476,17 @@ impl<B: Buf> Switch<B> {
         Some(PortId::from_index(word * 64 + bits.trailing_zeros() as usize))
     }
 
-    /// Whether a port may have something to send: as [`Self::busy_port`], for who asks of one.
+    /// Returns true if a port may have something to send, as [`Self::busy_port`] does for all.
     #[inline]
     #[must_use]
     pub fn is_busy(&self, port: PortId) -> bool {
         self.busy.get(port.index() / 64).is_some_and(|bits| bits >> (port.index() % 64) & 1 == 1)
     }
 
-    /// The next thing that the switch has to tell; misses first.
+    /// Returns the next event; misses first.
     #[inline]
     pub fn notice(&mut self) -> Option<Notice> {
-        // Asked in every turn, and mostly in vain.
+        // Called in every turn, and mostly without an event.
         if !self.notices.is_empty() {
             return self.notices.pop_front();
         }
@@ -499,7 +507,7 @@ impl<B: Buf> Switch<B> {
         (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
     }
 
-    /// The tunnel whose far end has this address, through whichever port.
+    /// Returns the tunnel whose far end has this address, through any port.
     #[inline]
     pub(crate) fn vtep(&self, remote: u32) -> Option<u16> {
         self.vteps.find(remote)
@@ -512,7 +520,7 @@ impl<B: Buf> Switch<B> {
 }
 
 impl<B> Switch<B> {
-    /// Where the class of a (port, priority) is.
+    /// Returns the index of the class of a (port, priority).
     #[inline]
     pub(crate) fn class_of(&self, port: usize, priority: usize) -> usize {
         priority * self.ports.len() + port
@@ -524,7 +532,7 @@ impl<B> Switch<B> {
         self.busy[port / 64] |= 1 << (port % 64);
     }
 
-    /// Some frame of a priority left; perhaps it was the last.
+    /// Marks a priority as idle if the frame that left was its last one.
     #[inline]
     pub(crate) fn mark_idle(&mut self, port: usize, priority: usize) {
         if self.classes[self.class_of(port, priority)].is_idle() {
@@ -532,7 +540,7 @@ impl<B> Switch<B> {
         }
     }
 
-    /// A port whose flow control may have something to say.
+    /// Marks a port whose flow control may have a frame to send.
     #[inline]
     pub(crate) fn note_pause_due(&mut self, port: u16) {
         self.busy[usize::from(port) / 64] |= 1 << (port % 64);

@@ -1,4 +1,4 @@
-//! Configurations that cannot work, one of every kind.
+//! Invalid configurations, one of every kind.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -44,7 +44,8 @@ fn pause(xon: u64, xoff: u64, gbps: u64) -> InputFull {
     })
 }
 
-/// An access port, an underlay port with one tunnel, and a network that has it.
+/// Returns a configuration of an access port, an underlay port with one tunnel, and a network with
+/// that tunnel.
 pub(crate) fn config() -> SwitchConfig {
     let role = PortRole::Underlay { local: Ipv4Addr::new(10, 0, 0, 1), mac: Mac([2; 6]) };
     SwitchConfig {

@@ -1,14 +1,15 @@
-//! Tenants' frames that are too large for where they go, so that their senders can be told: whoever
-//! drives the switch makes the answer (RFC 1191, RFC 4443) and injects it at the sender's port.
+//! Events about tenants' frames that are too large for their output. The code that drives the
+//! switch makes the answer to the sender (RFC 1191, RFC 4443) and injects it at the sender's port.
 //!
-//! Each port has an allowance, so that one that sends nothing else costs little; what exceeds it,
-//! or finds no room among what nobody reads, is counted as `oversize` and is not answered. A
-//! sender's next frame is. The sender of what came out of a tunnel, or from another switch of the
-//! host, is elsewhere: the answer goes to its address, as any frame would. All who send through an
-//! underlay share its allowance, and so do those of another switch.
+//! Each port has an allowance of answers, so that a port that only sends such frames costs little.
+//! A frame beyond it, or one that finds the list of events full, is counted as `oversize` without
+//! an answer. The sender's next frame may be answered. The sender of a frame out of a tunnel, or
+//! from another switch of the host, is not at a local port: the answer goes to its address, as any
+//! frame would. All senders behind an underlay share the allowance of its port, and so do those
+//! behind another switch.
 //!
-//! A tenant's own tag is answered with the same tag. In a tunnel it takes room from the packet; on
-//! a port it does not (802.3 clause 3.2.7).
+//! The answer to a frame with a tenant's own tag has the same tag. In a tunnel the tag takes room
+//! from the packet; on a port it does not (802.3 clause 3.2.7).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -22,21 +23,21 @@ use crate::switch::Switch;
 use crate::tunnel::OUTER_BYTES;
 use crate::underlay::Paths;
 
-/// Notices that may wait.
+/// Upper bound of events that wait.
 const WAITING_MAX: usize = 32;
-/// How often a port may be answered, and how many answers it may save up.
+/// Interval of the answers of a port, and the number that it may save up.
 const ANSWER_EVERY: Nanos = Nanos::from_millis(10);
 const SAVED_MAX: u64 = 16;
-/// What a tenant's frame has beside its layer-3 packet.
+/// Size of the Ethernet header in front of a layer-3 packet.
 const ETHERNET_BYTES: u32 = 14;
 /// A tag that the tenant has in its frame (802.1Q clause 9.3).
 const TAG_BYTES: u32 = 4;
 
-/// What there is to be told.
+/// Events that wait, and the state of paths.
 #[derive(Debug)]
 pub(crate) struct TooBig {
     notices: VecDeque<Notice>,
-    /// By port: when its allowance is, or was, whole.
+    /// By port: moment at which its allowance is, or was, full.
     whole_at: Box<[Nanos]>,
     pub(crate) paths: Paths,
 }
@@ -48,7 +49,7 @@ impl TooBig {
         Self { notices, whole_at, paths: Paths::new(tunnels) }
     }
 
-    /// Tells, if there is room.
+    /// Adds an event, if there is room.
     pub(crate) fn tell(&mut self, notice: Notice) {
         if self.notices.len() < WAITING_MAX {
             self.notices.push_back(notice);
@@ -77,7 +78,7 @@ impl TooBig {
 }
 
 impl<B: Buf> Switch<B> {
-    /// The frame in a slot is too large for a lane, and about to end.
+    /// Reports that the frame in a slot is too large for a lane. The frame is about to end.
     #[cold]
     pub(crate) fn tell_too_big(&mut self, now: Nanos, slot: u32, lane: u32) {
         let s = self.slots.get(slot);
@@ -89,7 +90,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// As [`Self::tell_too_big`], for a frame of an input and a network.
+    /// Reports as [`Self::tell_too_big`], for a frame of an input and a network.
     #[cold]
     pub(crate) fn tell_too_big_of(
         &mut self,
@@ -109,7 +110,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The way to whoever sent a frame of an input, if anybody is there.
+    /// Returns the target of an answer to the sender of a frame, if there is one.
     fn way_back(&self, port: u16, vnet: u16, head: &Head) -> Option<Target> {
         let p = &self.ports[usize::from(port)];
         if let PortRole::Access { .. } = p.role {
@@ -120,7 +121,7 @@ impl<B: Buf> Switch<B> {
         is_there.then_some(Target::Address(VnetId(vnet), src))
     }
 
-    /// The largest layer-3 packet of a network that a lane takes in such a frame.
+    /// Returns the largest layer-3 packet of a network that a lane takes in a frame with this head.
     fn mtu_of(&self, vnet: u16, lane: u32, head: &[u8]) -> Option<u16> {
         let lane = &self.lanes[lane as usize];
         let mtu = match lane.kind {

@@ -1,17 +1,16 @@
-//! The way out: the scheduler of a port picks among priorities and sources and offers frames to
-//! the port's driver until nothing may go or the driver has no room.
+//! Egress: the scheduler of a port picks among priorities and sources and offers frames to the
+//! port's driver until no frame may go or the driver has no room.
 //!
-//! Priorities: strict ones first, highest number first; the others by deficit round robin in
-//! bytes, with their weights; there a deficit may fall below zero by one frame and is a debt, which
-//! a priority keeps when it is empty. Sources within a priority: deficit round robin in bytes as in
-//! its paper (Shreedhar and Varghese, SIGCOMM 1995), one quantum each. A frame goes when the
-//! deficit covers it, and a queue that empties has nothing left and owes nothing: queues are
-//! unbound then, so a debt would be forgotten, and who sends little at a time would get more than a
-//! share.
+//! Priorities: strict ones first, highest number first; the others by deficit round robin in bytes,
+//! with their weights; there a deficit may fall below zero by one frame; a priority keeps this debt
+//! when it is empty. Sources within a priority: deficit round robin in bytes as in its paper
+//! (Shreedhar and Varghese, SIGCOMM 1995), one quantum each. A frame goes when the deficit covers
+//! it, and a queue that empties has no deficit and no debt: queues are unbound then, so a debt
+//! would be lost, and a source that sends little at a time would get more than its share.
 //!
-//! A queue is only ever served at its head, and a driver that says no ends the walk, or the part of
-//! it that is of the priorities which it has no room for: an output that was found full stays full,
-//! and nothing overtakes.
+//! A queue is only served at its head. A driver that refuses a frame ends the walk, at least for
+//! the priorities that it has no room for: an output that was found full stays full, and no frame
+//! overtakes another.
 
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask, TunnelId};
 use sluice_wire::mac_control;
@@ -27,21 +26,21 @@ use crate::surface::{Egress, LaneKind, Sink, Taken};
 use crate::switch::Switch;
 use crate::tunnel::{self, Outer, Wrap};
 
-/// The most bytes that the switch ever puts in front of a frame.
+/// Upper bound of the bytes that the switch puts in front of a frame.
 const HEADER_SIZE_MAX: usize = 128;
 
-/// As frame sizes are counted.
+/// The size of the outer headers, in the type of frame sizes.
 #[expect(clippy::cast_possible_truncation, reason = "50")]
 const OUTER_SIZE: u32 = tunnel::OUTER_SIZE as u32;
 
-/// What a frame has beside its layer-3 packet.
+/// Size of the Ethernet header in front of a layer-3 packet.
 const ETHERNET_BYTES: u32 = 14;
 
-/// What became of the frame whose turn it was.
+/// Outcome of the frame whose turn it was.
 pub(crate) enum Served {
     /// The driver took it.
     Taken,
-    /// It could not go and does not stand in the way any more.
+    /// The frame could not go and does not block others any more.
     Skipped,
     /// The driver has no room.
     Refused,
@@ -60,8 +59,8 @@ pub(crate) struct Turn {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Offers frames of `port` to its driver: first a pause frame that is due, then what waits, in
-    /// the order of the scheduler. Returns how many frames the driver took.
+    /// Offers frames of `port` to its driver: first a pause frame that is due, then frames that
+    /// wait, in the order of the scheduler. Returns the number of frames that the driver took.
     pub fn transmit(&mut self, now: Nanos, port: PortId, sink: &mut impl Sink<B>) -> u32 {
         let at = port.index();
         let mut taken = 0;
@@ -83,7 +82,7 @@ impl<B: Buf> Switch<B> {
                 self.serve_common(now, at, priority, sink, &mut taken)
             };
             if let Served::Refused = served {
-                // What it would take of another priority does not wait for this one.
+                // Frames of other priorities that the driver takes do not wait for this one.
                 refused = sink.refuses();
                 if refused.0 >> priority & 1 == 0 {
                     break;
@@ -98,15 +97,15 @@ impl<B: Buf> Switch<B> {
         taken
     }
 
-    /// Whether a frame waits and the rate allows one.
+    /// Returns true if a frame waits and the rate allows one.
     #[inline]
     fn may_send(&self, now: Nanos, at: usize) -> bool {
         let port = &self.ports[at];
         port.active != 0 && (!port.restrained || port.shaper.is_ready(now))
     }
 
-    /// What comes before data on a port with flow control or rates. False if the driver has no
-    /// room even for a pause frame.
+    /// Handles pause frames and rates, which come before data, on a port that has them. Returns
+    /// false if the driver has no room even for a pause frame.
     fn ask_restraints(
         &mut self,
         now: Nanos,
@@ -127,8 +126,8 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// The node whose turn it is in a priority that has frames: the first one whose deficit covers
-    /// its next frame. One larger than a quantum is saved up for in as many turns.
+    /// Returns the node whose turn it is in a priority that has frames: the first one whose deficit
+    /// covers its next frame. A frame larger than a quantum takes several turns of saving.
     #[inline]
     pub(crate) fn next_node(&mut self, at: usize, priority: usize) -> u32 {
         let class = self.class_of(at, priority);
@@ -148,14 +147,14 @@ impl<B: Buf> Switch<B> {
             if node.deficit >= size {
                 return head;
             }
-            // Nobody waits for one who is alone to save.
+            // A node that is alone in the ring need not save over several turns.
             node.deficit =
                 if head == *ring { size.max(QUANTUM_BYTES) } else { node.deficit + QUANTUM_BYTES };
             *ring = head;
         }
     }
 
-    /// Whether [`Self::transmit`] would offer a frame now.
+    /// Returns true if [`Self::transmit`] would offer a frame now.
     #[must_use]
     pub fn has_work(&self, now: Nanos, port: PortId) -> bool {
         let p = &self.ports[port.index()];
@@ -198,7 +197,7 @@ impl<B: Buf> Switch<B> {
             return false;
         }
         pause.sent(now);
-        // Flow control takes wire time, but never waits for it.
+        // A pause frame is charged to the rate, but never waits for it.
         port.shaper.charge(now, size);
         let class = self.class_of(at, 7);
         self.classes[class].sent.add(size);
@@ -207,7 +206,7 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// The priority that is served next; `None` if nothing may go.
+    /// Returns the priority that is served next; `None` if no frame may go.
     #[inline]
     pub(crate) fn next_priority(&mut self, at: usize, refused: PriorityMask) -> Option<usize> {
         let port = &mut self.ports[at];
@@ -226,7 +225,7 @@ impl<B: Buf> Switch<B> {
         Some(self.next_weighted(at, eligible))
     }
 
-    /// Deficit round robin over the weighted priorities of a port.
+    /// Picks the next of the weighted priorities of a port by deficit round robin.
     #[inline(never)]
     fn next_weighted(&mut self, at: usize, eligible: u8) -> usize {
         loop {
@@ -252,7 +251,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Charges a frame to its priority's share. Without another weighted priority that could have
-    /// gone instead nobody is kept waiting by it.
+    /// sent instead, nothing is charged.
     #[inline]
     pub(crate) fn charge_class(&mut self, at: usize, priority: usize, size: u32) {
         let port = &self.ports[at];
@@ -303,7 +302,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The frame at the head of a node's queue.
+    /// Returns the frame at the head of a node's queue.
     #[inline]
     pub(crate) fn turn_of(&self, port: usize, priority: usize, node: u32) -> Turn {
         let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
@@ -311,7 +310,7 @@ impl<B: Buf> Switch<B> {
         Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head }
     }
 
-    /// The frame as the driver sees it, or why it cannot go.
+    /// Returns the frame as the driver sees it, or the reason why it cannot go.
     #[inline]
     fn egress<'a>(
         &'a self,
@@ -322,7 +321,7 @@ impl<B: Buf> Switch<B> {
         let body = if slot.home == Home::Copy { self.slots.get(slot.shared) } else { slot };
         let buf = body.buf.as_ref().expect("a queued frame has its handle, or its body has");
         let priority = Priority::from_low_bits(slot.priority);
-        // What has to fit is one segment.
+        // One segment has to fit.
         let size = if slot.is_super() { buf.segment_size() } else { slot.bytes_left() };
         let lane = &self.lanes[turn.lane as usize];
         let (header_size, strip, tunnel) = match lane.kind {
@@ -354,7 +353,8 @@ impl<B: Buf> Switch<B> {
         Ok(Egress { header, buf: Some(buf), strip, size, first, priority, tunnel })
     }
 
-    /// Writes the outer headers of a tenant's frame, or says why it may not go through this tunnel.
+    /// Writes the outer headers of a tenant's frame, or returns the reason why it may not go
+    /// through this tunnel.
     #[inline]
     pub(crate) fn encapsulate(
         &self,
@@ -383,7 +383,7 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// What is put in front of the frames of a network through a tunnel, if they may go there.
+    /// Returns the outer headers of frames of a network through a tunnel, if they may go there.
     #[inline]
     pub(crate) fn wrap(&self, id: TunnelId, vnet: u16, priority: Priority) -> Option<Wrap> {
         let tunnel = &self.tunnels[id.index()];
@@ -399,12 +399,12 @@ impl<B: Buf> Switch<B> {
         Some((outer, tunnel::To { next_hop, remote: tunnel.remote, vni }))
     }
 
-    /// The driver took the frame of this turn, or what was left of it. Returns how many frames that
-    /// is on the wire.
+    /// Ends the frame of this turn, which the driver took whole or the rest of it. Returns the
+    /// number of frames on the wire.
     #[inline]
     fn taken(&mut self, now: Nanos, turn: &Turn, size: u32) -> u32 {
         let frames = self.slots.get(turn.slot).segments_left().into();
-        // Before the frame leaves, because its queue may end with it.
+        // Charges before the frame leaves, because its queue may end with it.
         self.charge_turn(now, turn, frames, size);
         let slot = self.dequeue(turn);
         let s = self.slots.get(slot);
@@ -414,8 +414,9 @@ impl<B: Buf> Switch<B> {
         frames
     }
 
-    /// The driver took so many segments of the super-frame of this turn, of which `size` bytes were
-    /// offered. The frame stays where it is, and stays charged to its input, until the last one.
+    /// Counts segments that the driver took of the super-frame of this turn, of which `size` bytes
+    /// were offered. The frame stays in its queue, and charged to its input, until the last segment
+    /// is taken. Returns the number of segments.
     #[cold]
     fn taken_in_part(&mut self, now: Nanos, turn: &Turn, size: u32, count: u16) -> u32 {
         let slot = self.slots.get(turn.slot);
@@ -437,7 +438,7 @@ impl<B: Buf> Switch<B> {
         count.into()
     }
 
-    /// Charges what the driver took in this turn to all that counts what leaves.
+    /// Charges the frames that the driver took in this turn to rates, deficits and counters.
     #[inline]
     fn charge_turn(&mut self, now: Nanos, turn: &Turn, frames: u32, size: u32) {
         let charge = i32::try_from(size).unwrap_or(i32::MAX);
@@ -455,7 +456,7 @@ impl<B: Buf> Switch<B> {
         self.queues.get_mut(turn.node).deficit -= charge;
     }
 
-    /// Takes the frame of this turn out of its queue, and gives the turn on.
+    /// Takes the frame of this turn out of its queue, and passes the turn on.
     #[inline]
     pub(crate) fn dequeue(&mut self, turn: &Turn) -> u32 {
         let mut list = self.queues.get(turn.leaf).list;
@@ -548,21 +549,22 @@ impl<B: Buf> Switch<B> {
 }
 
 impl Port {
-    /// Whether more than one priority waits.
+    /// Returns true if more than one priority waits.
     #[inline]
     pub(crate) fn has_rivals(&self) -> bool {
         self.active & self.active.wrapping_sub(1) != 0
     }
 }
 
-/// An 802.1Q tag does not count against the MTU (802.3 clause 3.2.7).
+/// Returns true if a frame fits without its 802.1Q tag, which does not count against the MTU (802.3
+/// clause 3.2.7).
 #[cold]
 fn fits_with_tag<B: Buf>(buf: &B, strip: u16, size: u32, size_max: u32) -> bool {
     let tagged = buf.head()[usize::from(strip)..].get(12..14) == Some(&[0x81, 0x00]);
     tagged && size <= size_max + 4
 }
 
-/// The weights as the scheduler reads them.
+/// Returns the weights as the scheduler reads them.
 pub(crate) fn weight_of(service: Service) -> u8 {
     match service {
         Service::Strict => 1,

@@ -1,11 +1,11 @@
-//! VXLAN on the way out: the headers in front of a tenant's frame (RFC 7348 section 5).
+//! VXLAN encapsulation: the headers in front of a tenant's frame (RFC 7348 section 5).
 //!
-//! 50 bytes: Ethernet 14, IPv4 20, UDP 8, VXLAN 8. The outer DSCP says the priority, the outer ECN
-//! field is the inner one (RFC 6040 section 4.1, normal mode), and the UDP source port is a hash of
-//! the inner flow, so that the underlay can spread flows and keeps the order within one.
+//! 50 bytes: Ethernet 14, IPv4 20, UDP 8, VXLAN 8. The outer DSCP encodes the priority, the outer
+//! ECN field is the inner one (RFC 6040 section 4.1, normal mode), and the UDP source port is a
+//! hash of the inner flow, so that the underlay can spread flows and keep the order within each.
 //!
-//! What is the same for every frame of a port is made once ([`Outer`]). A frame's own fields are
-//! written over it, and only they are added to the sum that its checksum is made of.
+//! The part that is the same for every frame of a port is made once ([`Outer`]). A frame's own
+//! fields are written over it, and only they are added to the checksum.
 
 use core::net::Ipv4Addr;
 
@@ -18,15 +18,15 @@ use crate::classify;
 pub(crate) const OUTER_SIZE: usize =
     ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE + vxlan::HEADER_SIZE;
 
-/// The same, as frames' sizes are counted.
+/// The size of the outer headers, in the type of frame sizes.
 pub(crate) const OUTER_BYTES: u32 = 50;
 
 const _: () = assert!(OUTER_SIZE == 50);
 
-/// What the outer IPv4 packet has in front of the tenant's frame: all but Ethernet.
+/// Bytes of the outer IPv4 packet in front of the tenant's frame: all headers but Ethernet.
 const IP_BYTES: u16 = 36;
 
-/// The far end of a tunnel, and the network that it is used by.
+/// The far end of a tunnel, and the network of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct To {
     pub(crate) next_hop: Mac,
@@ -34,17 +34,17 @@ pub(crate) struct To {
     pub(crate) vni: Vni,
 }
 
-/// The outer headers of a port, without a frame's own fields: where it goes, its marks, its size,
-/// its flow, its network.
+/// The outer headers of a port, without a frame's own fields: destination, DSCP and ECN, size,
+/// source port and network.
 #[derive(Clone, Debug)]
 pub(crate) struct Outer {
     bytes: [u8; OUTER_SIZE],
-    /// The sum of the IPv4 header as it stands there, before it is complemented.
+    /// The one's complement sum of the IPv4 header in `bytes`, not complemented.
     sum: u32,
 }
 
 impl Outer {
-    /// For a port with this address.
+    /// Returns the outer headers of a port with this address.
     pub(crate) fn new(mac: Mac, local: Ipv4Addr) -> Self {
         let mut bytes = [0; OUTER_SIZE];
         ethernet::Repr { dst: Mac([0; 6]), src: mac, ethertype: EtherType::IPV4 }
@@ -85,7 +85,7 @@ impl Outer {
         let remote = to.remote.to_bits();
         let sum = self.sum + u32::from(tos) + u32::from(ip_size);
         let sum = sum + (remote >> 16) + (remote & 0xffff);
-        // Twice: the first folding may carry.
+        // Folds twice, since the first folding may carry.
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
         let [_, _, sum @ ..] = (!sum).to_be_bytes();
@@ -102,7 +102,7 @@ impl Outer {
     }
 }
 
-/// What the frames of a run through one tunnel have in common.
+/// Fields that the frames of a run through one tunnel have in common.
 #[derive(Debug)]
 pub(crate) struct Wrap {
     pub(crate) outer: Outer,
@@ -120,8 +120,8 @@ impl Wrap {
     }
 }
 
-/// Makes the outer headers of a super-frame's largest segment those of one of `inner_size` bytes,
-/// which is not larger. They are the first 50 bytes of `header`.
+/// Adapts the outer headers of a super-frame's largest segment to a segment of `inner_size` bytes,
+/// which is not larger. The outer headers are the first 50 bytes of `header`.
 ///
 /// # Panics
 /// If `header` is shorter.
@@ -134,7 +134,7 @@ pub fn resize_outer(header: &mut [u8], inner_size: u16) {
     header[38..40].copy_from_slice(&(new - 20).to_be_bytes());
 }
 
-/// The ECN field of a tenant's frame; not ECN-capable if it is not IP.
+/// Returns the ECN field of a tenant's frame; not ECN-capable if it is not IP.
 #[inline]
 fn ecn_of(inner_head: &[u8]) -> u8 {
     if let Some(head) = inner_head.first_chunk::<34>()
@@ -145,7 +145,7 @@ fn ecn_of(inner_head: &[u8]) -> u8 {
     ecn_of_other(inner_head)
 }
 
-/// As [`ecn_of`], for what is not IPv4 without a tag.
+/// Returns the ECN field as [`ecn_of`], for frames other than untagged IPv4.
 #[inline(never)]
 fn ecn_of_other(inner_head: &[u8]) -> u8 {
     ethernet::Frame::new_checked(inner_head)

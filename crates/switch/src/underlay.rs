@@ -1,5 +1,5 @@
-//! What an underlay is now: the address and the MTU of its device, which may change under the
-//! switch, and the MTU of the way to each far end, which is learned.
+//! State of an underlay: the address and the MTU of its device, which may change while the switch
+//! runs, and the MTU of the path to each far end, which is learned.
 //!
 //! ```text
 //!   network's MTU ─┐
@@ -7,9 +7,10 @@
 //!   path − 50 ─────┘
 //! ```
 //!
-//! A path's MTU is what a router said of a frame that was sent (RFC 1191): it is believed of a
-//! datagram that one of the tunnels may have sent, and only ever lowers. After ten minutes it is
-//! forgotten, so that a way that has become wider is used (section 6.3).
+//! A path's MTU comes from a router's message about a frame that was sent (RFC 1191). The message
+//! is accepted if it quotes a datagram that one of the tunnels may have sent, and it can only lower
+//! the MTU. After ten minutes the MTU is forgotten, so that a path that has become wider is used
+//! (section 6.3).
 
 use core::net::Ipv4Addr;
 
@@ -25,19 +26,19 @@ use crate::surface::{CommandError, Notice};
 use crate::switch::Switch;
 use crate::tunnel::{OUTER_BYTES, Outer};
 
-/// For how long a path's MTU is believed (RFC 1191 section 6.3).
+/// Lifetime of a path's MTU (RFC 1191 section 6.3).
 const BELIEVED_FOR: Nanos = Nanos::from_millis(600_000);
-/// A path whose MTU is not known: it takes what its device takes.
+/// A path whose MTU is not known: the MTU of its device applies.
 pub(crate) const UNKNOWN: u16 = u16::MAX;
-/// What a tenant's frame has beside its layer-3 packet.
+/// Size of the Ethernet header in front of a layer-3 packet.
 const ETHERNET_BYTES: u32 = 14;
 
-/// Until when what was learned of which tunnels is believed.
+/// Tunnels with a learned MTU, and the moment at which each one expires.
 #[derive(Debug)]
 pub(crate) struct Paths(Vec<(u16, Nanos)>);
 
 impl Paths {
-    /// None, with room for every tunnel.
+    /// Returns an empty list with room for every tunnel.
     pub(crate) fn new(tunnels: usize) -> Self {
         Self(Vec::with_capacity(tunnels))
     }
@@ -65,7 +66,7 @@ impl<B: Buf> Switch<B> {
         let had = t.next_hop.is_some();
         t.next_hop = mac;
         let (lane, port) = (t.lane, usize::from(t.port));
-        // A tag has 16 bits for a lane.
+        // The tag of a frame in a common queue has 16 bits for a lane.
         let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
         let l = &mut self.lanes[lane as usize];
         l.plain = open && !l.shaper.is_limited();
@@ -83,7 +84,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// A tunnel lost its next hop: its queues leave the port's rings and wait.
+    /// Closes the lane of a tunnel that lost its next hop: its queues leave the port's rings and
+    /// wait.
     fn close_lane(&mut self, now: Nanos, lane: u32) {
         let l = &mut self.lanes[lane as usize];
         if l.gate == Gate::Timed {
@@ -106,7 +108,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The device of an underlay has another address or MTU.
+    /// Sets the address and the MTU of an underlay's device.
     pub(crate) fn underlay_changed(
         &mut self,
         port: PortId,
@@ -131,7 +133,7 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    /// Says anew which frames fit into a tunnel without being asked about.
+    /// Recomputes the size up to which frames fit into a tunnel without further checks.
     fn fit_tunnel(&mut self, tunnel: usize) {
         let t = &self.tunnels[tunnel];
         let device = self.ports[usize::from(t.port)].frame_size_max - ETHERNET_BYTES;
@@ -142,8 +144,8 @@ impl<B: Buf> Switch<B> {
         self.lanes[t.lane as usize].plain_size_max = plain_size_max(mtu);
     }
 
-    /// A datagram that was too large for its way: the MTU of that to a far end. Returns whether it
-    /// is the far end of a tunnel.
+    /// Takes the MTU of the path to a far end, for which a datagram was too large. Returns true if
+    /// it is the far end of a tunnel.
     pub(crate) fn learn_path_mtu(&mut self, now: Nanos, remote: Ipv4Addr, mtu: u16) -> bool {
         let Some(number) = self.vtep(remote.to_bits()) else { return false };
         let mtu = mtu.max(too_big::MTU_MIN);
@@ -161,7 +163,7 @@ impl<B: Buf> Switch<B> {
         true
     }
 
-    /// Forgets what was learned too long ago.
+    /// Forgets the path MTUs that have expired.
     #[cold]
     pub(crate) fn forget_paths(&mut self, now: Nanos) {
         while let Some(number) = self.too_big.paths.forget(now) {
@@ -171,9 +173,10 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// A frame of the underlay that is no tenant's: whether a router said by it that a tunnel's
-    /// frame was too large, of which something was learned. Whoever can send to this host can say
-    /// so, therefore all that is quoted has to be what a tunnel sends.
+    /// Reads a frame of the underlay that is no tenant's. Returns true if it is a router's message
+    /// that a tunnel's frame was too large, and its MTU was learned. Any host that can reach this
+    /// one can forge such a message, therefore every quoted field has to match a frame that a
+    /// tunnel sends.
     #[cold]
     pub(crate) fn hear_too_big(&mut self, now: Nanos, port: u16, local: Ipv4Addr, buf: &B) -> bool {
         let Some(heard) = heard(buf.head(), local) else { return false };
@@ -189,7 +192,7 @@ impl<B: Buf> Switch<B> {
     }
 }
 
-/// "Fragmentation needed" to this host about a VXLAN datagram, behind a tag or not.
+/// Reads "fragmentation needed" to this host about a VXLAN datagram, with or without a tag.
 fn heard(head: &[u8], local: Ipv4Addr) -> Option<too_big::Heard> {
     let frame = ethernet::Frame::new_checked(head).ok()?;
     let (mut ethertype, mut payload) = (frame.ethertype(), frame.payload());
@@ -203,7 +206,7 @@ fn heard(head: &[u8], local: Ipv4Addr) -> Option<too_big::Heard> {
 }
 
 impl<B> Switch<B> {
-    /// Whether a port is an underlay.
+    /// Returns true if a port is an underlay.
     #[must_use]
     pub fn is_underlay(&self, port: PortId) -> bool {
         self.ports

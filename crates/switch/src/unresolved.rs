@@ -1,5 +1,5 @@
-//! A miss is a held lane. Frames for a destination that the chip does not know wait in order in a
-//! lane of their own; only a copy of the first one's head is shown to the control plane.
+//! Unresolved destinations. Frames for a destination that the forwarding table does not have wait
+//! in order in a lane of their own; the control plane only gets a copy of the first one's head.
 //!
 //! ```text
 //!            miss                 Install: queues move to the destination, order kept
@@ -8,8 +8,8 @@
 //!                      └────────> (none)
 //! ```
 //!
-//! When every such lane is taken, a lossless frame is *deferred*: its input gives no window until
-//! a lane is free, and what was promised before waits in order behind it.
+//! When every such lane is taken, a lossless frame is *deferred*: its input has no window until a
+//! lane is free, and frames that were promised before wait in order behind it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -24,7 +24,7 @@ use crate::slots::{Home, List, NIL};
 use crate::surface::{Head, LaneKind, Notice, PuntFrom};
 use crate::switch::Switch;
 
-/// The destinations that wait, by who asked for them: each has a share of the places.
+/// Unresolved destinations by network and input, each of which has a share of the lanes.
 #[derive(Debug)]
 pub(crate) struct Waits {
     is_shared_out: bool,
@@ -45,7 +45,7 @@ impl Waits {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Queues a frame whose destination is not in the chip.
+    /// Queues a frame whose destination is not in the forwarding table.
     #[cold]
     pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) {
         let vnet = self.slots.get(slot).vnet;
@@ -68,7 +68,7 @@ impl<B: Buf> Switch<B> {
                     self.drop_frame(slot, DropReason::UnresolvedFull);
                     return;
                 }
-                // Whoever waits at a shared input keeps all others there from theirs.
+                // A frame that waits at a shared input blocks all other frames there.
                 None if self.shares.waits.is_shared_out
                     && self.is_shared(self.slots.get(slot).input) =>
                 {
@@ -84,8 +84,8 @@ impl<B: Buf> Switch<B> {
         self.put_frame(slot, lane);
     }
 
-    /// A lane for a destination that is not known. An input may have as many of them as are still
-    /// free, and one network of several three times as many, so that none takes them all.
+    /// Returns a lane for an unknown destination. An input may have as many of these lanes as are
+    /// still free, and one network of several three times as many, so that none takes them all.
     fn take_lane(&mut self, vnet: u16, slot: u32) -> Option<u32> {
         let input = usize::from(self.slots.get(slot).input);
         let free = self.free_lanes.len();
@@ -115,7 +115,8 @@ impl<B: Buf> Switch<B> {
         self.punt(now, lane, slot);
     }
 
-    /// Shows the head of a waiting frame to the control plane, if a notice fits; else later.
+    /// Reports a miss with the head of a waiting frame, if the event fits; otherwise it is reported
+    /// later.
     fn punt(&mut self, now: Nanos, lane: u32, slot: u32) {
         let l = &self.lanes[lane as usize];
         let LaneKind::Unresolved(vnet, mac) = l.kind else { return };
@@ -134,7 +135,7 @@ impl<B: Buf> Switch<B> {
         self.notices.push_back(Notice::Miss { vnet, mac, from, head });
     }
 
-    /// The destination of a waiting lane is known: its queues become the destination's.
+    /// Resolves a destination: the queues of its waiting lane move to the destination's lane.
     pub(crate) fn resolve(&mut self, now: Nanos, vnet: VnetId, mac: Mac, to: u32) {
         if let Some(from) = self.pending.remove(mac_table::key(vnet.0, mac)) {
             let mut parked = self.lanes[from as usize].parked;
@@ -148,14 +149,14 @@ impl<B: Buf> Switch<B> {
         self.retry_deferred(now);
     }
 
-    /// Moves the frames of a leaf that stands in no ring to another lane, behind what is there.
+    /// Moves the frames of a leaf that stands in no ring to another lane, behind its frames.
     pub(crate) fn move_leaf(&mut self, leaf: u32, to: u32) {
         let node = *self.queues.get(leaf);
         let first = node.list.head;
         let refused = self.refused_by_lane(first, to);
         let lossy = !self.lossless.contains(Priority::from_low_bits(node.priority));
         if lossy || refused {
-            // Each frame is judged by itself: it may not go there, or finds the output full.
+            // Admits each frame by itself: it may not go there, or may find the output full.
             self.take_frames(leaf, |switch, slot| switch.admit(slot, to));
             return;
         }
@@ -186,7 +187,7 @@ impl<B: Buf> Switch<B> {
                 there
             }
         };
-        // It may have outgrown its share under its old name.
+        // The queue may have outgrown its share under its old key.
         self.note_share(first, leaf);
     }
 
@@ -201,9 +202,9 @@ impl<B: Buf> Switch<B> {
             || self.is_isolated(lane.port, s.priority)
     }
 
-    /// Puts a frame at the end of a queue of a lane, which may lead nowhere yet: the opposite of
-    /// [`Self::take_frames`]. It keeps its slot, which knows more of what another switch lent than
-    /// a common queue has room for.
+    /// Puts a frame at the end of a queue of a lane, which may have no destination yet: the
+    /// opposite of [`Self::take_frames`]. The frame keeps its slot, since a common queue has no
+    /// room for a remote reference.
     pub(crate) fn put_frame(&mut self, slot: u32, lane: u32) {
         let s = self.slots.get(slot);
         let (bytes, home) = (s.bytes, s.home);
@@ -212,13 +213,13 @@ impl<B: Buf> Switch<B> {
         self.enqueue_leaf(slot, lane);
     }
 
-    /// How much a frame adds to those of lossy priorities that wait for a destination.
+    /// Returns 1 if a frame counts as a lossy one that waits for a destination, else 0.
     fn counts_as_unresolved(&self, lane: u32, home: Home) -> u32 {
         let waits = matches!(self.lanes[lane as usize].kind, LaneKind::Unresolved(..));
         u32::from(waits && home == Home::Output)
     }
 
-    /// Empties a leaf that stands in no ring, giving each frame to `each`, and unbinds it.
+    /// Empties a leaf that stands in no ring, passes each frame to `each`, and unbinds the leaf.
     pub(crate) fn take_frames(&mut self, leaf: u32, mut each: impl FnMut(&mut Self, u32)) {
         let node = *self.queues.get(leaf);
         self.clear_leaf(leaf);
@@ -242,7 +243,7 @@ impl<B: Buf> Switch<B> {
         self.queues.unbind(leaf);
     }
 
-    /// Ends everything that waits for a destination.
+    /// Ends all frames that wait for a destination.
     pub(crate) fn reject(&mut self, now: Nanos, vnet: VnetId, mac: Mac) {
         if let Some(lane) = self.pending.remove(mac_table::key(vnet.0, mac)) {
             self.drop_parked(lane, DropReason::Unresolved);
@@ -279,7 +280,7 @@ impl<B: Buf> Switch<B> {
         self.free_lanes.push(lane);
     }
 
-    /// Puts a frame behind those of its input that could not be queued.
+    /// Puts a frame at the end of the deferred ones of its input, which could not be queued.
     pub(crate) fn defer(&mut self, slot: u32) {
         let input = usize::from(self.slots.get(slot).input);
         if self.slots.get(slot).home == Home::Output {
@@ -287,7 +288,7 @@ impl<B: Buf> Switch<B> {
                 self.drop_frame(slot, DropReason::InputFull);
                 return;
             }
-            // What waits at its input counts there, whatever its class.
+            // A frame that waits at its input counts there, whatever its class.
             self.slots.get_mut(slot).home = Home::Ring;
             self.charge_input(slot);
         }
@@ -296,7 +297,7 @@ impl<B: Buf> Switch<B> {
         self.inputs[input].deferred = list;
     }
 
-    /// Tries again what was deferred, input by input, in order.
+    /// Tries to queue deferred frames again, input by input, in order.
     fn retry_deferred(&mut self, now: Nanos) {
         for input in 0..self.inputs.len() {
             let mut list = self.inputs[input].deferred;
@@ -308,7 +309,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Ends what waited too long, and asks again for what still waits.
+    /// Ends frames that waited too long, and reports the misses again for which frames still wait.
     pub(crate) fn advance_unresolved(&mut self, now: Nanos) {
         let mut at = 0;
         while at < self.waiting_lanes.len() {
@@ -318,7 +319,7 @@ impl<B: Buf> Switch<B> {
                 unreachable!("waiting lanes are unresolved");
             };
             if l.deadline <= now {
-                // Takes the lane out of the list, so `at` names the next one.
+                // `reject` takes the lane out of the list, so `at` is the next one.
                 self.reject(now, vnet, mac);
                 continue;
             }
@@ -340,11 +341,11 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// When something of this file has to happen next.
+    /// Returns the next moment at which [`Self::advance_unresolved`] has work.
     pub(crate) fn unresolved_deadline(&self) -> Option<Nanos> {
         let waiting = self.waiting_lanes.iter().map(|&lane| {
             let l = &self.lanes[lane as usize];
-            // Without frames (their port was detached) there is nothing to ask about.
+            // Without frames (their port was detached) there is no miss to report.
             if l.parked == NIL { l.deadline } else { l.deadline.min(l.punt_at) }
         });
         let closed = self.closed.iter().filter_map(|&lane| {

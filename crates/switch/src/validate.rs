@@ -1,4 +1,4 @@
-//! What a configuration must fulfil before a switch is made of it.
+//! Validation of a configuration before a switch is made from it.
 
 use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
 
@@ -7,7 +7,7 @@ use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service
 use crate::queues::{LANES_MAX, NODES_MAX};
 use crate::{sources, tunnel};
 
-/// The first thing that cannot work.
+/// Returns the first fault of a configuration.
 pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
     if let Some(spare) = &config.spare
         && !matches!(spare.like.role, PortRole::Access { .. })
@@ -26,7 +26,8 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
         check_port(config.vnets.len(), PortId::from_index(at), port)?;
     }
     if config.unresolved.destinations == 0 {
-        // A lossless frame for an unknown address would wait for ever and nobody be asked.
+        // A lossless frame for an unknown address would wait for ever, and no miss would be
+        // reported.
         let bytes_min = ByteCount::ZERO;
         return Err(ConfigError::LimitTooSmall { what: "unresolved", port: None, bytes_min });
     }
@@ -40,7 +41,7 @@ fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     let inputs: usize = config.ports.iter().map(|p| usize::from(p.queues)).sum();
     let lanes = build::first_hold_lane(config) + build::holds_max(config);
     let frames = build::slot_count(config);
-    // One number is left for "no port"; sources are inputs, control and tunnels together.
+    // One number is reserved for "no port"; sources are inputs, control and tunnels together.
     let limits = [
         ("ports", config.ports.len(), usize::from(u16::MAX) - 1),
         ("networks", config.vnets.len(), usize::from(u16::MAX) - 1),
@@ -54,7 +55,7 @@ fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     }
 }
 
-/// Whether there can be such a port in a switch of so many networks.
+/// Checks a port for a switch of `vnets` networks.
 pub(crate) fn check_port(vnets: usize, id: PortId, port: &PortConfig) -> Result<(), ConfigError> {
     if let PortRole::Access { vnet } = port.role
         && vnet.index() >= vnets
@@ -97,7 +98,8 @@ fn limit(
     Ok(())
 }
 
-/// A rate or a pause that two switches counted would be counted twice.
+/// Checks the ports of other switches and the movable ones. A rate or a pause that two switches
+/// apply would be applied twice.
 fn elsewhere(config: &SwitchConfig) -> Result<(), ConfigError> {
     for &port in &config.crossing.elsewhere {
         let index = port.index();

@@ -1,4 +1,4 @@
-//! What the switch promises to take.
+//! The window of an input: room that the switch promises before a frame is read.
 
 use sluice_base::{Buf, ByteCount, InputId, Priority, PriorityMask};
 
@@ -8,12 +8,12 @@ use crate::surface::Window;
 use crate::switch::{BATCH_MAX, Switch};
 
 impl<B: Buf> Switch<B> {
-    /// What the switch promises to take from an input now.
+    /// Returns the frames and bytes that the switch promises to take from an input now.
     #[must_use]
     pub fn window(&self, input: InputId) -> Window {
         let at = input.index();
         let i = &self.inputs[at];
-        // What is beyond its share, or waits to be replicated, is held.
+        // Frames beyond their share and frames that wait to be replicated are among the held ones.
         let spill = i.held.frames > 0
             && (!i.awaiting.is_empty() || i.sweep || (!i.over.is_empty() && self.pool_takes(at)));
         let none = Window { frames: 0, bytes: ByteCount::ZERO, closed: PriorityMask::NONE, spill };
@@ -21,7 +21,7 @@ impl<B: Buf> Switch<B> {
             return none;
         }
         if !i.deferred.is_empty() {
-            // Any frame might be of the pair of one that could not be queued.
+            // The next frame might belong to the pair of one that could not be queued.
             let closed = match i.full {
                 Full::Pause(_) => PriorityMask::ALL,
                 Full::Wait | Full::Drop => PriorityMask::NONE,
@@ -44,16 +44,18 @@ impl<B: Buf> Switch<B> {
         Window { frames, bytes: ByteCount(bytes), closed, spill }
     }
 
-    /// Whether a frame of an input waits to be copied, so that it may go to several outputs.
+    /// Returns true if a frame of an input waits to be copied, so that it may go to several
+    /// outputs.
     #[inline]
     #[must_use]
     pub fn replicates(&self, input: InputId) -> bool {
         !self.inputs[input.index()].awaiting.is_empty()
     }
 
-    /// What an input that pauses takes while it holds something, of each priority that is not
+    /// Returns the window of an input that pauses and holds frames, for each priority that is not
     /// `closed`. Each paused priority has the whole buffer to itself, so that one that is held back
-    /// does not close the window for the others; a promise must hold whatever comes next.
+    /// does not close the window for the others. The promise must hold whatever priority comes
+    /// next.
     #[inline(never)]
     fn pause_window(
         &self,
@@ -82,7 +84,7 @@ impl<B: Buf> Switch<B> {
         if below == 0 || !self.pool_takes(input) {
             return (frames, bytes);
         }
-        // Reading much at a time shall not cause XOFF for what can still be spilled. The last frame
+        // One large batch must not cause XOFF for frames that can still be spilled. The last frame
         // may exceed the bytes.
         let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
         (frames, bytes.min(below.saturating_sub(last).max(1)))

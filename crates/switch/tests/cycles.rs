@@ -1,6 +1,6 @@
-//! Cyclic waits: receivers of several hosts that stand still because of each other. Each is found
-//! and named in time, the wires between their hosts are free again, and nothing is dropped but what
-//! the hold contract says.
+//! Cyclic waits: receivers of several hosts that block each other. Each is found and isolated in
+//! time, the wires between their hosts are free again, and frames are dropped only by the hold
+//! contract.
 //!
 //! ```text
 //!   host i:  RELAY     what the flooder of host i - 1 sends; it may read only while it can send
@@ -30,27 +30,27 @@ const WIRE: usize = 3;
 const PAUSED: u8 = 3;
 const STEP: Nanos = Nanos::from_micros(50);
 const PATIENCE: Nanos = Nanos::from_millis(10);
-/// The time within which a closed cycle is found, named, and nobody else's any more.
+/// Time within which a closed cycle is found and isolated, and affects no other sender.
 const FOUND_MAX: Nanos = Nanos::from_millis(20);
-/// The way of a message from one host to another.
+/// Delay of a message from one host to another.
 const MESSAGE: Nanos = Nanos::from_millis(1);
-/// How often a hold is repeated.
+/// Interval at which a hold is repeated.
 const REPEATED: Nanos = Nanos::from_millis(500);
 const HOLD: Nanos = Nanos::from_millis(60);
-/// The time until nothing waits when nobody sends, and the time of probation after it.
+/// Time until no frame waits after all senders stop, and the time of probation after it.
 const EMPTY_MAX: Nanos = Nanos::from_millis(20);
 const HEALED_MAX: Nanos = Nanos::from_millis(1_100);
 const PROBATION_STEP: Nanos = Nanos::from_millis(1);
-/// Until a relay that reads nothing has filled all there is.
+/// Time until a relay that reads nothing has filled all buffers.
 const FILLED: Nanos = Nanos::from_millis(5);
 const SIZE: u32 = 1_000;
-/// Frames in a step: of a cable, of a flooder, of an innocent one.
+/// Frames in a step: of a cable, of a flooder, of an innocent host.
 const CABLE_RATE: usize = 24;
 const FLOOD_RATE: usize = 8;
 const INNOCENT_RATE: usize = 2;
 /// Frames that a relay has read and not sent, at most.
 const OWED_MAX: usize = 8;
-/// An audit takes far longer than a frame.
+/// Frames between two audits: an audit takes far longer than a frame.
 const LOOKS_EVERY: u64 = 500;
 /// Frames that may be in front of a switch that pauses its cable.
 const UNDER_WAY_MAX: usize = 4 * CABLE_RATE;
@@ -74,7 +74,7 @@ fn isolation(patience: Nanos) -> IsolationConfig {
 fn host(hold: Hold, isolates: bool, others: usize) -> SwitchConfig {
     let mut ports = vec![access(0), access(0), access(0), pausing(underlay(1))];
     ports.iter_mut().for_each(|port| port.hold = [hold; 8]);
-    // A machine that stands still soon has nowhere to put what it wants to send.
+    // A machine that is stuck soon has no room for the frames that it wants to send.
     ports[usize::from(RELAY)].input = limit(8, 16_000);
     let remotes: Vec<u8> = (2..).take(others).collect();
     let mut config = with_tunnels(config(ports), u16::try_from(WIRE).unwrap(), &remotes);
@@ -84,7 +84,7 @@ fn host(hold: Hold, isolates: bool, others: usize) -> SwitchConfig {
     config
 }
 
-/// The physical switch: as patient as `role = "switch"` is.
+/// Returns the physical switch: as patient as `role = "switch"` is.
 fn cables(isolates: bool, legs: usize) -> SwitchConfig {
     let mut config = config((0..legs).map(|_| pausing(access(0))).collect());
     config.pool.from_local = limit(256, 1_000_000);
@@ -92,35 +92,36 @@ fn cables(isolates: bool, legs: usize) -> SwitchConfig {
     config
 }
 
-/// When a relay reads.
+/// Condition under which a relay reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
     Never,
-    /// What it reads it sends to this port of the next host, and reads no more while it cannot.
+    /// It forwards its frames to this port of the next host, and stops reading while it cannot
+    /// send.
     AsItSends(u8),
-    /// All that comes, for itself.
+    /// It reads all frames, for itself.
     All,
 }
 
 struct Host {
     world: World,
-    /// What came by the cable and is not in the switch yet: the tunnel, and for whom.
+    /// Frames from the cable that are not in the switch yet: the tunnel and the destination.
     ring: VecDeque<(u16, Mac)>,
     told: ReceiverState,
     told_at: Nanos,
     reads: Reads,
-    /// Whether the innocent one and the flooder send.
+    /// True if the innocent one and the flooder send.
     sends: bool,
     owed: usize,
-    /// Frames that the relay read, that came to the flooder from a relay, and what the innocent
-    /// one sent and got.
+    /// Frames that the relay read, frames that the flooder got from a relay, and frames that the
+    /// innocent host sent and got.
     relay_read: usize,
     sunk: usize,
     innocent_sent: usize,
     innocent_came: usize,
 }
 
-/// A hold on its way: when it comes, to which host, for which address behind which tunnel.
+/// A hold under way: its time of arrival, host, address and tunnel.
 struct Message {
     at: Nanos,
     host: usize,
@@ -132,9 +133,9 @@ struct Message {
 struct Fabric {
     hosts: Vec<Host>,
     cables: World,
-    /// What each cable has for the physical switch: to which host, for whom.
+    /// Frames on each cable to the physical switch: target host and destination.
     legs: Vec<VecDeque<(usize, Mac)>>,
-    /// What is in the physical switch: from which host, for whom.
+    /// Frames in the physical switch: source host and destination.
     carried: BTreeMap<u64, (usize, Mac)>,
     messages: Vec<Message>,
 }
@@ -196,7 +197,7 @@ impl Fabric {
         self.step_cables();
     }
 
-    /// What a host sent goes onto its cable.
+    /// Moves the frames that a host sent onto its cable.
     fn leave_host(&mut self, at: usize) {
         for Sent { port, info, bytes, tunnel, .. } in self.hosts[at].world.log() {
             match (port, info, tunnel) {
@@ -245,7 +246,7 @@ impl Fabric {
         }
     }
 
-    /// The hosts that send to a relay are asked to hold it, or to let go.
+    /// Asks the hosts that send to a relay to hold it, or to release it.
     fn tell(&mut self, at: usize, now: Nanos) {
         let host = &mut self.hosts[at];
         let port = port_of(RELAY.into());
@@ -281,7 +282,7 @@ impl Fabric {
         self.check();
     }
 
-    /// Until a condition holds; how long that took.
+    /// Runs until a condition holds. Returns the time that it took.
     fn until(&mut self, most: Nanos, mut is_so: impl FnMut(&Self) -> bool) -> Nanos {
         let begin = self.now();
         while !is_so(self) {
@@ -301,21 +302,21 @@ impl Fabric {
         self.hosts.iter_mut().for_each(|host| host.reads = reads);
     }
 
-    /// Whether every cable is paused both ways: the cycle is closed.
+    /// Returns true if every cable is paused both ways: the cycle is closed.
     fn is_closed(&self) -> bool {
         let legs = 0..self.hosts.len();
         legs.into_iter().all(|leg| is_pausing(&self.cables, leg))
             && self.hosts.iter().all(|host| is_pausing(&host.world, WIRE))
     }
 
-    /// Whether nobody pauses anybody.
+    /// Returns true if no switch pauses another.
     fn is_free(&self) -> bool {
         let legs = 0..self.hosts.len();
         !legs.into_iter().any(|leg| is_pausing(&self.cables, leg))
             && !self.hosts.iter().any(|host| is_pausing(&host.world, WIRE))
     }
 
-    /// Whether every relay is isolated, and nothing else is.
+    /// Returns true if every relay is isolated, and nothing else is.
     fn is_named(&self) -> bool {
         let mut hosts = self.hosts.iter().map(|host| &host.world.switch);
         hosts.all(|switch| {
@@ -324,8 +325,8 @@ impl Fabric {
         })
     }
 
-    /// From now on: what stands still is found, named, and the wires are free again. Leaves when
-    /// the time for that is over.
+    /// Checks that the stuck receivers are found and isolated, and the wires are free again.
+    /// Returns once the time for that is over.
     fn is_found_in_time(&mut self) {
         let end = self.now().after(FOUND_MAX);
         self.until(FOUND_MAX, Self::is_named);
@@ -340,7 +341,7 @@ impl Fabric {
         }
     }
 
-    /// Runs, and says that the innocent ones send and get all that they want to.
+    /// Runs for a time, and checks that the innocent hosts send and get all their frames.
     fn innocents_go_on(&mut self, span: Nanos) {
         let read = |fabric: &Self| {
             let rows = fabric.hosts.iter().map(|host| (host.innocent_sent, host.innocent_came));
@@ -365,7 +366,8 @@ impl Fabric {
         all.map(|reason| self.dropped(*reason) + dropped(&self.cables, *reason)).sum()
     }
 
-    /// Nobody sends any more, all read: everything comes out, and nothing is isolated after it.
+    /// Stops all senders and lets all read: all frames come out, and no receiver is isolated
+    /// afterwards.
     fn drain(&mut self) {
         self.set(Reads::All);
         for host in &mut self.hosts {
@@ -433,7 +435,7 @@ impl Host {
         self.owed += if matches!(self.reads, Reads::AsItSends(_)) { read } else { 0 };
     }
 
-    /// Sends as many frames as there is room for; returns how many.
+    /// Sends as many frames as there is room for. Returns their number.
     fn send(&mut self, port: u8, to: Mac, count: usize) -> usize {
         let input = input_of(port);
         spill(&mut self.world, input);
@@ -452,7 +454,7 @@ fn leg_mac(host: usize) -> Mac {
     Mac([2, 0xca, 0, 0, 0, u8::try_from(host).unwrap()])
 }
 
-/// The tunnel of one host to another.
+/// Returns the tunnel of one host to another.
 fn tunnel_to(at: usize, other: usize) -> u16 {
     u16::try_from(if other > at { other - 1 } else { other }).unwrap()
 }
@@ -462,7 +464,7 @@ fn host_behind(at: usize, tunnel: u16) -> usize {
     if tunnel >= at { tunnel + 1 } else { tunnel }
 }
 
-/// What a switch has room for of what waits in front of it.
+/// Takes the frames in front of a switch for which it has room.
 fn take<T>(ring: &mut VecDeque<T>, world: &mut World, input: InputId) -> Vec<T> {
     let window = world.switch.window(input);
     let is_closed = window.closed.contains(priority());
@@ -496,8 +498,8 @@ fn dropped(world: &World, reason: DropReason) -> u64 {
     (0..=world.switch.pool_input().index()).map(InputId::from_index).map(of).sum()
 }
 
-/// Relays that read only while they can send: what they send goes over a wire that is paused for
-/// the frames of the next relay.
+/// Sets up relays that read only while they can send: their frames go over a wire that is paused
+/// for the frames of the next relay.
 fn closed_cycle(count: usize, hold: Hold, isolates: bool, reads: Reads) -> Fabric {
     let mut fabric = Fabric::new(count, hold, isolates, Reads::Never);
     fabric.until(FILLED, Fabric::is_closed);
@@ -567,8 +569,8 @@ fn receivers_that_face_each_other_lose_their_own_frames_only_beyond_their_hold()
     }
 }
 
-/// Each relay waits for the next one, and they for it: no memory that is bounded ends that. It is
-/// theirs alone, for as long as they may hold each other.
+/// Each relay waits for the next one, in a cycle, which no bounded memory resolves. The cycle
+/// affects only the relays, for as long as they may hold each other.
 #[test]
 fn relays_that_wait_for_each_other_harm_nobody_and_end_with_their_hold() {
     for count in [2, 3] {

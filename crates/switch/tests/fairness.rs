@@ -1,4 +1,4 @@
-//! Who gets how much of an output.
+//! Shares of an output.
 
 mod harness;
 
@@ -20,7 +20,7 @@ fn frame(to: usize, priority: u8, size: u32) -> Tenant {
     Tenant::new(mac(to), mac(200), priority << 3, size)
 }
 
-/// Bytes by what `key` tells apart.
+/// Sums bytes by `key`.
 fn bytes_by<K: Ord>(log: &[Sent], key: impl Fn(&Sent) -> K) -> BTreeMap<K, u64> {
     let mut sums = BTreeMap::new();
     for sent in log {
@@ -33,8 +33,8 @@ fn sender(sent: &Sent) -> u16 {
     sent.info.unwrap().from
 }
 
-/// Sources that always have frames, of the sizes given, and one output: bytes by sender after
-/// `rounds` in which the driver takes `at_once` frames.
+/// Runs sources that always have frames, of the sizes given, to one output. Returns the bytes by
+/// sender after `rounds` in which the driver takes `at_once` frames.
 fn saturate(sizes: &[u32], rounds: usize, at_once: usize) -> BTreeMap<u16, u64> {
     let mut ports = vec![access(0); sizes.len() + 1];
     for port in &mut ports {
@@ -80,8 +80,8 @@ fn sources_with_frames_larger_than_a_quantum_get_no_more() {
     assert_equal(&bytes, 2 * QUANTUM + 9_014);
 }
 
-/// Source 0 sends `burst` frames and the next ones when all of them have left; source 1 always has
-/// frames. Returns the bytes of both.
+/// Runs source 0, which sends `burst` frames, and the next ones once all of them have left, and
+/// source 1, which always has frames. Returns the bytes of both.
 fn in_bursts(burst: usize, size: u32, large: u32, out: PortConfig, tunnel: bool) -> [u64; 2] {
     let mut ports = vec![access(0), access(0), out];
     for port in &mut ports[..2] {
@@ -124,7 +124,7 @@ fn in_bursts(burst: usize, size: u32, large: u32, out: PortConfig, tunnel: bool)
 
 #[test]
 fn sources_whose_queue_empties_often_get_no_more() {
-    // A debt that is forgotten with the empty queue gives them up to two or six times as much.
+    // If an empty queue lost its debt, these would get up to two or six times as much.
     for (burst, size) in [(1, 9_014), (2, 1_514), (3, 1_000), (1, 1_700), (30, 60)] {
         for large in [60, 1_514, 9_014] {
             for tunnel in [false, true] {
@@ -167,7 +167,7 @@ fn a_host_with_three_tunnels_used_is_one_source_on_the_way_out() {
         });
         world.reclaim_all();
     }
-    // Who comes first is ahead by what a common queue takes before anybody has to wait.
+    // The first source is ahead by the frames that a common queue takes.
     assert_equal(&bytes_by(&world.log(), sender), 2 * QUANTUM + 16 * 1_050);
 }
 
@@ -224,8 +224,8 @@ fn every_source_is_served_within_one_round() {
     assert_equal(&bytes, 2 * QUANTUM);
 }
 
-/// Priorities 0 to 7 with these services; what every priority gets of an output while all of
-/// `from` are backlogged.
+/// Returns the bytes that each priority gets of an output, with these services for priorities 0 to
+/// 7, while all of `from` are backlogged.
 fn classes(services: [Service; 8], from: &[u8], rounds: usize) -> BTreeMap<u8, u64> {
     let mut config = config(vec![access(0); from.len() + 1]);
     config.classes = services.map(|service| ClassConfig { service, lossless: true });

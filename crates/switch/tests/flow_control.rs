@@ -23,8 +23,8 @@ const FULL: u64 = 1_564;
 const DELAY: Nanos = Nanos::from_micros(10);
 const STEP: Nanos = Nanos::from_micros(2);
 
-/// What still comes after XOFF is sent: what is on the wire both ways, a frame that has begun on
-/// either side, and a step of this test's clock on either side.
+/// Returns the headroom for frames after XOFF: the content of the wire both ways, a frame that has
+/// begun on either side, and a step of this test's clock on either side.
 fn headroom() -> u64 {
     LINK.bytes_in(Nanos(2 * DELAY.0 + 2 * STEP.0)).0 + 3 * FULL
 }
@@ -53,17 +53,17 @@ fn switch_config(switch: usize) -> SwitchConfig {
     config
 }
 
-/// Whether a frame from a switch is lost.
+/// True if a frame from a switch is lost.
 type Loses = Box<dyn FnMut(usize, &Sent) -> bool>;
 
 /// Two switches, joined by their underlay ports.
 struct Pair {
     worlds: [World; 2],
-    /// From switch 0 to 1, and from 1 to 0: frames with their time of arrival.
+    /// Frames from switch 0 to 1, and from 1 to 0, with their time of arrival.
     wires: [VecDeque<(Nanos, Sent)>; 2],
-    /// Whether a frame is lost on the wire.
+    /// True if a frame is lost on the wire.
     loses: Loses,
-    /// Pause frames on the wire: when, from whom, priorities enabled, quanta.
+    /// Pause frames on the wire: time, sender, priorities enabled, quanta.
     pauses: Vec<(Nanos, usize, u8, [u16; 8])>,
 }
 
@@ -86,7 +86,8 @@ impl Pair {
         self.worlds[from].fill(port, |world| world.tenant(port, &tenant))
     }
 
-    /// A moment passes: both underlay ports send, and what has arrived is received.
+    /// Advances the time by a step: both underlay ports send, and frames that have arrived are
+    /// received.
     fn step(&mut self) {
         for at in 0..2 {
             let world = &mut self.worlds[at];
@@ -134,7 +135,7 @@ impl Pair {
         of(&self.worlds[0]) + of(&self.worlds[1])
     }
 
-    /// All of it comes out, in bounded time.
+    /// Lets all frames come out, in bounded time.
     fn drain(&mut self) {
         for _ in 0..100_000 {
             self.step();
@@ -163,7 +164,7 @@ fn pfc_of(sent: &Sent) -> Option<(u8, [u16; 8])> {
     }
 }
 
-/// A frame from the wire at the underlay port. There must be room for it: that is what XOFF is for.
+/// Receives a frame from the wire at the underlay port. XOFF guarantees that there is room for it.
 fn arrive(world: &mut World, sent: Sent) {
     let input = InputId::from_index(UNDERLAY);
     let window = world.switch.window(input).of_any();
@@ -190,7 +191,7 @@ fn arrive(world: &mut World, sent: Sent) {
     world.receive(input, vec![buf]);
 }
 
-/// Lets a port of switch 1 take everything that waits for it; returns how many frames.
+/// Lets a port of switch 1 take all frames that wait for it. Returns their number.
 fn take(pair: &mut Pair, port: usize) -> u32 {
     pair.worlds[1].transmit(PortId::from_index(port), || true)
 }
@@ -206,12 +207,12 @@ fn xoff_comes_in_time_and_holds_only_the_congested_priority() {
         taken += take(pair, 1);
     });
     assert!(pair.is_paused(0, 3) && !pair.is_paused(0, 4));
-    // What the link can carry in that time, less what was taken by priority 3 before XOFF.
+    // Capacity of the link in that time, less the frames of priority 3 before XOFF.
     let can = LINK.bytes_in(Nanos::from_millis(20)).0 / (FULL + 24);
     assert!(u64::from(taken) > can * 8 / 10, "{taken} of {can}");
     let held = pair.worlds[1].switch.held_marks(InputId::from_index(UNDERLAY));
     assert!(held.bytes_max >= XOFF && held.bytes_max <= XOFF + headroom(), "{held:?}");
-    // It goes on: all of priority 3 comes out.
+    // The link resumes: all frames of priority 3 come out.
     pair.drain();
     assert!(!pair.is_paused(0, 3));
     assert!(sent > 60, "{sent}");
@@ -255,7 +256,7 @@ fn a_lost_xon_delays_until_pause_and_grace_lapse_and_no_longer() {
     });
     assert!(pair.is_paused(0, 3));
     let lapse = LINK.time_for(ByteCount(65_535 * 512 / 8));
-    // What is kept for a neighbour that stalls.
+    // Extension for a neighbour that stalls.
     let grace = Nanos::from_millis(50);
     let mut resumed = None;
     pair.steps(lapse.after(grace), |pair| {

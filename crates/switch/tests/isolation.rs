@@ -1,4 +1,5 @@
-//! One receiver that does not take what comes costs its own senders only: bounds in simulated time.
+//! A receiver that does not take its frames holds up its own senders only: bounds in simulated
+//! time.
 
 mod harness;
 
@@ -24,9 +25,9 @@ const WIRE: usize = 3;
 const PAUSED: u8 = 3;
 const STEP: Nanos = Nanos::from_micros(50);
 const PATIENCE: Nanos = Nanos::from_millis(10);
-/// The time within which a receiver is found, and within which the wire is free again.
+/// Time within which a receiver is found, and within which the wire is free again.
 const FOUND_MAX: Nanos = Nanos(PATIENCE.0 * 11 / 10 + STEP.0);
-/// The way of a message from the receiver's host to a sender's.
+/// Delay of a message from the receiver's host to a sender's.
 const MESSAGE: Nanos = Nanos::from_millis(1);
 const HOLD: Nanos = Nanos::from_millis(100);
 const SIZE: u32 = 1_000;
@@ -54,17 +55,17 @@ fn host(reserve: u32, hold: Hold, remotes: &[u8]) -> SwitchConfig {
 /// holds after [`MESSAGE`].
 struct Scene {
     world: World,
-    /// By remote host: when it holds the culprit from, if it was told to; members only.
+    /// By remote host: moment since which it holds the culprit, if it was asked to; members only.
     holds: [Option<Nanos>; 2],
     members: bool,
     /// Frames for the innocent and the culprit that each host sends in a step.
     loads: [(u32, u32); 2],
     told: ReceiverState,
-    /// What came for the innocent, and left.
+    /// Frames that came for the innocent, and that left.
     innocent_in: usize,
     innocent_out: usize,
     culprit_out: usize,
-    /// For how long the wire was paused in one piece, at most.
+    /// Longest time for which the wire was paused without a break.
     paused_max: Nanos,
     paused_since: Option<Nanos>,
     /// The frames that the culprit takes in a step.
@@ -144,7 +145,7 @@ impl Scene {
         self.note_pause(now);
     }
 
-    /// What the senders' hosts hear.
+    /// Delivers the events to the senders' hosts.
     fn listen(&mut self, now: Nanos) {
         let port = port_of(CULPRIT.into());
         let state = self.world.switch.receiver(port);
@@ -176,7 +177,7 @@ impl Scene {
         self.world.check();
     }
 
-    /// Until a condition holds; how long that took.
+    /// Runs until a condition holds. Returns the time that it took.
     fn until(&mut self, most: Nanos, mut is_so: impl FnMut(&Self) -> bool) -> Nanos {
         let begin = self.now();
         while !is_so(self) {
@@ -225,7 +226,7 @@ fn stuck_receiver_is_isolated_in_time_and_costs_the_innocent_nothing() {
     assert!(scene.paused_max <= FOUND_MAX, "{:?}", scene.paused_max);
     assert_eq!(scene.drops(DropReason::ReceiverStuck), 0, "members hold it in time");
     assert_eq!(scene.culprit_out, 0);
-    // It moves again: all comes out, and it is free after its probation.
+    // The receiver moves again: all frames come out, and it is free after its probation.
     scene.culprit_takes = 1_000;
     scene.until(Nanos::from_millis(2), |scene| scene.told.held.is_empty());
     scene.loads = [(4, 0), (4, 0)];
@@ -277,7 +278,7 @@ fn senders_that_do_not_hold_never_pause_the_wire_for_longer_than_patience() {
 #[test]
 fn slow_receiver_loses_nothing_never_runs_dry_and_holds_nobody_else() {
     let mut scene = Scene::new(2_048, Hold::For(HOLD));
-    // A frame in each step: an eighth of what comes.
+    // A frame in each step: an eighth of the load.
     scene.culprit_takes = 1;
     scene.run(Nanos::from_millis(50));
     let before = (scene.innocent_in, scene.culprit_out);
@@ -318,7 +319,7 @@ fn one_priority_leaves_room_in_the_pool_for_the_others() {
     world.drain(|_| {});
 }
 
-/// Sends broadcasts from a port; returns how many came out at the innocent one.
+/// Sends broadcasts from a port. Returns the number that came out at the innocent one.
 fn shout(world: &mut World, frames: &[Tenant], input: usize, tunnel: Option<u16>) -> usize {
     let bufs = frames.iter().map(|frame| match tunnel {
         Some(tunnel) => world.tunnel_frame(input, tunnel, frame),
@@ -396,7 +397,7 @@ fn flood_to_unknown_addresses_leaves_places_to_other_ports_and_networks() {
     world.notices();
     let waiting = world.misses.len();
     assert!(waiting < places, "{waiting} of {places}");
-    // Another port still finds a place, and asks at once.
+    // Another port still finds a place, and its miss is reported at once.
     let before = world.misses.len();
     send(&mut world, INNOCENT, 90, 1);
     world.notices();
@@ -404,7 +405,7 @@ fn flood_to_unknown_addresses_leaves_places_to_other_ports_and_networks() {
     world.drain(|_| {});
 }
 
-/// A sender's host, whose port [`SENDER`] has frames for two destinations behind a tunnel.
+/// Returns a sender's host, whose port [`SENDER`] has frames for two destinations behind a tunnel.
 fn sending_host() -> World {
     let mut world = World::new(&host(64, Hold::Forever, &[2, 3]), 1);
     for destination in [10, 11] {
@@ -447,7 +448,7 @@ fn held_destination_waits_in_its_senders_input_and_others_pass() {
     assert_eq!(leaves(&mut world), 1);
     hold(&mut world, 10, 0, 0).unwrap();
     send(&mut world, SENDER, 10, 3);
-    // The oracle of the world sees that the order is kept.
+    // The oracle of the world checks that the order is kept.
     assert_eq!(leaves(&mut world), 43);
     world.check();
     world.drain(|_| {});

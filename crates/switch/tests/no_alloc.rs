@@ -1,4 +1,4 @@
-//! After it is made, a switch takes no memory. This test has a binary of its own, since its
+//! A switch allocates no memory after it is made. This test has a binary of its own, since its
 //! allocator counts.
 
 use std::net::Ipv4Addr;
@@ -42,7 +42,7 @@ impl Buf for Handle {
     }
 }
 
-/// Frames of every kind.
+/// Returns frames of every kind.
 fn corpus(rng: &mut Prng) -> Vec<Handle> {
     let mut frames = Vec::new();
     for vnet in 0..3_u16 {
@@ -85,7 +85,7 @@ struct Counts {
     attached: u64,
 }
 
-/// Steps of every kind.
+/// Takes steps of every kind.
 fn drive(
     switch: &mut Switch<Handle>,
     config: &SwitchConfig,
@@ -214,7 +214,7 @@ fn nothing_is_allocated_after_the_start() {
         attached += counts.attached;
         dropped += audit.total(|row| row.frames.dropped);
     }
-    // The steps reach what they are meant to.
+    // The steps reach the states that they are meant for.
     assert!(received > 50_000 && sent > 10_000, "{received} {sent}");
     assert!(spilled > 1_000 && dropped > 5_000, "{spilled} {dropped}");
     assert!(attached > 100, "{attached}");

@@ -1,5 +1,5 @@
-//! Promises that a random run reaches seldom: windows that nobody gives back, waits that end, and
-//! what does not depend on how the work is cut up.
+//! Promises that a random run reaches seldom: windows that stay closed, waits that end, and results
+//! that do not depend on the size of batches.
 
 mod harness;
 
@@ -131,7 +131,7 @@ fn a_paused_input_drops_what_has_no_flow_control_and_holds_the_rest() {
     world.drain(|_| {});
 }
 
-/// A port that pauses priorities 3 and 4, and a stuck receiver of priority 3.
+/// Returns a port that pauses priorities 3 and 4, and a stuck receiver of priority 3.
 fn with_a_full_priority() -> World {
     let mut ports = vec![access(0); 2];
     ports[0].input = limit(16, 100_000);
@@ -185,7 +185,7 @@ fn flow_control_is_heard_at_a_full_input() {
     world.oracle.paused(world.now, 0, 1 << 6, [0; 8]);
     world.hear(InputId(0), &pfc(1 << 6, [0; 8]));
     assert!(!state(&world, 6).paused);
-    // What is none is counted, too.
+    // A broken one is counted, too.
     let reason = DropReason::BadPause;
     let broken = pfc(1 << 6, [9; 8])[..20].to_vec();
     world.switch.hear(world.now, InputId(0), &broken);
@@ -227,7 +227,7 @@ fn a_pair_that_filled_its_input_while_it_was_unresolved_is_spilled_afterwards() 
     world.at_port(mac(2), 2);
     world.fill(0, |world| world.tenant(0, &frame(mac(1), 0, 60)));
     assert_eq!(world.switch.window(InputId(0)).frames, 0);
-    // Now it is known, and its port is stuck.
+    // Now the destination is known, and its port is stuck.
     world.at_port(mac(1), 1);
     for _ in 0..10 {
         if world.switch.window(InputId(0)).spill {
@@ -259,7 +259,7 @@ fn control_may_inject_any_bytes_when_every_wait_is_taken() {
         priority: Priority::ZERO,
         valid: false,
     };
-    // Another address than the frame says, and no frame at all.
+    // Another address than that of the frame, and no frame at all.
     for bytes in [frame(Mac::BROADCAST, 0, 60).bytes(), vec![], vec![2; 5]] {
         let buf = world.buf(control, info, bytes);
         if let Err(buf) = world.switch.inject(world.now, buf, Target::Address(VnetId(0), mac(7))) {
@@ -289,7 +289,8 @@ fn a_configuration_too_large_is_refused() {
     }
 }
 
-/// What a switch did, however its input was cut up.
+/// Returns the frames that left and the counters of a switch whose input comes in batches of this
+/// size.
 fn run_in_batches(batch: usize, lossless: bool) -> (Vec<Sent>, Vec<u64>) {
     let mut ports = vec![access(0), access(0), access(0), underlay(1)];
     for port in &mut ports {
@@ -360,7 +361,8 @@ fn how_the_input_is_cut_into_batches_makes_no_difference() {
     }
 }
 
-/// 4,096 addresses over a chip of 64 entries; control answers misses late and in any order.
+/// 4,096 addresses over a forwarding table of 64 entries; control answers misses late and in any
+/// order.
 #[test]
 fn a_small_chip_loses_nothing_and_keeps_every_order() {
     let mut ports = vec![access(0); 5];
@@ -380,7 +382,7 @@ fn a_small_chip_loses_nothing_and_keeps_every_order() {
     for _ in 0..1_500 {
         for port in 0..4 {
             world.fill(port, |world| {
-                // Many addresses, some of them often.
+                // Draws many addresses, some of them often.
                 let n = if rng.chance(1, 2) { rng.below(4_096) } else { rng.below(60) };
                 let mut mac = Mac::from_u64(0x0200_0001_0000 + n);
                 while place(mac) == port as u64 {
@@ -428,7 +430,7 @@ fn a_small_chip_loses_nothing_and_keeps_every_order() {
     });
     let total: u32 = sent.values().sum();
     assert!(sent.len() > 2_000, "{}", sent.len());
-    // All that came in came out, but what went back to the port it came from.
+    // All frames that came in came out, except those for their own ingress port.
     let back: u64 = (0..4)
         .map(|i| world.switch.dropped(InputId(i), Priority::ZERO, DropReason::SamePort).frames)
         .sum();
@@ -550,7 +552,7 @@ fn what_only_a_driver_or_a_reader_keeps_from_being_done_stays_due() {
     world.transmit(PortId(2), || true);
     assert!(world.switch.deadline().unwrap() > world.now, "when it is repeated");
     world.drain(|_| {});
-    // A question that is asked again while nobody reads the first one.
+    // A miss that is due again while the first event is not read.
     let buf = world.tenant(0, &frame(mac(9), 0, 60));
     world.receive(InputId(0), vec![buf]);
     world.now = world.switch.deadline().unwrap();
@@ -589,7 +591,8 @@ fn a_port_that_is_full_holds_nobody_who_sends_elsewhere() {
 
 #[test]
 fn memory_of_the_two_directions_is_apart() {
-    // The pool of what goes to the underlay is full; what comes from there is spilled all the same.
+    // The partition for frames to the underlay is full; frames from the underlay are spilled all
+    // the same.
     let mut ports = vec![access(0), access(0), underlay(1)];
     ports[2].input_full = InputFull::Wait;
     ports[2].input = limit(16, 200_000);
@@ -618,8 +621,8 @@ fn memory_of_the_two_directions_is_apart() {
     world.drain(|_| {});
 }
 
-/// A tunnel's frames came by two queues of a card and wait for an address in one queue; one of the
-/// card's goes away. The frame of the other still counts among those that may wait.
+/// A tunnel's frames came by two queues of a card and wait for an address in one queue; one of
+/// these goes away. The frame of the other still counts among those that wait.
 #[test]
 fn what_stays_of_a_queue_that_waits_for_an_address_still_counts() {
     let mut card = underlay(1);
@@ -645,7 +648,7 @@ fn what_stays_of_a_queue_that_waits_for_an_address_still_counts() {
     world.drain(|_| {});
 }
 
-/// Reasons that are not in a frame but in what the switch is and holds; the others have their rows
+/// Reasons that depend on the state of the switch and not on the frame; the others have their rows
 /// beside the classification, and in `tunnels.rs`.
 #[test]
 fn every_reason_that_is_not_in_the_frame() {

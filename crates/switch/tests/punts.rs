@@ -1,5 +1,5 @@
-//! What a control plane that is attached is shown, and what it can do: punts, bound ports, decap
-//! flows, frames through one tunnel.
+//! Interface of an attached control plane: punts, bound ports, decap flows, frames through one
+//! tunnel.
 
 mod harness;
 
@@ -21,7 +21,7 @@ use sluice_switch::{
 use sluice_wire::EtherType;
 
 const IP: [u8; 4] = [192, 168, 0, 1];
-/// Nobody is bound to it.
+/// Address without a binding.
 const FREE: [u8; 4] = [192, 168, 0, 9];
 const IP_V6: std::net::Ipv6Addr = std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 
@@ -33,7 +33,8 @@ fn port(sources: Sources) -> PortConfig {
     PortConfig { sources, ..access(0) }
 }
 
-/// Ports 0 (any), 1 (learn), 2 (bound), the underlay 3, and tunnels to 2 and 3, the latter foreign.
+/// Returns ports 0 (any), 1 (learn), 2 (bound), the underlay 3, and tunnels to 2 and 3, the latter
+/// foreign.
 fn punt_config() -> SwitchConfig {
     let ports = vec![port(Sources::Any), port(Sources::Learn), port(Sources::Bound), underlay(1)];
     let mut config = with_tunnels(config(ports), 3, &[2, 3]);
@@ -55,7 +56,7 @@ fn world() -> World {
     world
 }
 
-/// A frame at an access port, of any bytes.
+/// Receives a frame of any bytes at an access port.
 fn give(world: &mut World, port: u16, bytes: Vec<u8>) {
     let input = world.switch.input(PortId(port), 0);
     let dst = Mac(bytes[..6].try_into().unwrap());
@@ -71,7 +72,7 @@ fn give_plain(world: &mut World, port: u16, src: Mac, dst: Mac) {
     give(world, port, Tenant::new(dst, src, 0, 60).bytes());
 }
 
-/// A frame of network 0 out of a tunnel.
+/// Receives a frame of network 0 out of a tunnel.
 fn give_tunnel(world: &mut World, tunnel: u16, inner: &[u8]) {
     let input = world.switch.input(PortId(3), 0);
     let (dst, remote) = (underlay_mac(1), vtep(2 + u8::try_from(tunnel).unwrap()));
@@ -90,7 +91,7 @@ fn give_tunnel(world: &mut World, tunnel: u16, inner: &[u8]) {
     world.spill(input, usize::MAX);
 }
 
-/// How many frames leave each port.
+/// Returns the number of frames that leave each port.
 fn sent(world: &mut World) -> [u32; 4] {
     let sent = [0, 1, 2, 3].map(|port| world.transmit(PortId(port), || true));
     world.reclaim_all();
@@ -138,7 +139,7 @@ fn neighbors_end_at_the_port_while_control_is_attached_and_are_flooded_otherwise
     }
 }
 
-/// A message of ICMPv6 to all nodes, of that kind.
+/// Returns an ICMPv6 message of this type to all nodes.
 fn message(kind: u8, size: usize) -> Vec<u8> {
     let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
     let mut bytes = neighbor(group, mac(0), "fd00::1".parse().unwrap(), "fd00::1".parse().unwrap());
@@ -147,7 +148,7 @@ fn message(kind: u8, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// What control has no say in, and what it would not see whole.
+/// Frames that control does not decide about, and frames that it would not see whole.
 #[test]
 fn router_discovery_redirects_and_what_is_cut_go_their_way_and_control_sees_them() {
     let padded = |size| {
@@ -175,7 +176,7 @@ fn router_discovery_redirects_and_what_is_cut_go_their_way_and_control_sees_them
     }
 }
 
-/// Has a frame flooded as control has it.
+/// Floods a frame as control does.
 fn flood(world: &mut World, from: Destination, bytes: Vec<u8>) -> bool {
     let dst = Mac(bytes[..6].try_into().unwrap());
     let priority = Priority::new(7).unwrap();
@@ -207,7 +208,7 @@ fn what_was_taken_is_flooded_as_if_it_had_just_come_in() {
     let of_port = |row: &sluice_switch::AuditRow| row.input == InputId(0);
     let row = audit.rows.iter().find(|row| of_port(row) && row.priority.get() == 7).unwrap();
     assert_eq!((row.frames.injected, row.frames.copied, row.frames.delivered), (1, 3, 4));
-    // What came from the underlay never goes back there.
+    // A frame from the underlay never goes back to it.
     assert!(flood(&mut world, tunnel, question.clone()));
     assert_eq!(sent(&mut world), [1, 1, 1, 0]);
     assert!(!flood(&mut world, Destination::Port(PortId(9)), question.clone()));
@@ -227,7 +228,7 @@ fn a_flood_without_room_or_receivers_is_counted_at_its_port() {
     assert_eq!(sent(&mut world), [0, 2, 2, 4]);
     assert!(flood(&mut world, port, question.clone()), "there is room again");
     sent(&mut world);
-    // Nobody else is there.
+    // The network has no other member.
     let mut world = World::new(&config_of_one(), 1);
     assert!(flood(&mut world, port, question));
     world.reclaim_all();
@@ -260,7 +261,7 @@ fn what_was_taken_and_is_not_read_any_more_ends_as_stopped() {
         for port in [0, 1, 1] {
             give(&mut world, port, arp(Mac::BROADCAST, mac(0), FREE.into()));
         }
-        // Nothing is read of this one, and it went its way.
+        // Its punt is not read, and the frame is forwarded.
         give(&mut world, 1, message(134, 0));
         sent(&mut world);
         let ended = |world: &World, port| dropped(world, port, DropReason::Stopped);
@@ -286,8 +287,8 @@ fn neighbors_are_charged_to_their_ports_budget_of_broadcasts_once() {
     let mut world = World::new(&config, 1);
     world.attach(true);
     world.now = Nanos::from_millis(1_000);
-    // Ten and one may come at once: four are taken, the others flooded; and multicast is charged
-    // as well when it is one that control takes.
+    // Ten and one may come at once: four are taken, the others flooded. Multicast that control
+    // takes is charged as well.
     for n in 0..14 {
         let group = Mac([0x33, 0x33, 0xff, 0, 0, 1]);
         let ip = "fd00::1".parse().unwrap();
@@ -299,7 +300,8 @@ fn neighbors_are_charged_to_their_ports_budget_of_broadcasts_once() {
     }
     assert_eq!(dropped(&world, 0, DropReason::StormLimit), 3);
     assert_eq!((consumed(&world), sent(&mut world)), (4, [0, 7, 7, 14]));
-    // What is flooded for control has paid, and another port has a budget of its own.
+    // A frame that is flooded for control was charged before, and another port has a budget of its
+    // own.
     let question = arp(Mac::BROADCAST, mac(0), IP.into());
     assert!(flood(&mut world, Destination::Port(PortId(0)), question.clone()));
     give(&mut world, 1, question);
@@ -352,7 +354,7 @@ fn a_port_without_places_floods_and_leaves_the_others_theirs() {
     let of_port = PuntCounters { admitted: 2, suppressed: 3 };
     assert_eq!(counters(0, PuntCause::Arp), of_port);
     assert_eq!(counters(0, PuntCause::Nd), PuntCounters::default());
-    // A miss finds its place whatever waits.
+    // A miss finds its place whatever punts wait.
     give_plain(&mut world, 0, mac(0), mac(77));
     assert_eq!(sent(&mut world), [0; 4]);
     assert_eq!((world.punts().len(), &world.misses[..]), (3, &[(VnetId(0), mac(77))][..]));
@@ -374,20 +376,20 @@ fn a_learning_port_tells_who_is_new_and_who_moved_and_delays_nobody() {
     assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
     world.at_port(mac(5), 1);
     assert_eq!(told(&mut world, mac(5)), []);
-    // It moves away, and comes back: what the port remembers of it is gone.
+    // The machine moves away and comes back: the port's cached source is cleared.
     world.at_tunnel(mac(5), 0);
     assert_eq!(told(&mut world, mac(5)), [(PuntCause::Moved, at(1))]);
     world.at_port(mac(5), 1);
     assert_eq!(told(&mut world, mac(5)), []);
     world.command(Command::Remove { vnet: VnetId(0), mac: mac(5) });
     assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
-    // What is ARP says so, and its source is seen all the same.
+    // ARP is punted as such, and its source is seen all the same.
     give(&mut world, 1, arp(mac(0), mac(6), FREE.into()));
     assert_eq!(causes(&mut world), [(PuntCause::Snooped, at(1))]);
     sent(&mut world);
     world.attach(false);
     assert_eq!(told(&mut world, mac(7)), [], "nobody reads it");
-    // Another port does not look.
+    // A port of any source does not check.
     world.attach(true);
     give_plain(&mut world, 0, mac(8), mac(1));
     assert_eq!(causes(&mut world), []);
@@ -412,7 +414,7 @@ fn an_address_that_was_evicted_is_new_again() {
 
 #[test]
 fn a_bound_port_takes_frames_of_its_machines_only() {
-    // With control and without: binding does not depend on it.
+    // With control and without: bindings do not depend on it.
     for attached in [true, false] {
         let mut world = world();
         world.attach(attached);
@@ -602,7 +604,7 @@ fn what_control_sends_is_refused_without_room_and_dropped_if_it_is_too_large() {
     let control = world.switch.control_input();
     let seven = Priority::new(7).unwrap();
     assert_eq!(world.switch.dropped(control, seven, DropReason::Oversize).frames, 2);
-    // Nobody takes anything: so many, and no more.
+    // No driver takes a frame: so many, and no more.
     for to in [Target::Port(PortId(1)), Target::Tunnel(VnetId(0), TunnelId(0))] {
         let taken = (0..200).filter(|_| inject(&mut world, 60, to)).count();
         assert_eq!(taken, 64);
@@ -649,7 +651,7 @@ fn control_learns_who_is_idle() {
         (mac(0), Used { as_destination: true, as_source: false }),
         (mac(1), Used { as_destination: false, as_source: true }),
     ];
-    // Its memory is no reason not to see a source.
+    // The cached source does not hide a new one.
     for _ in 0..3 {
         for _ in 0..3 {
             give_plain(&mut world, 1, mac(1), mac(0));
@@ -659,8 +661,8 @@ fn control_learns_who_is_idle() {
     }
 }
 
-/// Whoever is at an unbound port cannot say to one machine, or to all, that it has an address that
-/// another port is bound to.
+/// A machine at an unbound port cannot claim, to one machine or to all, an address that another
+/// port is bound to.
 #[test]
 fn an_unbound_port_cannot_claim_a_bound_address() {
     let other = [192, 168, 0, 77];
@@ -682,7 +684,7 @@ fn an_unbound_port_cannot_claim_a_bound_address() {
             assert_eq!(dropped(&world, 1, DropReason::SpoofedIp), nth);
             assert_eq!(causes(&mut world), [], "nobody is told of it");
         }
-        // Its own addresses, and whatever is no claim, pass.
+        // Its own addresses, and frames without a claim, pass.
         for fine in [
             arp(mac(0), mac(1), other.into()),
             neighbor(mac(0), mac(1), other6, other6),
@@ -702,14 +704,14 @@ fn an_unbound_port_cannot_claim_a_bound_address() {
     }
 }
 
-/// A packet of IPv4 from an address.
+/// Returns an IPv4 packet from an address.
 fn packet(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
     let mut bytes = Tenant::new(dst, src, 0, 60).bytes();
     bytes[26..30].copy_from_slice(&ip.octets());
     bytes
 }
 
-/// Port 2 is bound, and allowed one address by name and a prefix.
+/// Port 2 is bound, and allowed a single address and a prefix.
 #[test]
 fn a_bound_port_speaks_as_what_it_is_allowed_and_as_nothing_else() {
     let prefix = |ip: Ipv4Addr, length| IpPrefix::new(ip.into(), length).unwrap();
@@ -734,12 +736,13 @@ fn a_bound_port_speaks_as_what_it_is_allowed_and_as_nothing_else() {
         give(&mut world, 2, packet(mac(0), mac(2), routed));
         assert_eq!(sent(&mut world), [0; 4]);
         assert_eq!(dropped(&world, 2, DropReason::SpoofedIp), 2);
-        // It may be told more while it runs.
+        // More can be allowed while it runs.
         let more = prefix(Ipv4Addr::new(10, 1, 0, 0), 16);
         world.command(Command::Allow { port: PortId(2), prefix: more });
         give(&mut world, 2, packet(mac(0), mac(2), routed));
         assert_eq!(sent(&mut world), [1, 0, 0, 0]);
-        // Who is not allowed it says nothing of an address that somebody is, by name.
+        // A port that is not allowed an address cannot claim it if another port is, as a single
+        // one.
         give(&mut world, 1, arp(mac(0), mac(1), vip));
         assert_eq!((sent(&mut world), dropped(&world, 1, DropReason::SpoofedIp)), ([0; 4], 1));
         give(&mut world, 1, arp(mac(0), mac(1), routed));

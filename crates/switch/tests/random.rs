@@ -1,5 +1,5 @@
-//! Random switches under random steps: what is promised holds after every one of them, and in the
-//! end everything comes out.
+//! Random switches under random steps: every promise holds after each step, and in the end all
+//! frames come out.
 //!
 //! `PROPTEST_CASES` scales the number of cases (256: the usual number). A failure prints the
 //! shortest case that was found; `repeat` is the place to run it again.
@@ -33,7 +33,7 @@ proptest! {
     }
 }
 
-/// Long runs: what needs many steps to build up.
+/// Long runs, for states that need many steps to build up.
 #[test]
 fn every_promise_holds_in_long_runs() {
     let mut came = 0;
@@ -56,7 +56,7 @@ fn every_promise_holds_in_long_runs() {
             }
         }
     }
-    // The steps reach what they are meant to.
+    // The steps reach the states that they are meant for.
     assert!(came > 3 * runs, "{came} ports came");
 }
 

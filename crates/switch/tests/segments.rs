@@ -1,4 +1,4 @@
-//! Super-frames: each segment goes once and in order, and all that counts bytes counts those of the
+//! Super-frames: each segment goes once and in order, and all byte counters count bytes on the
 //! wire.
 
 mod harness;
@@ -15,7 +15,7 @@ use sluice_switch::{Command, Destination, Egress, PortConfig, RateLimit, Switch,
 const NOW: Nanos = Nanos(1_000_000);
 const HEADERS: u32 = 66;
 
-/// A frame of so many segments, all of `each` bytes but the last one.
+/// A frame of `segments` segments, all of `each` bytes but the last one.
 #[derive(Debug)]
 struct Frame {
     head: Vec<u8>,
@@ -31,14 +31,14 @@ impl Frame {
         Self { head, number, segments, each, last }
     }
 
-    /// The bytes of some of its segments.
+    /// Returns the bytes of some of its segments.
     fn bytes(&self, first: u16, count: u16) -> u32 {
         let has_last = first + count == self.segments;
         let full = u32::from(count) - u32::from(has_last);
         full * self.each + if has_last { self.last } else { 0 }
     }
 
-    /// The same, in the pool.
+    /// Returns a copy in the pool.
     fn copied(&self) -> Self {
         Self { head: self.head.clone(), ..*self }
     }
@@ -70,7 +70,8 @@ fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, n])
 }
 
-/// Ports 0 and 1 send; port 2 (MAC 3) and the tunnel behind port 3 (MAC 4) receive.
+/// Returns a switch whose ports 0 and 1 send; port 2 (MAC 3) and the tunnel behind port 3 (MAC 4)
+/// receive.
 fn switch(receiver: PortConfig) -> Switch<Frame> {
     let ports = vec![access(0), access(0), receiver, underlay(1)];
     let mut switch = Switch::new(&with_tunnels(config(ports), 3, &[2]), 1, NOW).unwrap();
@@ -97,10 +98,10 @@ fn reclaimed(switch: &mut Switch<Frame>, port: u16) -> Vec<u32> {
     std::iter::from_fn(|| switch.reclaim_one(input)).map(|buf| buf.number).collect()
 }
 
-/// What a driver took: (source, frame, first segment, how many).
+/// Segments that a driver took: (source, frame, first segment, count).
 type Took = (u8, u32, u16, u16);
 
-/// A driver of so much room, in segments.
+/// Lets a driver with room for `room` segments take frames.
 fn drive(switch: &mut Switch<Frame>, port: u16, mut room: u16, took: &mut Vec<Took>) -> u32 {
     let mut sink = |egress: &Egress<'_, Frame>| {
         let Some(buf) = egress.buf else { return Taken::All };

@@ -1,5 +1,5 @@
-//! Several switches that share the ports of a host, with the crossings between them: what one
-//! switch promises, they promise together.
+//! Several switches that share the ports of a host, with the crossings between them: the promises
+//! of one switch hold for all of them together.
 
 mod harness;
 
@@ -23,15 +23,15 @@ const UNDERLAY: usize = ACCESS;
 const MOVABLE: [PortId; ACCESS] =
     [PortId(0), PortId(1), PortId(2), PortId(3), PortId(4), PortId(5)];
 
-/// From which size on a frame is a super-frame, and the size of its segments.
+/// Size above which a frame is a super-frame, and the size of its segments.
 const SUPER_FROM: u32 = 1_500;
 const SEGMENT: u32 = 500;
 
-/// A handle that knows whose it is.
+/// A handle that knows its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Frame {
     bytes: Vec<u8>,
-    /// The switch, and its input, or `None` for its pool.
+    /// The switch that owns it, and its input, or `None` for its pool.
     home: (usize, Option<InputId>),
 }
 
@@ -53,12 +53,12 @@ impl Buf for Frame {
     }
 
     fn segment_size(&self) -> u32 {
-        // What is larger than any frame of these tests is a super-frame.
+        // A frame above the usual sizes of these tests is a super-frame.
         if self.size() > SUPER_FROM { SEGMENT } else { self.size() }
     }
 }
 
-/// What lies between two switches, in one direction.
+/// Frames and handles between two switches, in one direction.
 #[derive(Default)]
 struct Way {
     over: VecDeque<Crossing<Frame>>,
@@ -99,12 +99,12 @@ struct Shards {
     pooled: Vec<usize>,
     now: Nanos,
     sent: u32,
-    /// What each port got, without outer headers: the numbers of frames by (sender, priority).
+    /// Numbers of the frames that each port got, without outer headers, by (sender, priority).
     got: BTreeMap<(usize, usize, u8), Vec<u32>>,
-    /// A port that is to change hands: it is not read, and nothing is lent to it.
+    /// A port that is to migrate: it is not read, and no frame is handed over for it.
     held: Option<(usize, usize)>,
     moves: u32,
-    /// How many frames were read at each port.
+    /// Number of frames read at each port.
     reads: [u64; ACCESS],
     rng: Prng,
 }
@@ -206,7 +206,7 @@ impl Shards {
         self.held.is_some_and(|(held, _)| held == port)
     }
 
-    /// Begins to move a port, goes on with it, or gives it up.
+    /// Begins, continues or aborts a port migration.
     fn move_on(&mut self) {
         let count = self.switches.len() as u64;
         let Some((port, to)) = self.held else {
@@ -235,7 +235,7 @@ impl Shards {
         self.switches[from].hand_over(PortId::from_index(port), &mut taker);
     }
 
-    /// Carries up to so many frames across, and as many handles back.
+    /// Carries up to `most` frames across, and as many handles back.
     fn carry(&mut self, from: usize, to: usize, most: usize) {
         let input = self.crossing(to, from);
         let way = self.ways.entry((from, to)).or_default();
@@ -255,12 +255,12 @@ impl Shards {
         }
     }
 
-    /// `from` wants the handles of a port back that `to` has, which copies what waits. How many
-    /// frames ended.
+    /// Recalls the handles of a port of `from` that `to` has, which copies the frames that wait.
+    /// Returns the number of frames that ended.
     fn recall(&mut self, from: usize, to: usize, port: usize) -> u32 {
         let input = self.crossing(to, from);
         let (way, pooled) = (self.ways.entry((from, to)).or_default(), &mut self.pooled[to]);
-        // What was lent before it wanted them has arrived when that is heard.
+        // Frames handed over before the recall arrive before it.
         for frame in way.over.drain(..) {
             self.switches[to].receive_crossed(input, frame);
         }
@@ -274,7 +274,7 @@ impl Shards {
         ended
     }
 
-    /// Takes back what ended, each handle by whom it is of.
+    /// Takes back the handles of frames that ended, each by its owner.
     fn reclaim(&mut self, me: usize) {
         let inputs: Vec<InputId> = self.own_inputs(me).collect();
         for input in inputs {
@@ -310,7 +310,7 @@ impl Shards {
         assert!(self.ways.values().all(|way| way.most <= most), "more is lent than may be");
     }
 
-    /// Lets everything out, and sees that all are back where they belong.
+    /// Lets all frames out, and checks that every handle is back with its owner.
     fn drain(&mut self) {
         let count = self.switches.len();
         self.held = None;
@@ -342,7 +342,7 @@ impl Shards {
         assert!(self.pooled.iter().all(|&count| count == 0), "of pools: {:?}", self.pooled);
     }
 
-    /// What was dropped, and why.
+    /// Returns the dropped frames with their reasons.
     fn drops(&self) -> Vec<(usize, InputId, DropReason, u64)> {
         let mut drops = Vec::new();
         for (at, switch) in self.switches.iter().enumerate() {
@@ -382,7 +382,7 @@ fn small(lossless: bool) -> SwitchConfig {
     config
 }
 
-/// One random step.
+/// Takes one random step.
 fn step(shards: &mut Shards) {
     let count = shards.switches.len();
     let ports = shards.owners.len();
@@ -426,7 +426,7 @@ fn what_crosses_is_neither_lost_nor_overtaken() {
         let count = 2 + pick::<usize>(&mut rng, 3);
         let owners: Vec<usize> = (0..=UNDERLAY).map(|_| pick(&mut rng, count as u64)).collect();
         let mut config = small(true);
-        // What is recalled ends where the pool has no room for it.
+        // A recalled frame ends if the pool has no room for it.
         config.pool.from_local = limit(1_000, 2_000_000);
         let mut shards = Shards::new(&config, &owners, count, seed);
         for _ in 0..1_500 {
@@ -465,7 +465,7 @@ fn a_full_output_elsewhere_holds_nobody_who_sends_to_another_one() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
     let mut delivered = 0;
     for _ in 0..400 {
-        // Nobody takes from port 2; there is room in the pool for what waits.
+        // No driver takes from port 2; the pool has room for the frames that wait.
         if shards.sent < 40 {
             shards.read(0, mac(2), 0, 60);
         }
@@ -508,7 +508,7 @@ fn a_full_output_elsewhere_closes_the_window_where_its_frames_came_in() {
 #[test]
 fn full_outputs_elsewhere_leave_the_input_open_for_others() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
-    // Three ports that nobody takes from have as much as may be lent to each.
+    // Three ports whose drivers take nothing have as many borrowed frames as each may have.
     for to in [2, 3, 4] {
         for _ in 0..LEND_MAX {
             assert!(shards.read(0, mac(to), 0, 60));
@@ -534,7 +534,7 @@ fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
         shards.read(0, mac(2), 0, 60);
         shards.read(0, mac(3), 0, 60);
     }
-    // What another one lent stays where it is.
+    // Frames borrowed from another switch stay where they are.
     shards.read(1, mac(2), 1, 60);
     shards.hand_over(0, 2);
     shards.hand_over(0, 3);
@@ -566,7 +566,7 @@ fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
         shards.transmit(2, 1);
         shards.held = Some((2, 0));
     }
-    // Nobody else is waited for.
+    // No other switch is waited for.
     shards.read(3, mac(4), 0, 60);
     shards.move_on();
     assert_eq!(shards.owners[2], 0);
@@ -577,7 +577,8 @@ fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
 
 #[test]
 fn what_others_lent_is_theirs_when_frames_beside_it_end_by_a_recall() {
-    // Of three switches that share an underlay, 1 has the ports; 0 and 2 lend it frames of a peer.
+    // Of three switches that share an underlay, 1 has the ports; it borrows frames of a peer from 0
+    // and 2.
     let mut whole = small(false);
     whole.ports[UNDERLAY].input_full = InputFull::Drop;
     let owners: Vec<_> = (0..=UNDERLAY).map(|port| (port != UNDERLAY).then_some(1)).collect();
@@ -605,7 +606,8 @@ fn what_others_lent_is_theirs_when_frames_beside_it_end_by_a_recall() {
         assert_eq!(switches[from].hand_over(id, &mut taker), 1);
         switches[1].receive_crossed(crossing(from), way.over.pop_front().unwrap());
     };
-    // One for port 3, which keeps its loan; then one of each in the queue of the peer for port 2.
+    // One frame for port 3, which stays borrowed; then one of each switch in the queue of the peer
+    // for port 2.
     [(2, 3), (0, 2), (2, 2)].into_iter().for_each(|(from, to)| lend(from, to));
     let underlay = InputId::from_index(UNDERLAY);
     let ended = switches[1].recall(crossing(0), underlay, |buf, _| Err(buf));
@@ -723,7 +725,7 @@ fn who_is_bound_to_a_port_goes_along_with_it() {
         assert_eq!(shards.owners[2], to);
     }
     assert!(shards.read(2, mac(3), 0, 100));
-    // What says another source is refused wherever the port is.
+    // A frame of another source is refused, whichever switch has the port.
     let (me, input) = (shards.owners[2], InputId(2));
     let bytes = Tenant::new(mac(3), mac(4), 0, 100).bytes();
     *shards.out.entry((me, Some(input))).or_default() += 1;

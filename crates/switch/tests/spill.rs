@@ -1,5 +1,5 @@
-//! One slow container behind an input that pauses its sender: the pool is used before the wire is
-//! paused for everybody.
+//! One slow container behind an input that pauses its sender: frames are spilled before the wire is
+//! paused for all.
 
 mod harness;
 
@@ -18,15 +18,15 @@ const WIRE: usize = 2;
 /// One input may hold half of the partition.
 const POOL_FRAMES: u32 = 256;
 const PAUSED: u8 = 3;
-/// How many frames are read at a time.
+/// Number of frames that are read at a time.
 const BATCH: usize = 64;
 
 fn to(port: u8, size: u32) -> Tenant {
     Tenant::new(address(0, port), SRC, PAUSED << 3, size)
 }
 
-/// So many remote hosts send frames of `size` bytes to the container that is stuck, and each as
-/// many to the one that is not.
+/// Runs `hosts` remote hosts that send frames of `size` bytes to the container that is stuck, and
+/// as many to the one that is not.
 fn slow_container(hosts: u16, size: u32) {
     let ports = vec![access(0), access(0), pausing(underlay(1))];
     let remotes: Vec<u8> = (2..2 + u8::try_from(hosts).unwrap()).collect();
@@ -64,7 +64,7 @@ fn slow_container(hosts: u16, size: u32) {
         "{hosts} hosts, {size} bytes: paused with {} frames in the pool",
         world.pooled
     );
-    // Until then nobody else was held.
+    // Until then no other receiver was held up.
     assert_eq!(world.log().len(), free);
     world.drain(|_| {});
 }
@@ -123,7 +123,7 @@ fn frames_that_cannot_be_spilled_do_not_fill_an_input() {
 
 #[test]
 fn the_next_frames_are_spilled_when_the_last_spilled_one_has_left() {
-    // In runs; and one by one, as with a rate, which is more than they need.
+    // Serves frames in runs; and one by one, with a rate that does not limit them.
     let catch_up = Nanos::from_millis(1);
     let rate = RateLimit { rate: BitRate::from_gbps(1_000), catch_up, overhead: 24 };
     for lane_rate in [None, Some(rate)] {
@@ -154,7 +154,7 @@ fn two_senders_to_a_tunnel_that_is_stuck(lane_rate: Option<RateLimit>) {
                 "port {sender}: a stuck output stops the others"
             );
         }
-        // All that was spilled leaves, and a few of those behind stay.
+        // All spilled frames leave, and a few of those behind stay.
         world.transmit(PortId(2), || {
             waiting -= 1;
             waiting >= stay
@@ -189,7 +189,7 @@ fn the_memory_of_an_input_goes_away_and_its_frames_stay() {
         assert_eq!(world.evacuate(InputId(0), usize::MAX), 0, "the pool has room for all");
         assert_eq!(world.pooled, frames);
         world.check();
-        // More come, and go behind them.
+        // More frames come, and are queued behind them.
         let more = world.tenant(0, &to(1, 300));
         world.receive(InputId(0), vec![more]);
         world.transmit(PortId(1), || true);

@@ -1,4 +1,4 @@
-//! VXLAN on the way out and in, byte by byte.
+//! VXLAN encapsulation and decapsulation, byte by byte.
 
 mod harness;
 
@@ -15,7 +15,7 @@ use sluice_wire::{ecn, ethernet, ipv4, ipv6, udp, vxlan};
 
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
 
-/// Two access ports, an underlay port, and tunnels to 2 and 3.
+/// Returns a configuration of two access ports, an underlay port, and tunnels to 2 and 3.
 fn tunnel_config() -> SwitchConfig {
     let ports = vec![access(0), access(0), underlay(1)];
     let mut config = with_tunnels(config(ports), 2, &[2, 3]);
@@ -40,7 +40,7 @@ fn tenant() -> Tenant {
     Tenant::new(address(0, 1), SRC, 0, 100)
 }
 
-/// Gives bytes to the underlay port and returns what leaves port 1.
+/// Gives bytes to the underlay port and returns the frame that leaves port 1.
 fn through(world: &mut World, bytes: Vec<u8>) -> Option<Sent> {
     let info = Info {
         id: world.next_id(),
@@ -172,14 +172,14 @@ fn a_frame_from_a_tunnel_comes_out_as_it_went_in() {
     for pcp in [None, Some(5)] {
         let sent = through(&mut world, in_vxlan(&Outer { pcp, ..outer() }, &inner)).unwrap();
         assert_eq!(sent.bytes, inner);
-        // The outer frame says the priority.
+        // The outer frame gives the priority.
         assert_eq!(sent.priority.get(), pcp.unwrap_or(0));
     }
     assert_eq!(world.switch.tunnel_counters(TunnelId(0)).received.frames, 2);
 }
 
-/// Padding of the link, a frame check sequence that was left on, and what stands behind a UDP
-/// datagram reach no tenant, on the short way's side of the cut and on the long way's.
+/// Padding of the link, a frame check sequence that was left on, and bytes behind a UDP datagram
+/// reach no tenant, on the fast path and on the slow path.
 #[test]
 fn what_is_behind_the_packet_is_cut_off() {
     let mut world = world();
@@ -194,12 +194,12 @@ fn what_is_behind_the_packet_is_cut_off() {
     shorter[38..40].copy_from_slice(&(udp_size - 7).to_be_bytes());
     let sent = through(&mut world, shorter).unwrap();
     assert_eq!(sent.bytes, inner[..inner.len() - 7], "the datagram ends before the packet");
-    // With an ECN mark that the inner header takes over, which is another way out.
+    // With an ECN mark that the inner header takes over, which takes another egress path.
     let marked = Outer { ecn: ecn::CE, ..outer() };
     let capable = Tenant { ecn: ecn::ECT_0, ..tenant() }.bytes();
     let sent = through(&mut world, [&in_vxlan(&marked, &capable)[..], &[9; 5]].concat()).unwrap();
     assert_eq!((sent.bytes.len(), sent.bytes[15] & 3), (capable.len(), ecn::CE));
-    // The tunnel carried what its packets had.
+    // The tunnel counts the bytes of its packets.
     let received = world.switch.tunnel_counters(TunnelId(0)).received;
     let bytes = 4 * good.len() + (good.len() - 7) + good.len();
     assert_eq!((received.frames, received.bytes), (6, bytes as u64));
@@ -363,7 +363,7 @@ fn an_address_can_be_installed_only_where_it_may_be() {
     assert_eq!(install(0, mac, Destination::Port(PortId(2))), no_member);
     let no_port = Err(CommandError::NoSuchPort(PortId(3)));
     assert_eq!(install(0, mac, Destination::Port(PortId(3))), no_port);
-    // What would come back from there would be refused.
+    // Frames that came back from there would be refused.
     let not_in_network = Err(CommandError::NotInNetwork(TunnelId(0)));
     assert_eq!(install(0, mac, Destination::Tunnel(TunnelId(0))), not_in_network);
     let no_tunnel = Err(CommandError::NoSuchTunnel(TunnelId(2)));

@@ -1,5 +1,5 @@
-//! An underlay that changes under the switch: its device's address and MTU, and the MTU of the way
-//! to a far end; and the senders of what is too large then.
+//! An underlay that changes while the switch runs: its device's address and MTU, the MTU of the
+//! path to a far end, and answers to senders of frames that are too large then.
 
 mod harness;
 
@@ -15,11 +15,11 @@ use sluice_wire::{checksum, ethernet, ipv4};
 const SRC: Mac = Mac([2, 1, 0, 0, 0, 1]);
 const NEW: Mac = Mac([2, 9, 0, 0, 0, 9]);
 const UNDERLAY: PortId = PortId(2);
-/// Of a tenant's frame that carries a layer-3 packet of 1500 bytes.
+/// Size of a tenant's frame that carries a layer-3 packet of 1500 bytes.
 const FULL: u32 = 1_514;
 
-/// Access ports 0 and 1 and the underlay 2 with tunnels to 2 and 3, which takes what a network of
-/// MTU 1500 sends.
+/// Access ports 0 and 1 and the underlay 2 with tunnels to 2 and 3, which takes the frames of a
+/// network of MTU 1500.
 fn world() -> World {
     let mut config = with_tunnels(config(vec![access(0), access(0), underlay(1)]), 2, &[2, 3]);
     config.vnets[0].mtu = 1_500;
@@ -34,7 +34,7 @@ fn world() -> World {
     world
 }
 
-/// Sends a frame of port 0 to the machine behind a tunnel; whether it left.
+/// Sends a frame of port 0 to the machine behind a tunnel. Returns true if it left.
 fn sends(world: &mut World, machine: u8, size: u32) -> bool {
     let buf = world.tenant(0, &Tenant::new(address(0, machine), SRC, 0, size));
     world.receive(InputId(0), vec![buf]);
@@ -62,7 +62,7 @@ fn ended(world: &World, input: u16, reason: DropReason) -> u64 {
     Priority::all().map(|p| world.switch.dropped(InputId(input), p, reason).frames).sum()
 }
 
-/// "Fragmentation needed" of a router about a frame through the tunnel to 2.
+/// Returns "fragmentation needed" of a router about a frame through the tunnel to 2.
 fn too_big(mtu: u16, vni: u32, remote: u8) -> Vec<u8> {
     let outer = Outer {
         dst: underlay_mac(1),
@@ -75,7 +75,7 @@ fn too_big(mtu: u16, vni: u32, remote: u8) -> Vec<u8> {
     };
     let inner = Tenant::new(address(0, 2), SRC, 0, 200).bytes();
     let mut quoted = in_vxlan(&outer, &inner)[14..].to_vec();
-    // As if it had been as large as it may be.
+    // Makes the quoted packet as large as it may be.
     quoted[2..4].copy_from_slice(&1_550_u16.to_be_bytes());
     quoted.truncate(60);
     let mut message = [&[3, 4, 0, 0, 0, 0], &mtu.to_be_bytes()[..], &quoted].concat();
@@ -151,7 +151,7 @@ fn a_smaller_mtu_of_the_device_ends_what_does_not_fit_and_tells_its_sender() {
     assert!(sends(&mut world, 2, FULL), "it has become wider again");
 }
 
-/// A tenant's own tag takes room from what a tunnel carries.
+/// A tenant's own tag takes room from the payload of a tunnel.
 #[test]
 fn a_tagged_frame_is_told_what_passes_with_its_tag() {
     let mut world = world();
@@ -204,10 +204,10 @@ fn what_comes_out_of_a_tunnel_and_is_too_large_for_a_port_is_told_to_its_sender(
     let told: Vec<_> = told.filter(|told| matches!(told, Notice::TooBig { .. })).collect();
     let [Notice::TooBig { to, mtu: 1_300, head }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(*to, Target::Address(VnetId(0), far));
-    // And it gets there.
+    // The answer gets there.
     let mut out = [0; sluice_wire::too_big::ANSWER_SIZE_MAX];
     let mut bytes = head.as_slice().to_vec();
-    // As a tenant sends it that looks for the MTU of its way.
+    // Sets "don't fragment", as a tenant does that probes its path MTU.
     bytes[20] |= 0x40;
     let size = sluice_wire::too_big::answer(&bytes, 1_200, &mut out).unwrap();
     switch.inject(now, out[..size].to_vec(), *to).unwrap();
@@ -231,7 +231,7 @@ fn what_a_router_says_of_one_way_holds_for_that_way_for_ten_minutes() {
     assert!(sends(&mut world, 3, FULL), "another way");
     let told = notices(&mut world);
     assert!(matches!(told[..], [Notice::TooBig { mtu: 1_400, .. }]), "{told:?}");
-    // Only ever less.
+    // The MTU is only lowered.
     hears(&mut world, too_big(1_500, 100, 2));
     assert!(!sends(&mut world, 2, 1_415));
     hears(&mut world, too_big(1_420, 100, 2));
@@ -294,7 +294,7 @@ fn a_port_is_answered_as_often_as_its_allowance_says() {
     assert_eq!(told(&mut world, 100), 16);
     world.now = world.now.after(Nanos::from_millis(30));
     assert_eq!(told(&mut world, 100), 3);
-    // Nobody reads them: they are bounded.
+    // Events that are not read are bounded.
     world.now = world.now.after(Nanos::from_millis(1_000));
     for _ in 0..100 {
         assert!(!sends(&mut world, 2, FULL));

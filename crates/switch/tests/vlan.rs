@@ -1,4 +1,4 @@
-//! Ports whose driver takes tags off: priorities, the tenant's own tags, and what is of no VLAN.
+//! Ports whose driver takes tags off: priorities, the tenant's own tags, and frames of no VLAN.
 
 mod harness;
 
@@ -12,7 +12,7 @@ use sluice_switch::{
 };
 use sluice_wire::EtherType;
 
-/// A frame, and what its driver did about its tag.
+/// A frame, and its driver's treatment of its tag.
 #[derive(Debug)]
 struct Frame(Vec<u8>, VlanTag);
 
@@ -40,7 +40,7 @@ fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, n])
 }
 
-/// Ports 0 (`tags`), 1 (untouched), the underlay 2, and a tunnel to 2.
+/// Returns a switch with ports 0 (`tags`), 1 (untouched), the underlay 2, and a tunnel to 2.
 fn switch(tags: Tags, sources: Sources) -> Switch<Frame> {
     let ports = vec![PortConfig { tags, sources, ..access(0) }, access(0), underlay(1)];
     let config: SwitchConfig = with_tunnels(config(ports), 2, &[2]);
@@ -65,7 +65,7 @@ fn give(switch: &mut Switch<Frame>, port: u16, frames: Vec<Frame>) {
     switch.receive(NOW, input, &mut batch);
 }
 
-/// Priority and bytes of what leaves a port.
+/// Returns priority and bytes of the frames that leave a port.
 fn sent(switch: &mut Switch<Frame>, port: u16) -> Vec<(u8, Vec<u8>)> {
     let mut sent = Vec::new();
     let mut sink = |egress: &Egress<'_, Frame>| {
@@ -86,7 +86,7 @@ fn dropped(switch: &Switch<Frame>, reason: DropReason) -> u64 {
     inputs.map(of).sum()
 }
 
-/// DSCP 46 is priority 5, where nothing else is said.
+/// Returns a frame of DSCP 46, which is priority 5 unless a tag gives another.
 fn plain(dst: u8) -> Vec<u8> {
     Tenant::new(mac(dst), mac(1), 46, 60).bytes()
 }
@@ -129,15 +129,15 @@ fn what_is_of_no_vlan_ends_under_its_reason() {
     assert!(switch.audit().is_closed());
 }
 
-/// VLAN 7 in front of a frame.
+/// Returns a frame with a tag of VLAN 7.
 fn own_tag(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = tagged(bytes, EtherType::VLAN);
     bytes[15] = 7;
     bytes
 }
 
-/// Behind the port's tag the tenant's own goes everywhere in its network, untouched; and out of a
-/// tunnel it comes in only where there is a trunk.
+/// Behind the port's tag the tenant's own one passes everywhere in its network, unchanged. Out of a
+/// tunnel it comes in only if the network has a trunk.
 #[test]
 fn a_tag_of_its_own_is_carried_where_there_is_a_trunk() {
     let mut near = switch(Tags::Trunk, Sources::Any);
@@ -161,7 +161,7 @@ fn a_tag_of_its_own_is_carried_where_there_is_a_trunk() {
     }
 }
 
-/// Who is behind a tag of its own is in another network: control is not shown its ARP.
+/// A machine behind a tag of its own is in another network: its ARP is not punted to control.
 #[test]
 fn neighbours_behind_a_tag_of_its_own_are_not_the_networks() {
     let mut switch = switch(Tags::Trunk, Sources::Any);
@@ -174,7 +174,7 @@ fn neighbours_behind_a_tag_of_its_own_are_not_the_networks() {
     assert!(switch.notice().is_some());
 }
 
-/// What control sends out of a port is a frame like any other: its driver puts the tag on.
+/// A frame that control sends out of a port is like any other: its driver puts the tag on.
 #[test]
 fn what_control_sends_leaves_by_the_ports_driver() {
     let mut switch = switch(Tags::Trunk, Sources::Any);

@@ -1,4 +1,4 @@
-//! How fast two guests of one thread are with a back end that listens on two sockets and forwards
+//! Speed of two guests of one thread with a back end that listens on two sockets and forwards
 //! between them, such as `dpdk-testpmd`.
 //!
 //! ```console
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn nanoseconds() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)

@@ -5,13 +5,13 @@
 //!   rings empty              rings live                        rings keep what is in them
 //! ```
 //!
-//! A guest stays what it is when its switch goes: rings keep their frames, and the next connection
-//! goes on where the last one ended. After `detach` that is where GET_VRING_BASE said; after a
-//! crash it is what the used ring says, so that a frame is offered twice rather than lost.
+//! A guest keeps its state when its switch goes: rings keep their frames, and the next connection
+//! continues at the index where the last one ended. After `detach` GET_VRING_BASE gives this index;
+//! after a crash the used ring gives it, so that a frame is offered twice rather than lost.
 //!
-//! Queue numbers are those of virtio 1.2, 5.1.2: 2n receives, 2n+1 transmits. Waiting is by
-//! polling or by event descriptors, see [`ring`]. The guest has no control queue and no
-//! configuration space: back ends of networks need neither.
+//! Queue numbers are those of virtio 1.2, 5.1.2: 2n receives, 2n+1 transmits. Waiting is by polling
+//! or by event descriptors, see [`ring`]. The guest has no control queue and no configuration
+//! space: network back ends need neither.
 
 pub mod error;
 pub mod feature;
@@ -41,13 +41,13 @@ pub use ring::{Descriptor, Ring};
 pub use sender::Sender;
 pub use shape::{Cut, Shape};
 
-/// How a guest is made.
+/// Configuration of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestConfig {
-    /// Features that it wants, of [`feature`]. What the switch does not offer is left out, but
-    /// `required` must be there.
+    /// Features that it wants, of [`feature`]. A feature that the switch does not offer is left
+    /// out, but `required` must be there.
     pub features: u64,
-    /// Features without which it does not attach.
+    /// Features that it needs to attach.
     pub required: u64,
     /// Queue pairs.
     pub queue_pairs: usize,
@@ -57,12 +57,12 @@ pub struct GuestConfig {
     pub frame_bytes_max: usize,
     /// Bytes of each receive buffer, without header: less than a frame only with mergeable buffers.
     pub receive_buffer_bytes: usize,
-    /// Buffers of each transmit queue, rounded down to a power of two; the ring's size if it is not
-    /// said. A driver with few buffers uses them again while they are in its cache.
+    /// Buffers of each transmit queue, rounded down to a power of two; `None`: the ring's size. A
+    /// driver with few buffers uses them again while they are in its cache.
     pub sender_buffers: Option<u16>,
-    /// How frames that it sends are laid out.
+    /// Layout of frames that it sends.
     pub sender_shape: Shape,
-    /// How buffers that it receives into are laid out.
+    /// Layout of buffers that it receives into.
     pub receiver_shape: Shape,
     /// Pages of its memory.
     pub pages: Pages,
@@ -70,7 +70,7 @@ pub struct GuestConfig {
     pub regions: usize,
     /// Memory beside rings and buffers, for tests that take some: [`Memory::allocate`]. In bytes.
     pub spare_bytes: usize,
-    /// Whether the switch is to acknowledge each request (`VHOST_USER_PROTOCOL_F_REPLY_ACK`), so
+    /// True if the switch is to acknowledge each request (`VHOST_USER_PROTOCOL_F_REPLY_ACK`), so
     /// that a refused one is an error here.
     pub acknowledge: bool,
 }
@@ -96,7 +96,7 @@ impl Default for GuestConfig {
 }
 
 impl GuestConfig {
-    /// What of its features and shapes the guest itself can keep.
+    /// Checks that the features and shapes fit together.
     fn check(&self) {
         let indirect = self.sender_shape.indirect || self.receiver_shape.indirect;
         assert!(
@@ -106,15 +106,15 @@ impl GuestConfig {
         assert!(self.queue_pairs > 0, "a guest has a queue pair");
     }
 
-    /// Memory that it needs, in bytes: rings with a page of their own for each part, buffers with
-    /// gaps between pieces, tables.
+    /// Returns the memory that it needs, in bytes: rings with a page of their own for each part,
+    /// buffers with gaps between pieces, tables.
     fn memory_bytes(&self) -> usize {
         const PIECE: usize = 3 * memory::LINE;
         let slot = |frame_bytes: usize| frame_bytes + 5 * PIECE + 64;
         let size = usize::from(self.ring_size);
         let buffers = slot(self.frame_bytes_max) + slot(self.receive_buffer_bytes);
         let pair = size * buffers + 2 * (6 * 4096 + size * 26) + 2 * 4096;
-        // A region ends where the next allocation does not fit.
+        // A region ends before an allocation that does not fit.
         let largest = size * slot(self.frame_bytes_max.max(self.receive_buffer_bytes));
         let ends = if self.regions > 1 { (self.regions + 1) * (largest + 4096) } else { 0 };
         pair * self.queue_pairs + ends + self.spare_bytes
@@ -124,9 +124,9 @@ impl GuestConfig {
 /// A queue pair.
 #[derive(Debug)]
 pub struct Pair {
-    /// What the guest sends.
+    /// Transmit queue of the guest.
     pub sender: Sender,
-    /// What it receives.
+    /// Receive queue of the guest.
     pub receiver: Receiver,
 }
 
@@ -136,11 +136,11 @@ pub struct Guest {
     memory: Arc<Memory>,
     pairs: Vec<Pair>,
     link: Option<Link>,
-    /// What was agreed on the first connection; it holds for all later ones.
+    /// Features agreed on the first connection; they hold for all later ones.
     features: Option<u64>,
-    /// Where its switch marks what it writes, while it is moved.
+    /// Log in which its switch marks pages that it writes, while the guest is migrated.
     log: Option<Arc<Log>>,
-    /// Where each ring goes on, if its last switch said so.
+    /// Index at which each ring continues, if its last switch gave one.
     bases: Vec<Option<u16>>,
 }
 
@@ -155,7 +155,7 @@ impl fmt::Debug for Guest {
 }
 
 impl Guest {
-    /// A guest that is not connected.
+    /// Returns a guest that is not connected.
     ///
     /// # Errors
     /// [`GuestError::Memory`], [`GuestError::NoRoom`], [`GuestError::System`].
@@ -186,7 +186,8 @@ impl Guest {
         Ok(Self { config, memory, pairs, link: None, features: None, log: None, bases })
     }
 
-    /// A guest that is connected to a switch that listens at a path; it may take 5 s to get there.
+    /// Returns a guest that is connected to a switch that listens at a path. It waits up to 5 s for
+    /// the switch.
     ///
     /// # Errors
     /// Those of [`Guest::new`] and [`Guest::attach`].
@@ -221,7 +222,7 @@ impl Guest {
         self.start()
     }
 
-    /// Makes all rings empty, with features as they are agreed.
+    /// Empties all rings, and sets the agreed features.
     fn reset(&mut self, features: u64) {
         for pair in &mut self.pairs {
             pair.sender.reset(features);
@@ -230,8 +231,8 @@ impl Guest {
         self.bases.fill(None);
     }
 
-    /// Forgets everything, as a guest that boots: rings are empty, and features will be agreed
-    /// anew. The connection is gone.
+    /// Resets all state, as a guest that boots: rings are empty, features will be agreed anew, and
+    /// the connection is closed.
     pub fn reboot(&mut self) {
         self.link = None;
         self.features = None;
@@ -255,14 +256,14 @@ impl Guest {
             link.start(index, ring, &self.memory, base, self.log.is_some())?;
             self.bases[index] = None;
         }
-        // So late, as QEMU does.
+        // Sets the log this late, as QEMU does.
         if let (Some(link), Some(log)) = (&self.link, &self.log) {
             link.set_log(log)?;
         }
         for index in 0..self.bases.len() {
             self.enable(index, true)?;
         }
-        // What became available while nobody served the rings was kicked to nobody.
+        // Buffers that became available while no switch served the rings need another kick.
         for pair in &mut self.pairs {
             pair.receiver.ring().kick();
             pair.sender.ring().kick();
@@ -270,7 +271,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Stops all rings: the switch gives back what it holds. They keep what is in them.
+    /// Stops all rings: the switch gives back the buffers that it holds. The rings keep their
+    /// content.
     ///
     /// # Errors
     /// [`GuestError::Request`], [`GuestError::NotConnected`].
@@ -309,8 +311,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Has the switch mark from now on what it writes, in this log: so a hypervisor begins to move
-    /// the guest, or goes on with another log.
+    /// Makes the switch mark pages that it writes in this log from now on. A hypervisor starts a
+    /// migration of the guest like this, or continues it with another log.
     ///
     /// # Errors
     /// [`GuestError::Request`], [`GuestError::NotConnected`].
@@ -324,7 +326,7 @@ impl Guest {
         Ok(log)
     }
 
-    /// Has the switch mark nothing any more: the guest stays.
+    /// Ends the marking of pages: the guest is not migrated.
     ///
     /// # Errors
     /// [`GuestError::Request`], [`GuestError::NotConnected`].
@@ -358,36 +360,36 @@ impl Guest {
         stopped
     }
 
-    /// Closes the connection without a word, as a hypervisor that is killed.
+    /// Closes the connection without stopping the rings, as a hypervisor that is killed.
     pub fn hang_up(&mut self) {
         self.link = None;
     }
 
-    /// Whether there is a switch at the other end.
+    /// Returns true if there is a switch at the other end.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_up)
     }
 
-    /// What was agreed; none before the first connection.
+    /// Returns the agreed features; none before the first connection.
     #[must_use]
     pub fn features(&self) -> u64 {
         self.features.unwrap_or(0)
     }
 
-    /// Its memory.
+    /// Returns its memory.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// How many queue pairs it has.
+    /// Returns the number of queue pairs.
     #[must_use]
     pub fn pairs(&self) -> usize {
         self.pairs.len()
     }
 
-    /// A queue pair.
+    /// Returns a queue pair.
     ///
     /// # Panics
     /// If there is no such pair.
@@ -395,17 +397,17 @@ impl Guest {
         &mut self.pairs[pair]
     }
 
-    /// Sends a frame through the first queue pair; false if its ring is full.
+    /// Sends a frame through the first queue pair. Returns false if its ring is full.
     pub fn send(&mut self, frame: &[u8]) -> bool {
         self.pairs[0].sender.send(frame)
     }
 
-    /// The next frame of any queue pair, if one is there.
+    /// Returns the next frame of any queue pair, if one is there.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         self.pairs.iter_mut().find_map(|pair| pair.receiver.receive())
     }
 
-    /// What a switch did first that it must not do.
+    /// Returns the first violation of a switch.
     #[must_use]
     pub fn violation(&self) -> Option<Violation> {
         let of = |pair: &Pair| pair.sender.violation().or(pair.receiver.violation());

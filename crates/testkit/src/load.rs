@@ -6,13 +6,13 @@
 //!   a run:       settle ── window ── sources stop, sinks drain ── report
 //! ```
 //!
-//! Rates are counted in the window only. Loss is counted over the whole run, after everything was
-//! drained: what was sent and never came. A source whose ring is full is *held*, which is no loss;
-//! what it did not send meanwhile it does not catch up with.
+//! Rates are counted in the window only. Loss is counted over the whole run, after all sinks were
+//! drained: frames that were sent and never came. A source whose ring is full is *held*, which is
+//! no loss; it does not catch up with the frames that it did not send meanwhile.
 //!
 //! A source writes the first line or two of a frame and a sink reads them. With `touch` each
-//! writes, or reads, one word of every line, as a guest does that uses its data: without it, the
-//! payload stays in the switch's cache and flatters every switch.
+//! writes, or reads, one word of every line, as a guest does that uses its data. Without it, the
+//! payload stays in the switch's cache, which makes every switch look faster than it is.
 //!
 //! The clock is an argument. Nothing is allocated during a run.
 
@@ -33,43 +33,43 @@ use order::Order;
 use crate::guest::memory::LINE;
 use crate::guest::{Bytes, Guest};
 
-/// The longest latency that is told from a longer one, in nanoseconds.
+/// Upper bound of the recorded latencies, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
-/// Every so many frames one gives its latency: a prime, so that it is not always the first of a
-/// burst.
+/// Interval, in frames, at which latency is recorded: a prime, so that it is not always the first
+/// frame of a burst.
 const LATENCY_EVERY: u64 = 37;
-/// A sink is drained when nothing came for so many parts of a second.
+/// A sink is drained when no frame came for this part of a second.
 const QUIET_PART: u64 = 50;
-/// A source whose turn comes late sends at most so many frames at once.
+/// Upper bound of the frames that a source sends at once when its turn comes late.
 const DEBT_MAX: u64 = 256;
 
-/// Who sends.
+/// A source of frames.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Index of the guest.
     pub guest: usize,
-    /// Which of its queue pairs.
+    /// Index of its queue pair.
     pub pair: usize,
     /// The frame: see [`frame::plain`] and [`frame::vxlan`].
     pub template: Vec<u8>,
     /// Bytes in front of a plain frame: 0, or [`frame::VXLAN_BYTES`].
     pub skip: usize,
-    /// Frames per second; as many as it can if it is not said.
+    /// Frames per second; `None`: as many as it can.
     pub rate: Option<u64>,
     /// Flows, which differ by their UDP source port.
     pub flows: u16,
 }
 
-/// Who receives.
+/// A sink of frames.
 #[derive(Clone, Debug)]
 pub struct Sink {
     /// Index of the guest.
     pub guest: usize,
     /// Bytes in front of a plain frame.
     pub skip: usize,
-    /// Frames per second that it takes; as many as it can if it is not said.
+    /// Frames per second that it takes; `None`: as many as it can.
     pub rate: Option<u64>,
-    /// Sleeps for so many microseconds, then takes what is there, and sleeps again.
+    /// Microseconds for which it sleeps before it takes the frames that are there, again and again.
     pub sleep_us: Option<u64>,
 }
 
@@ -80,28 +80,28 @@ pub struct Run {
     pub settle_ms: u64,
     /// The window, in milliseconds.
     pub window_ms: u64,
-    /// Most frames at a time.
+    /// Upper bound of frames at a time.
     pub burst: usize,
-    /// Whether frames are used, not only passed on.
+    /// True if frames are used, not only passed on.
     pub touch: bool,
 }
 
-/// What one source did.
+/// Result of one source.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// Frames in the whole run.
     pub frames: u64,
     /// Frames in the window.
     pub in_window: u64,
-    /// Frames of it that never came.
+    /// Its frames that never came.
     pub lost: u64,
-    /// Frames of it that came twice.
+    /// Its frames that came twice.
     pub duplicated: u64,
-    /// Frames of it that came after a later one of their flow.
+    /// Its frames that came after a later one of their flow.
     pub reordered: u64,
 }
 
-/// What one sink saw.
+/// Result of one sink.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
     /// Frames in the whole run.
@@ -110,58 +110,58 @@ pub struct Taken {
     pub in_window: u64,
 }
 
-/// What a run showed.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Of each source.
+    /// Result of each source.
     pub sent: Vec<Sent>,
-    /// Of each sink.
+    /// Result of each sink.
     pub taken: Vec<Taken>,
-    /// From the source's clock to the sink's, in nanoseconds, of frames taken in the window.
+    /// Latency from source to sink, in nanoseconds, of frames taken in the window.
     pub latency: Histogram<u64>,
-    /// Frames of an earlier run, or nobody's.
+    /// Frames of an earlier run, or without a mark.
     pub foreign: u64,
-    /// The window as it was, in nanoseconds.
+    /// Measured length of the window, in nanoseconds.
     pub window_ns: u64,
 }
 
 impl Report {
-    /// Frames of all sources that never came.
+    /// Returns the frames of all sources that never came.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.sent.iter().map(|sent| sent.lost).sum()
     }
 
-    /// Frames of all sources that came twice or out of order.
+    /// Returns the frames of all sources that came twice or out of order.
     #[must_use]
     pub fn disordered(&self) -> u64 {
         self.sent.iter().map(|sent| sent.duplicated + sent.reordered).sum()
     }
 
-    /// So many frames of the window, per second.
+    /// Converts a number of frames of the window to frames per second.
     #[must_use]
     pub fn per_second(&self, frames: u64) -> u64 {
         let rate = u128::from(frames) * 1_000_000_000 / u128::from(self.window_ns.max(1));
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Frames per second that all sources sent.
+    /// Returns the frames per second that all sources sent.
     #[must_use]
     pub fn sent_rate(&self) -> u64 {
         self.per_second(self.sent.iter().map(|sent| sent.in_window).sum())
     }
 
-    /// Frames per second that all sinks took.
+    /// Returns the frames per second that all sinks took.
     #[must_use]
     pub fn taken_rate(&self) -> u64 {
         self.per_second(self.taken.iter().map(|taken| taken.in_window).sum())
     }
 }
 
-/// How much may go by now: a rate in frames, counted in ticks.
+/// A rate in frames, counted in ticks, and the frames that it allowed so far.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// Frames per tick, times 2^32; none is without limit.
+    /// Frames per tick, times 2^32; `None`: no limit.
     per_tick: Option<u64>,
     done: u64,
     begin: u64,
@@ -176,7 +176,7 @@ impl Pace {
         Self { per_tick: rate.map(per_tick), done: 0, begin }
     }
 
-    /// Frames that may go now.
+    /// Returns the number of frames that may go now.
     #[inline]
     fn allowed(&mut self, now: u64) -> usize {
         let Some(per_tick) = self.per_tick else { return usize::MAX };
@@ -199,7 +199,7 @@ struct Sending {
     source: Source,
     stream: u16,
     pace: Pace,
-    /// Index of the next flow: as wide as a register, see `Ring`.
+    /// Index of the next flow, as wide as a register for the reason given in `Ring`.
     flow: usize,
     sequences: Vec<u32>,
     sent: Sent,
@@ -213,7 +213,7 @@ struct Taking {
     taken: Taken,
 }
 
-/// What came, by source and flow.
+/// Frames that came, by source and flow.
 struct Seen {
     run: u16,
     orders: Vec<Vec<Order>>,
@@ -232,24 +232,24 @@ pub struct Load {
 }
 
 impl Load {
-    /// A generator for these guests, which are connected.
+    /// Returns a generator for these guests, which are connected.
     #[must_use]
     pub fn new(guests: Vec<Guest>) -> Self {
         Self { guests, runs: 0 }
     }
 
-    /// The guests.
+    /// Returns the guests.
     pub fn guests(&mut self) -> &mut [Guest] {
         &mut self.guests
     }
 
-    /// The guests, for good.
+    /// Takes the guests out of the generator.
     #[must_use]
     pub fn into_guests(self) -> Vec<Guest> {
         self.guests
     }
 
-    /// Throws away what waits in all receive rings.
+    /// Discards the frames that wait in all receive rings.
     pub fn drain(&mut self) {
         for guest in &mut self.guests {
             for pair in 0..guest.pairs() {
@@ -258,10 +258,10 @@ impl Load {
         }
     }
 
-    /// One run.
+    /// Executes one run.
     ///
     /// # Panics
-    /// If a source or a sink names a guest, or a source a queue pair, that is not there, or a frame
+    /// If the guest of a source or sink, or the queue pair of a source, does not exist, or a frame
     /// is too short.
     pub fn run(
         &mut self,
@@ -307,7 +307,7 @@ impl Load {
         }
     }
 
-    /// Sinks take what is still on its way, as fast as they can.
+    /// Lets the sinks take the frames that are still under way, as fast as they can.
     fn finish(&mut self, taking: &mut [Taking], seen: &mut Seen, run: Run, clock: &impl Clock) {
         let quiet = clock.per_second() / QUIET_PART;
         let mut last = clock.now();
@@ -326,7 +326,7 @@ impl Load {
         }
     }
 
-    /// Every source and every sink once; when it began.
+    /// Serves every source and every sink once. Returns the time at which the turn began.
     #[inline]
     fn turn(
         &mut self,
@@ -483,7 +483,7 @@ impl Seen {
         u64::try_from((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32).unwrap_or(u64::MAX)
     }
 
-    /// Takes down one frame; whether it is one of this run.
+    /// Records one frame. Returns true if it is one of this run.
     #[inline]
     fn see(&mut self, bytes: Bytes<'_>, skip: usize, now: u64) -> bool {
         let mark = Mark::read(bytes, skip + MARK_AT).filter(|mark| mark.run == self.run);
@@ -521,7 +521,7 @@ impl Seen {
 /// Binds the calling thread to one core.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn pin(core: usize) -> std::io::Result<()> {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);

@@ -1,11 +1,12 @@
-//! Frames that a guest leaves to its card to finish, and what they are when they are finished.
+//! Frames that a guest leaves to its card to finish (checksum and segmentation offload), and the
+//! finished ones.
 //!
-//! Nothing here is derived from the frame that was sent: each segment is written from its fields
-//! and its part of the data, so that it can stand against what somebody made out of the whole.
+//! A finished segment is not derived from the frame that was sent: it is written from its fields
+//! and its part of the data, so that it can be compared with the output of a device.
 
 use crate::guest::shape::HEADER_BYTES;
 
-/// What a frame carries.
+/// Payload of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
     /// TCP over IPv4.
@@ -18,7 +19,7 @@ pub enum Carries {
     Udp6,
 }
 
-/// TCP's flags, as far as segmentation knows them (RFC 9293 section 3.1, RFC 3168 section 6.1).
+/// Flags of TCP that segmentation treats specially (RFC 9293 section 3.1, RFC 3168 section 6.1).
 pub const FIN: u8 = 0x01;
 /// See [`FIN`].
 pub const PSH: u8 = 0x08;
@@ -27,12 +28,12 @@ pub const ACK: u8 = 0x10;
 /// See [`FIN`].
 pub const CWR: u8 = 0x80;
 
-/// A frame with a checksum that is left open.
+/// A frame whose checksum is left to the device.
 #[derive(Clone, Debug)]
 pub struct Unfinished {
-    /// What it carries.
+    /// Its payload.
     pub carries: Carries,
-    /// To whom, and from whom.
+    /// Destination and source MAC addresses.
     pub addresses: [[u8; 6]; 2],
     /// Tags in front of the packet.
     pub tags: Vec<[u8; 4]>,
@@ -44,22 +45,22 @@ pub struct Unfinished {
     pub seq: u32,
     /// TCP's flags.
     pub flags: u8,
-    /// What is sent.
+    /// Data of the payload.
     pub data: Vec<u8>,
-    /// Into how many bytes of it each it is to be cut; `None`: it is one frame.
+    /// Bytes of data in each segment; `None`: it is one frame.
     pub each: Option<u16>,
 }
 
-/// What stands in a checksum's field.
+/// Content of a checksum's field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sum {
-    /// That of the pseudo-header.
+    /// Sum of the pseudo-header.
     Open,
     Whole,
 }
 
 impl Unfinished {
-    /// A frame of so many bytes of data, to be cut into so many each.
+    /// Returns a frame of `data` bytes of data, to be cut into segments of `each` bytes.
     #[must_use]
     pub fn new(carries: Carries, addresses: [[u8; 6]; 2], data: usize, each: Option<u16>) -> Self {
         let data = (0..data).map(|at| u8::try_from(at % 253).unwrap_or(0)).collect();
@@ -84,25 +85,25 @@ impl Unfinished {
         matches!(self.carries, Carries::Tcp6 | Carries::Udp6)
     }
 
-    /// Where the transport header begins.
+    /// Returns the offset of the transport header.
     #[must_use]
     pub fn start(&self) -> usize {
         14 + 4 * self.tags.len() + if self.is_ipv6() { 40 } else { 20 }
     }
 
-    /// Where the data begins.
+    /// Returns the offset of the data.
     #[must_use]
     pub fn headers(&self) -> usize {
         self.start() + if self.is_tcp() { 20 + self.options.len() } else { 8 }
     }
 
-    /// The frame as the guest sends it.
+    /// Returns the frame as the guest sends it.
     #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         self.build(&self.data, self.ident, self.seq, self.flags, Sum::Open)
     }
 
-    /// The header in front of it (virtio 1.2, 5.1.6).
+    /// Returns the header in front of it (virtio 1.2, 5.1.6).
     ///
     /// # Panics
     /// If it is larger than any frame.
@@ -128,7 +129,7 @@ impl Unfinished {
         header
     }
 
-    /// The frames that it is on a wire.
+    /// Returns the finished frames, as they are on a wire.
     ///
     /// # Panics
     /// If they are more than can be counted.
@@ -181,7 +182,7 @@ impl Unfinished {
         if self.is_tcp() { 6 } else { 17 }
     }
 
-    /// Both IP addresses.
+    /// Returns both IP addresses.
     fn pair(&self) -> Vec<u8> {
         let end = |mac: [u8; 6]| match self.is_ipv6() {
             true => [&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0][..], &mac].concat(),
@@ -210,7 +211,7 @@ impl Unfinished {
         let value = match sum {
             Sum::Open => slow_sum(&pseudo),
             Sum::Whole => {
-                // Both are of an even length but the last.
+                // All parts but the last have an even length.
                 let value = !slow_sum(&[pseudo, bytes.clone()].concat());
                 if value == 0 && !self.is_tcp() { 0xffff } else { value }
             }
@@ -221,11 +222,11 @@ impl Unfinished {
 }
 
 fn half(number: usize) -> [u8; 2] {
-    // What is too large for it is checked by whoever gets it.
+    // The receiver checks values that are too large for the field.
     u16::try_from(number).unwrap_or(0).to_be_bytes()
 }
 
-/// The one's complement sum (RFC 1071 section 1), word by word.
+/// Returns the one's complement sum (RFC 1071 section 1), word by word.
 fn slow_sum(bytes: &[u8]) -> u16 {
     bytes.chunks(2).fold(0, |sum: u16, word| {
         let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]);

@@ -1,5 +1,5 @@
-//! Against a real back end, DPDK's: `dpdk-testpmd` forwards frames between two vhost-user ports, in
-//! both roles of the socket. Skipped aloud where it is not installed.
+//! Tests against a real back end, DPDK's: `dpdk-testpmd` forwards frames between two vhost-user
+//! ports, in both roles of the socket. They are skipped with a message if it is not installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,14 +11,14 @@ use sluice_testkit::guest::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running `dpdk-testpmd` with two ports, and its folder; both go away with it.
+/// A running `dpdk-testpmd` with two ports, and its folder; both end when it is dropped.
 struct Testpmd {
     child: Child,
     dir: PathBuf,
 }
 
 impl Testpmd {
-    /// Starts it; `None` if it is not installed. `comes`: it connects to sockets of the guests.
+    /// Starts it; `None` if it is not installed. With `comes` it connects to sockets of the guests.
     fn start(name: &str, comes: bool, queues: usize) -> Option<Self> {
         if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
             eprintln!("SKIPPED: dpdk-testpmd is not installed (apt-get install dpdk-dev)");
@@ -46,7 +46,7 @@ impl Testpmd {
         command.args(["--", "--forward-mode=io", "--auto-start", "--nb-cores=1"]);
         command.args(["--total-num-mbufs=8192", "--no-lsc-interrupt"]);
         command.arg(format!("--rxq={queues}")).arg(format!("--txq={queues}"));
-        // It ends when its input does.
+        // The program ends when its input does.
         let log = std::fs::File::create(dir.join("log")).unwrap();
         command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
         command.spawn().unwrap()
@@ -76,7 +76,7 @@ fn frame(number: u32, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// Sends until the first frame comes through, and throws away what was sent until then.
+/// Sends until the first frame comes through, and discards the frames until then.
 fn warm_up(from: &mut Guest, to: &mut Guest) {
     for _ in 0..400 {
         from.send(&frame(0, 60));
@@ -113,7 +113,7 @@ fn exchange(from: &mut Guest, to: &mut Guest, frames: u32) {
     assert_eq!((from.violation(), to.violation()), (None, None));
 }
 
-/// Every feature that the driver knows, one after the other left out, with every shape.
+/// Returns configurations that leave out each feature of the driver in turn, with every shape.
 fn configs() -> Vec<GuestConfig> {
     let base = GuestConfig::default();
     let all = feature::ALL;

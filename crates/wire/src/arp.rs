@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The view lays the field sizes of Ethernet and IPv4 over any packet; only
-//! [`Packet::is_well_formed`] says whether they apply.
+//! [`Packet::is_well_formed`] tells whether they apply.
 
 use core::net::Ipv4Addr;
 
@@ -39,14 +39,14 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() == SIZE);
 
-/// What an ARP packet is for (`ar$op`), known or not.
+/// The operation of an ARP packet (`ar$op`), known or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation(pub u16);
 
 impl Operation {
-    /// Who has the target IP?
+    /// Asks for the MAC of the target IP.
     pub const REQUEST: Self = Self(1);
-    /// The sender has it.
+    /// Answers a request: the sender has the IP.
     pub const REPLY: Self = Self(2);
 }
 
@@ -57,7 +57,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`. What lies behind the packet is padding.
+    /// Returns a view of `bytes`. The bytes behind the packet are padding.
     ///
     /// # Errors
     /// [`Truncated`] below [`SIZE`] bytes.
@@ -67,8 +67,8 @@ impl<'a> Packet<'a> {
         Ok(Self { header })
     }
 
-    /// Whether it is a request or a reply for IPv4 over Ethernet, so that the other fields mean
-    /// what their names say.
+    /// Returns true if it is a request or a reply for IPv4 over Ethernet, so that the names of the
+    /// other fields apply.
     #[inline]
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
@@ -80,35 +80,35 @@ impl<'a> Packet<'a> {
             && matches!(self.operation(), Operation::REQUEST | Operation::REPLY)
     }
 
-    /// What it is for.
+    /// Returns the operation.
     #[inline]
     #[must_use]
     pub fn operation(&self) -> Operation {
         Operation(self.header.operation.get())
     }
 
-    /// The hardware address of who sends it.
+    /// Returns the sender's hardware address.
     #[inline]
     #[must_use]
     pub const fn sender_mac(&self) -> Mac {
         Mac(self.header.sender_mac)
     }
 
-    /// The protocol address of who sends it; 0.0.0.0 in a probe (RFC 5227 section 2.1.1).
+    /// Returns the sender's protocol address; 0.0.0.0 in a probe (RFC 5227 section 2.1.1).
     #[inline]
     #[must_use]
     pub fn sender_ip(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.header.sender_ip)
     }
 
-    /// The hardware address of whom it is about; without meaning in a request.
+    /// Returns the target's hardware address; without meaning in a request.
     #[inline]
     #[must_use]
     pub const fn target_mac(&self) -> Mac {
         Mac(self.header.target_mac)
     }
 
-    /// The protocol address of whom it is about.
+    /// Returns the target's protocol address.
     #[inline]
     #[must_use]
     pub fn target_ip(&self) -> Ipv4Addr {
@@ -119,20 +119,20 @@ impl<'a> Packet<'a> {
 /// A packet for IPv4 over Ethernet as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// What it is for.
+    /// The operation.
     pub operation: Operation,
-    /// The hardware address of who sends it.
+    /// The sender's hardware address.
     pub sender_mac: Mac,
-    /// The protocol address of who sends it.
+    /// The sender's protocol address.
     pub sender_ip: Ipv4Addr,
-    /// The hardware address of whom it is about.
+    /// The target's hardware address.
     pub target_mac: Mac,
-    /// The protocol address of whom it is about.
+    /// The target's protocol address.
     pub target_ip: Ipv4Addr,
 }
 
 impl Repr {
-    /// "Does anybody use `ip`?", which `mac` asks before it does (RFC 5227 section 2.1.1).
+    /// Returns the probe that `mac` sends before it uses `ip` (RFC 5227 section 2.1.1).
     #[inline]
     #[must_use]
     pub const fn probe(mac: Mac, ip: Ipv4Addr) -> Self {
@@ -145,14 +145,14 @@ impl Repr {
         }
     }
 
-    /// "`ip` is at `mac` from now on", for everybody to hear (RFC 5227 section 2.3).
+    /// Returns the announcement that `mac` uses `ip` from now on (RFC 5227 section 2.3).
     #[inline]
     #[must_use]
     pub const fn announcement(mac: Mac, ip: Ipv4Addr) -> Self {
         Self { sender_ip: ip, ..Self::probe(mac, ip) }
     }
 
-    /// The answer to this request: its target is at `mac` (RFC 826, packet reception).
+    /// Returns the answer to this request: its target is at `mac` (RFC 826, packet reception).
     #[inline]
     #[must_use]
     pub const fn reply(&self, mac: Mac) -> Self {
@@ -165,16 +165,17 @@ impl Repr {
         }
     }
 
-    /// Whether its sender asks for an address that it does not use yet (RFC 5227 section 1.1).
+    /// Returns true if its sender asks for an address that it does not use yet (RFC 5227 section
+    /// 1.1).
     #[inline]
     #[must_use]
     pub fn is_probe(&self) -> bool {
         self.operation == Operation::REQUEST && self.sender_ip.is_unspecified()
     }
 
-    /// Whether it asks nothing and tells where its sender is: a request of the sender for itself,
-    /// which is an announcement (RFC 5227 section 1.1), or a reply that nobody asked for (RFC 5944
-    /// section 4.6).
+    /// Returns true if it only announces the sender's address: a request of the sender for itself,
+    /// which is an announcement (RFC 5227 section 1.1), or an unsolicited reply (RFC 5944 section
+    /// 4.6).
     #[inline]
     #[must_use]
     pub fn is_gratuitous(&self) -> bool {

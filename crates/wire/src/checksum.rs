@@ -2,20 +2,20 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// The checksum of `bytes`: the one's complement of their one's complement sum, in 16-bit words,
-/// an odd last byte padded with zero (RFC 1071 section 1). It is what goes into a checksum field
-/// that was zero while summing; over bytes whose checksum field is filled in it is zero if they
-/// are whole.
+/// Returns the checksum of `bytes`: the one's complement of their one's complement sum, in 16-bit
+/// words, an odd last byte padded with zero (RFC 1071 section 1). Write it into a checksum field
+/// that was zero while summing. Over bytes whose checksum field is filled in, the result is zero if
+/// they are intact.
 ///
-/// Two words are added at a time, and the carries at the end (RFC 1071 section 2 C, A).
+/// Adds two words at a time, and the carries at the end (RFC 1071 section 2 C, A).
 #[inline]
 #[must_use]
 pub fn internet(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// The checksum of `message`, the whole payload of an IPv6 packet, and of the pseudo-header in
-/// front of it: both addresses, its size and its protocol (RFC 8200 section 8.1, RFC 4443 clause
+/// Returns the checksum of `message`, the whole payload of an IPv6 packet, and of the pseudo-header
+/// in front of it: both addresses, its size and its protocol (RFC 8200 section 8.1, RFC 4443 clause
 /// 2.3). Zero if the message carries the right one.
 #[inline]
 #[must_use]
@@ -25,8 +25,8 @@ pub fn over_ipv6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, message: &[u8]) -> 
     !fold(addresses + size + u64::from(protocol) + sum(message))
 }
 
-/// The checksum of `message`, the whole payload of an IPv4 packet, and of the pseudo-header in
-/// front of it (RFC 9293 section 3.1, RFC 768). Zero if the message carries the right one.
+/// Returns the checksum of `message`, the whole payload of an IPv4 packet, and of the pseudo-header
+/// in front of it (RFC 9293 section 3.1, RFC 768). Zero if the message carries the right one.
 #[inline]
 #[must_use]
 pub fn over_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, message: &[u8]) -> u16 {
@@ -35,7 +35,7 @@ pub fn over_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, message: &[u8]) -> 
     !fold(addresses + size + u64::from(protocol) + sum(message))
 }
 
-/// The sum of `bytes` with all its carries, to be folded.
+/// Returns the sum of `bytes` with all its carries, to be folded.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let (pairs, rest) = bytes.as_chunks::<4>();
@@ -45,8 +45,8 @@ fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_be_bytes(last))
 }
 
-/// The checksum that `checksum` becomes when one word of what it covers changes from `old` to
-/// `new` (RFC 1624 section 3, equation 3). A checksum that was wrong stays wrong.
+/// Returns the new value of `checksum` after one word that it covers changes from `old` to `new`
+/// (RFC 1624 section 3, equation 3). A checksum that was wrong stays wrong.
 #[inline]
 #[must_use]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {

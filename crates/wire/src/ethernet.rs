@@ -32,7 +32,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// A view of `bytes`, which begin with the destination address.
+    /// Returns a view of `bytes`, which begin with the destination address.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -42,28 +42,28 @@ impl<'a> Frame<'a> {
         Ok(Self { header, payload })
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     #[must_use]
     pub const fn dst(&self) -> Mac {
         Mac(self.header.dst)
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     #[must_use]
     pub const fn src(&self) -> Mac {
         Mac(self.header.src)
     }
 
-    /// What follows: the type of the payload, or of a tag.
+    /// Returns the EtherType: that of the payload, or of a tag.
     #[inline]
     #[must_use]
     pub fn ethertype(&self) -> EtherType {
         EtherType(self.header.ethertype.get())
     }
 
-    /// What follows the header, padding included.
+    /// Returns the bytes behind the header, padding included.
     #[inline]
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {
@@ -78,7 +78,7 @@ pub struct Repr {
     pub dst: Mac,
     /// The source address.
     pub src: Mac,
-    /// The type of what follows.
+    /// The type of the payload.
     pub ethertype: EtherType,
 }
 

@@ -1,4 +1,4 @@
-//! The type of what follows (IEEE 802.3 clause 3.2.6; numbers from the IEEE registry).
+//! EtherTypes (IEEE 802.3 clause 3.2.6; numbers from the IEEE registry).
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ impl EtherType {
     /// An S-tag (802.1Q clause 9.5), the outer one of two.
     pub const QINQ: Self = Self(0x88a8);
 
-    /// Whether a VLAN tag follows, of either kind.
+    /// Returns true if a VLAN tag follows, of either kind.
     #[inline]
     #[must_use]
     pub const fn is_tag(self) -> bool {

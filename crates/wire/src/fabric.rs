@@ -1,4 +1,4 @@
-//! Messages between the control planes of two hosts: who has which vport.
+//! Messages between the control planes of two hosts, about the vports that each has.
 //!
 //! They travel over one ordered byte stream (TCP, mostly under TLS) in frames of this form:
 //!
@@ -6,7 +6,7 @@
 //!  0        2      3          4
 //!  | length | type | reserved | body of `length` bytes
 //!
-//!  1 Hello          magic, versions, host, fabric, incarnation, what is there of the peer's
+//!  1 Hello          magic, versions, host, fabric, incarnation, state of the peer's claims
 //!  2 Claims         after, up to, count, records
 //!  3 SnapshotBegin  round
 //!  4 SnapshotEnd    up to
@@ -33,8 +33,8 @@
 //! sent only when both sides know it. Reserved bits are sent as zero and ignored on receipt.
 //!
 //! Every length is bounded ([`BODY_SIZE_MAX`], [`RECORD_SIZE_MAX`]) and nothing here allocates or
-//! panics over what was received. What a message means, and whether it may come now, is up to the
-//! session.
+//! panics over what was received. The session decides the meaning of a message, and whether it may
+//! come now.
 
 mod hold;
 mod owner;
@@ -60,21 +60,22 @@ pub use rpc::{
     RPC_VERSION, Topic,
 };
 
-/// The size of what precedes a body, in bytes.
+/// The size of a message header, in bytes.
 pub const HEADER_SIZE: usize = 4;
 /// The largest body in bytes.
 pub const BODY_SIZE_MAX: usize = 16 * 1024;
 /// The largest frame in bytes.
 pub const FRAME_SIZE_MAX: usize = HEADER_SIZE + BODY_SIZE_MAX;
-/// Room that is enough for every message but [`Message::Claims`], [`Message::Ask`] and
+/// Buffer size that is enough for every message but [`Message::Claims`], [`Message::Ask`] and
 /// [`Message::Answer`], in bytes.
 pub const SMALL_SIZE_MAX: usize = HEADER_SIZE + size_of::<RawHello>();
-/// How many bytes a frame of claims has beside its records.
+/// Bytes of a frame of claims beside its records.
 pub const CLAIMS_SIZE_MIN: usize = HEADER_SIZE + size_of::<RawClaims>();
 /// The versions that this code speaks, oldest and newest.
 pub const VERSIONS: (u8, u8) = (1, 3);
 
-/// What a [`Hello`] begins with, so that another protocol on the same port is found out at once.
+/// Magic number at the start of a [`Hello`], so that another protocol on the same port is detected
+/// at once.
 const MAGIC: u32 = u32::from_be_bytes(*b"SLUC");
 
 const HELLO: u8 = 1;
@@ -145,15 +146,15 @@ pub struct Hello {
     pub versions: (u8, u8),
     /// The fabric that its sender belongs to.
     pub fabric: [u8; 16],
-    /// Who its sender says it is. The connection's certificate decides.
+    /// Number that the sender claims to have. The connection's certificate decides.
     pub host: HostId,
-    /// Which run of its sender's control plane this is; a later run has a higher number.
+    /// Run of the sender's control plane; a later run has a higher number.
     pub incarnation: u64,
-    /// What its sender has of the receiver's claims.
+    /// State up to which the sender has the receiver's claims.
     pub have: Have,
 }
 
-/// What a host has of another's claims: everything up to a sequence of an incarnation.
+/// State of another host's claims: everything up to a sequence of an incarnation is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Have {
     /// The incarnation of the owner; zero if it was never heard of.
@@ -183,7 +184,7 @@ pub enum Reason {
     NoCommonVersion,
     /// The two belong to different fabrics.
     WrongFabric,
-    /// The receiver says that it is somebody whom the connection does not belong to.
+    /// The receiver claims a host number that is not that of the connection.
     WrongHost,
     /// A later incarnation of the receiver is known.
     StaleIncarnation,
@@ -191,7 +192,7 @@ pub enum Reason {
     Malformed,
     /// A message was not allowed when it came.
     OutOfPlace,
-    /// Something that this version does not know.
+    /// A number that this version does not know.
     Unknown(u8),
 }
 
@@ -224,60 +225,60 @@ impl Reason {
     }
 }
 
-/// What a frame says.
+/// A message as values.
 #[derive(Clone, Copy, Debug)]
 pub enum Message<'a> {
-    /// Who the sender is.
+    /// Identity and state of the sender.
     Hello(Hello),
     /// Changes of the sender's vports.
     Claims(Claims<'a>),
     /// All claims of the sender follow; the numbering of changes begins again at zero.
     SnapshotBegin {
-        /// How many snapshots this direction of this connection has had, with this one.
+        /// Number of snapshots in this direction of this connection, this one included.
         round: u32,
     },
-    /// What was not named since the snapshot began is gone.
+    /// End of a snapshot: claims that it did not name are gone.
     SnapshotEnd {
-        /// The sequence that the snapshot is as of.
+        /// The sequence up to which the snapshot counts.
         up_to: u64,
     },
-    /// What was applied, all of it and everything before.
+    /// Acknowledges a change and everything before it.
     Ack {
-        /// The round that it speaks of; zero before the first snapshot.
+        /// The round of the change; zero before the first snapshot.
         round: u32,
         /// The last change applied in this round.
         sequence: u64,
-        /// Whether what is there is complete: no snapshot is on its way.
+        /// True if the claims are complete: no snapshot is on its way.
         whole: bool,
     },
-    /// What the sender's claims are in sum.
+    /// Digest of the sender's claims.
     Digest {
-        /// The sequence that it is as of.
+        /// The sequence up to which the digest counts.
         at: u64,
-        /// How many claims there are.
+        /// Number of claims.
         count: u64,
         /// The sum of their hashes.
         sum: u64,
     },
-    /// The claims of the receiver are not here as they should be: another snapshot, please.
+    /// Asks for another snapshot: the receiver's claims, as the sender has them, are wrong.
     Resync {
         /// The round that went wrong.
         round: u32,
     },
-    /// There is nothing to say.
+    /// Keepalive without content.
     Alive,
     /// The sender closes the connection.
     Bye {
-        /// Why.
+        /// Reason of the end.
         reason: Reason,
     },
-    /// A question. Only between those who both speak [`RPC_VERSION`].
+    /// A question. Only sent if both sides speak [`RPC_VERSION`].
     Ask(Ask<'a>),
     /// An answer to one of the receiver's questions; likewise.
     Answer(Answer<'a>),
 }
 
-/// The bytes are no frame of this protocol. What follows them cannot be read either.
+/// The bytes are no frame of this protocol. The bytes behind them cannot be read either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The body is longer than [`BODY_SIZE_MAX`].
@@ -326,11 +327,11 @@ impl fmt::Display for Malformed {
 impl core::error::Error for Malformed {}
 
 impl<'a> Message<'a> {
-    /// Reads the frame at the start of `bytes`, and how many bytes it takes; `None` if it is not
-    /// all there.
+    /// Reads the frame at the start of `bytes` and returns it with its size; `None` if it is not
+    /// complete yet.
     ///
     /// # Errors
-    /// [`Malformed`] if no more bytes can make a frame of it.
+    /// [`Malformed`] if more bytes cannot make it a frame.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let Ok((header, rest)) = split::<RawHeader>(bytes) else { return Ok(None) };
         let size = usize::from(header.length.get());
@@ -381,7 +382,7 @@ impl<'a> Message<'a> {
 
     /// Writes the frame into the start of `out` and returns its size. [`SMALL_SIZE_MAX`] bytes are
     /// room enough, except for claims, which a [`ClaimsWriter`] writes, and for questions and
-    /// answers, which say their size.
+    /// answers, which have [`Ask::frame_size`] and [`Answer::frame_size`].
     ///
     /// # Panics
     /// If `out` is too short, or for claims, questions and answers that are no valid body.
@@ -464,8 +465,8 @@ impl Hello {
         }
     }
 
-    /// The version that both sides speak: the newest of `ours` and of the sender's; `None` if there
-    /// is none.
+    /// Returns the version that both sides speak: the newest of `ours` and of the sender's; `None`
+    /// if there is none.
     #[must_use]
     pub fn common_version(&self, ours: (u8, u8)) -> Option<u8> {
         let newest = self.versions.1.min(ours.1);
@@ -482,7 +483,7 @@ pub struct ClaimsWriter<'a> {
 }
 
 impl<'a> ClaimsWriter<'a> {
-    /// A frame of at most [`FRAME_SIZE_MAX`] bytes at the start of `out`.
+    /// Begins a frame of at most [`FRAME_SIZE_MAX`] bytes at the start of `out`.
     ///
     /// # Panics
     /// If `out` is shorter than [`CLAIMS_SIZE_MIN`].
@@ -504,7 +505,7 @@ impl<'a> ClaimsWriter<'a> {
         true
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     #[must_use]
     pub const fn count(&self) -> u16 {
         self.count

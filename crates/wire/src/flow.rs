@@ -1,11 +1,11 @@
-//! Which flow a frame belongs to, as a number: the entropy that a VXLAN sender puts into its UDP
-//! source port, so that the underlay spreads flows over its paths and a receiver over its cores
-//! and each flow stays on one (RFC 7348 section 5).
+//! Hash of the flow that a frame belongs to. A VXLAN sender puts it into its UDP source port, so
+//! that the underlay spreads flows over its paths and a receiver over its cores, and each flow
+//! stays on one (RFC 7348 section 5).
 //!
-//! A flow is the addresses, protocol and ports of TCP or UDP over IPv4 or IPv6; without ports the
-//! addresses and the protocol; without IP the two MAC addresses and the EtherType. One VLAN tag is
-//! skipped. Fragments have no ports, not even the first one, which would otherwise take another
-//! path than the rest of its packet. The two directions of a connection are two flows.
+//! A flow is given by the addresses, protocol and ports of TCP or UDP over IPv4 or IPv6; without
+//! ports by the addresses and the protocol; without IP by the two MAC addresses and the EtherType.
+//! One VLAN tag is skipped. Fragments have no ports, not even the first one, which would otherwise
+//! take another path than the rest of its packet. The two directions of a connection are two flows.
 //!
 //! The hash is the same on every machine and in every run. It is not a secret: a tenant can choose
 //! flows that collide, and wins nothing but a shared path with itself.
@@ -20,8 +20,9 @@ pub const SOURCE_PORT_MIN: u16 = 49152;
 const KEYS: [u64; 4] =
     [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
-/// The hash of the flow that a frame belongs to. `head` is the frame from its destination address
-/// on; the first 128 bytes hold all that counts. A frame without an Ethernet header hashes to zero.
+/// Returns the hash of the flow that a frame belongs to. `head` is the frame from its destination
+/// address on; the first 128 bytes hold all that counts. A frame without an Ethernet header hashes
+/// to zero.
 #[inline]
 #[must_use]
 pub fn hash(head: &[u8]) -> u32 {
@@ -51,8 +52,8 @@ const fn mix([addresses, rest]: [u64; 2]) -> u32 {
     (mixed >> 32) as u32
 }
 
-/// The flow of nearly every frame, read at fixed places: TCP or UDP over IPv4 without tag, options
-/// or fragments. `None` says nothing but that the frame has to be looked at.
+/// Returns the flow of nearly every frame, read at fixed places: TCP or UDP over IPv4 without tag,
+/// options or fragments. On `None` the frame has to be parsed.
 #[inline]
 fn plain_flow(head: &[u8]) -> Option<[u64; 2]> {
     const SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + 4;
@@ -68,14 +69,15 @@ fn plain_flow(head: &[u8]) -> Option<[u64; 2]> {
     Some([addresses, u64::from(word(34)) << 32 | u64::from(protocol)])
 }
 
-/// The UDP source port for a flow, 49152 to 65535 (RFC 7348 section 5).
+/// Returns the UDP source port for a flow, 49152 to 65535 (RFC 7348 section 5).
 #[inline]
 #[must_use]
 pub const fn source_port(hash: u32) -> u16 {
     SOURCE_PORT_MIN | (hash >> 18) as u16
 }
 
-/// Addresses and rest of an IPv4 packet's flow; `None` if it is none, whatever its frame says.
+/// Returns addresses and rest of an IPv4 packet's flow; `None` if it is not IPv4, whatever the
+/// EtherType.
 #[inline]
 fn ipv4_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     let packet = ipv4::Packet::new_checked(bytes).ok()?;
@@ -88,8 +90,8 @@ fn ipv4_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([addresses, ports | u64::from(protocol)])
 }
 
-/// Addresses and rest of an IPv6 packet's flow; `None` if it is none, whatever its frame says.
-/// Ports behind extension headers are not looked for.
+/// Returns addresses and rest of an IPv6 packet's flow; `None` if it is not IPv6, whatever the
+/// EtherType. Ports behind extension headers are not looked for.
 #[inline]
 fn ipv6_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     let packet = ipv6::Packet::new_checked(bytes).ok()?;
@@ -104,8 +106,8 @@ fn ipv6_flow(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([src ^ dst, ports | u64::from(packet.next_header())])
 }
 
-/// The first four bytes behind the header, in the upper half of the word, if they are the ports of
-/// TCP or UDP; zero otherwise.
+/// Returns the first four bytes behind the header, in the upper half of the word, if they are the
+/// ports of TCP or UDP; zero otherwise.
 #[inline]
 fn ports(protocol: u8, bytes: &[u8], header_size: usize) -> u64 {
     if !matches!(protocol, ipv4::PROTOCOL_TCP | ipv4::PROTOCOL_UDP) {
@@ -115,15 +117,15 @@ fn ports(protocol: u8, bytes: &[u8], header_size: usize) -> u64 {
     ports.map_or(0, |&ports| u64::from(u32::from_be_bytes(ports)) << 32)
 }
 
-/// Both halves of `bits`, the higher one first.
+/// Returns both halves of `bits`, the higher one first.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
 const fn halves(bits: u128) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
-/// Both halves of the product, added without carry: every bit of either factor reaches about half
-/// of the result's.
+/// Returns both halves of the product, added without carry: every bit of either factor reaches
+/// about half of the result's.
 #[inline]
 const fn fold(a: u64, b: u64) -> u64 {
     let [high, low] = halves(a as u128 * b as u128);

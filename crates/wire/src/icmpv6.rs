@@ -1,5 +1,5 @@
-//! ICMPv6 (RFC 4443), and of it the two messages with which neighbours find each other: Neighbor
-//! Solicitation and Neighbor Advertisement (RFC 4861 clauses 4.3 and 4.4).
+//! ICMPv6 (RFC 4443) with the two messages of address resolution: Neighbor Solicitation and
+//! Neighbor Advertisement (RFC 4861 clauses 4.3 and 4.4).
 //!
 //! ```text
 //!  0      1      2          4                 8              24
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The checksum covers a pseudo-header of the addresses, so it is checked and made together with
-//! the IPv6 header. Whether a message may be believed ([`Repr::receive`]) is a question of all of
-//! it: hop limit, checksum, code, addresses and options (clauses 7.1.1 and 7.1.2).
+//! the IPv6 header. [`Repr::receive`] validates a message by hop limit, checksum, code, addresses
+//! and options (clauses 7.1.1 and 7.1.2).
 
 use core::net::Ipv6Addr;
 
@@ -23,14 +23,14 @@ use crate::{Truncated, checksum, ipv6, put, split};
 
 /// The number of the protocol in an IPv6 header (RFC 4443 clause 1).
 pub const PROTOCOL: u8 = 58;
-/// The size of a message of neighbours in bytes, without options.
+/// The size of a solicitation or advertisement in bytes, without options.
 pub const HEADER_SIZE: usize = 24;
 /// The size of the option that carries a MAC, in bytes.
 pub const LINK_OPTION_SIZE: usize = 8;
 /// The size of the largest message that [`Repr::emit`] writes, in bytes.
 pub const SIZE_MAX: usize = HEADER_SIZE + LINK_OPTION_SIZE;
-/// The hop limit of every message of neighbours: a router would have lowered it (RFC 4861 clause
-/// 7.1.1).
+/// The hop limit of every solicitation and advertisement: a router would have lowered it (RFC 4861
+/// clause 7.1.1).
 pub const HOP_LIMIT: u8 = 255;
 /// All nodes of the link (RFC 4291 clause 2.7.1).
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -69,24 +69,24 @@ struct LinkOption {
 
 const _: () = assert!(size_of::<LinkOption>() == LINK_OPTION_SIZE);
 
-/// What a message is for, known or not (RFC 4443 clause 2.1).
+/// The type of a message, known or not (RFC 4443 clause 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(pub u8);
 
 impl Kind {
-    /// Who has the target (RFC 4861 clause 4.3)?
+    /// Neighbor Solicitation: asks for the target (RFC 4861 clause 4.3).
     pub const NEIGHBOR_SOLICITATION: Self = Self(135);
-    /// The sender has it (RFC 4861 clause 4.4).
+    /// Neighbor Advertisement: the sender has the target (RFC 4861 clause 4.4).
     pub const NEIGHBOR_ADVERTISEMENT: Self = Self(136);
 
-    /// What the first byte of `message` says; `None` if there is none.
+    /// Returns the type in the first byte of `message`; `None` if it is empty.
     #[inline]
     #[must_use]
     pub fn of(message: &[u8]) -> Option<Self> {
         message.first().copied().map(Self)
     }
 
-    /// Whether it is one of the two that neighbours ask and answer with.
+    /// Returns true for a solicitation or an advertisement.
     #[inline]
     #[must_use]
     pub const fn is_neighbor(self) -> bool {
@@ -99,7 +99,7 @@ impl Kind {
 pub struct OptionKind(pub u8);
 
 impl OptionKind {
-    /// The MAC of who asks (clause 4.6.1).
+    /// The MAC of the sender of a solicitation (clause 4.6.1).
     pub const SOURCE_LINK: Self = Self(1);
     /// The MAC of the target (clause 4.6.1).
     pub const TARGET_LINK: Self = Self(2);
@@ -108,14 +108,14 @@ impl OptionKind {
 /// One option of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdOption<'a> {
-    /// What it is.
+    /// The kind of the option.
     pub kind: OptionKind,
-    /// What follows its first two bytes.
+    /// The bytes behind kind and size.
     pub data: &'a [u8],
 }
 
 impl NdOption<'_> {
-    /// The MAC that it carries, if it has the size of one and is of that kind.
+    /// Returns the MAC that it carries, if it has the size of one and is of that kind.
     #[inline]
     fn link(&self, kind: OptionKind) -> Option<Mac> {
         let mac: [u8; 6] = self.data.try_into().ok()?;
@@ -142,8 +142,8 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// A view of a message of neighbours. It lies over any ICMPv6 message; [`Packet::kind`] says
-/// whether the fields mean what their names say.
+/// A view of a solicitation or advertisement. It can be laid over any ICMPv6 message;
+/// [`Packet::kind`] tells whether the names of the fields apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     header: &'a Header,
@@ -151,7 +151,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`, the payload of an IPv6 packet.
+    /// Returns a view of `bytes`, the payload of an IPv6 packet.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -161,63 +161,63 @@ impl<'a> Packet<'a> {
         Ok(Self { header, options })
     }
 
-    /// What it is for.
+    /// Returns the type of the message.
     #[inline]
     #[must_use]
     pub const fn kind(&self) -> Kind {
         Kind(self.header.kind)
     }
 
-    /// The code; zero in messages of neighbours.
+    /// Returns the code; zero in solicitations and advertisements.
     #[inline]
     #[must_use]
     pub const fn code(&self) -> u8 {
         self.header.code
     }
 
-    /// The checksum, as the message says.
+    /// Returns the checksum, as the message says.
     #[inline]
     #[must_use]
     pub fn checksum(&self) -> u16 {
         self.header.checksum.get()
     }
 
-    /// Whether who sends an advertisement is a router.
+    /// Returns true if the sender of an advertisement is a router.
     #[inline]
     #[must_use]
     pub fn is_router(&self) -> bool {
         self.header.flags.get() & FLAG_ROUTER != 0
     }
 
-    /// Whether an advertisement answers a solicitation.
+    /// Returns true if an advertisement answers a solicitation.
     #[inline]
     #[must_use]
     pub fn is_solicited(&self) -> bool {
         self.header.flags.get() & FLAG_SOLICITED != 0
     }
 
-    /// Whether an advertisement replaces what its receiver knows.
+    /// Returns true if an advertisement replaces the entry of its receiver.
     #[inline]
     #[must_use]
     pub fn overrides(&self) -> bool {
         self.header.flags.get() & FLAG_OVERRIDE != 0
     }
 
-    /// The address that it is about.
+    /// Returns the target address.
     #[inline]
     #[must_use]
     pub fn target(&self) -> Ipv6Addr {
         Ipv6Addr::from(self.header.target)
     }
 
-    /// The options.
+    /// Returns the options.
     #[inline]
     #[must_use]
     pub const fn options(&self) -> Options<'a> {
         Options { rest: self.options }
     }
 
-    /// Whether the options are whole to the end; none has size zero (RFC 4861 clause 4.6).
+    /// Returns true if the options are whole to the end; none has size zero (RFC 4861 clause 4.6).
     #[inline]
     #[must_use]
     pub fn options_ok(&self) -> bool {
@@ -226,7 +226,7 @@ impl<'a> Packet<'a> {
         options.rest.is_empty()
     }
 
-    /// The MAC of the first option of `kind` that carries one.
+    /// Returns the MAC of the first option of `kind` that carries one.
     #[inline]
     #[must_use]
     pub fn link(&self, kind: OptionKind) -> Option<Mac> {
@@ -234,27 +234,27 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A message of neighbours as values.
+/// A solicitation or advertisement as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repr {
-    /// Who has the target?
+    /// Asks for the target.
     Solicitation {
         /// The address that is asked for.
         target: Ipv6Addr,
-        /// The MAC of who asks.
+        /// The MAC of the sender.
         source_mac: Option<Mac>,
     },
     /// The sender has the target.
     Advertisement {
-        /// The address that is told.
+        /// The address that the sender has.
         target: Ipv6Addr,
-        /// Its MAC.
+        /// The MAC of the target.
         target_mac: Option<Mac>,
-        /// Whether who sends it is a router.
+        /// True if the sender is a router.
         router: bool,
-        /// Whether it answers a solicitation.
+        /// True if it answers a solicitation.
         solicited: bool,
-        /// Whether it replaces what its receiver knows.
+        /// True if it replaces the entry of its receiver.
         overrides: bool,
     },
 }
@@ -280,8 +280,8 @@ impl Repr {
         }
     }
 
-    /// Reads the message in `ip`; `None` unless it is whole and may be believed (RFC 4861 clauses
-    /// 7.1.1 and 7.1.2).
+    /// Reads the message in `ip`; `None` unless it is whole and valid (RFC 4861 clauses 7.1.1 and
+    /// 7.1.2).
     #[inline]
     #[must_use]
     pub fn receive(ip: &ipv6::Packet<'_>) -> Option<Self> {
@@ -308,7 +308,7 @@ impl Repr {
         ok.then_some(repr)
     }
 
-    /// The size of the message in bytes.
+    /// Returns the size of the message in bytes.
     #[inline]
     #[must_use]
     pub const fn size(&self) -> usize {
@@ -357,8 +357,8 @@ impl Repr {
     }
 }
 
-/// The group in which who has `ip` is asked for it: ff02::1:ff00:0/104 and its last 24 bits (RFC
-/// 4291 clause 2.7.1).
+/// Returns the solicited-node group of `ip`: ff02::1:ff00:0/104 and its last 24 bits (RFC 4291
+/// clause 2.7.1).
 #[inline]
 #[must_use]
 pub const fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {

@@ -10,7 +10,7 @@
 //!  |            options, up to 40 bytes            |  payload ...
 //! ```
 //!
-//! Options are skipped, never read or written, and fragments are seen but not put together.
+//! Options are skipped, never read or written. Fragments are recognised but not reassembled.
 
 use core::net::Ipv4Addr;
 
@@ -62,24 +62,24 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`.
+    /// Returns a view of `bytes`.
     ///
     /// # Errors
-    /// [`Truncated`] below [`HEADER_SIZE_MIN`] bytes. Options need not be there.
+    /// [`Truncated`] below [`HEADER_SIZE_MIN`] bytes. Options may be cut off.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Truncated> {
         let (header, _rest) = split(bytes)?;
         Ok(Self { header, bytes })
     }
 
-    /// The version field; 4 if the packet is what its frame says.
+    /// Returns the version field; 4 if the packet is what its frame says.
     #[inline]
     #[must_use]
     pub const fn version(&self) -> u8 {
         self.header.version_ihl >> 4
     }
 
-    /// The size of the header with options in bytes, as the header says: 0 to 60. Below
+    /// Returns the size of the header with options in bytes, as the header says: 0 to 60. Below
     /// [`HEADER_SIZE_MIN`] it is wrong.
     #[inline]
     #[must_use]
@@ -87,99 +87,100 @@ impl<'a> Packet<'a> {
         (self.header.version_ihl & 0x0f) as usize * 4
     }
 
-    /// The differentiated services code point, 6 bits (RFC 2474 section 3).
+    /// Returns the differentiated services code point, 6 bits (RFC 2474 section 3).
     #[inline]
     #[must_use]
     pub const fn dscp(&self) -> u8 {
         self.header.dscp_ecn >> 2
     }
 
-    /// The ECN field (RFC 3168 section 5), a value of [`crate::ecn`].
+    /// Returns the ECN field (RFC 3168 section 5), a value of [`crate::ecn`].
     #[inline]
     #[must_use]
     pub const fn ecn(&self) -> u8 {
         self.header.dscp_ecn & ecn::MASK
     }
 
-    /// The size of header and payload in bytes, as the header says.
+    /// Returns the size of header and payload in bytes, as the header says.
     #[inline]
     #[must_use]
     pub fn total_size(&self) -> u16 {
         self.header.total_size.get()
     }
 
-    /// The identification of a packet that may be fragmented (RFC 6864 section 4).
+    /// Returns the identification of a packet that may be fragmented (RFC 6864 section 4).
     #[inline]
     #[must_use]
     pub fn ident(&self) -> u16 {
         self.header.ident.get()
     }
 
-    /// Whether routers must not fragment it.
+    /// Returns true if routers must not fragment it.
     #[inline]
     #[must_use]
     pub fn dont_fragment(&self) -> bool {
         self.header.flags_offset.get() & DONT_FRAGMENT != 0
     }
 
-    /// Whether it is one fragment of a packet, the first one included.
+    /// Returns true if it is one fragment of a packet, the first one included.
     #[inline]
     #[must_use]
     pub fn is_fragment(&self) -> bool {
         self.header.flags_offset.get() & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// How many routers it may still pass.
+    /// Returns the time to live: the number of routers that it may still pass.
     #[inline]
     #[must_use]
     pub const fn ttl(&self) -> u8 {
         self.header.ttl
     }
 
-    /// The protocol of the payload.
+    /// Returns the protocol of the payload.
     #[inline]
     #[must_use]
     pub const fn protocol(&self) -> u8 {
         self.header.protocol
     }
 
-    /// The header checksum, as the header says.
+    /// Returns the header checksum, as the header says.
     #[inline]
     #[must_use]
     pub fn header_checksum(&self) -> u16 {
         self.header.checksum.get()
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     #[must_use]
     pub fn src(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.header.src)
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     #[must_use]
     pub fn dst(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.header.dst)
     }
 
-    /// Whether the header is whole (RFC 1071 section 1). False as well if its size is wrong, or
-    /// if not all of its options are there to be summed.
+    /// Returns true if the header checksum is right (RFC 1071 section 1). Returns false also if the
+    /// header size is wrong, or if some of its options are cut off.
     #[inline]
     #[must_use]
     pub fn header_checksum_ok(&self) -> bool {
         let size = self.header_size();
         if size == HEADER_SIZE_MIN {
-            // Nearly every header; summed without a loop, since the compiler knows the size.
+            // The case of nearly every header: summed without a loop, since the compiler knows the
+            // size.
             return checksum::internet(self.header.as_bytes()) == 0;
         }
         size > HEADER_SIZE_MIN
             && self.bytes.get(..size).is_some_and(|header| checksum::internet(header) == 0)
     }
 
-    /// What is there of the payload: from behind the options to the end that the header gives, or
-    /// to the end of the bytes if that comes first. Empty if the sizes contradict each other.
+    /// Returns the payload: from behind the options to the end that the header gives, or to the end
+    /// of the bytes if that comes first. Empty if the sizes contradict each other.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
@@ -202,19 +203,19 @@ pub struct Repr {
     pub dscp: u8,
     /// The ECN field. Its low 2 bits are written.
     pub ecn: u8,
-    /// How many routers it may pass.
+    /// Time to live: the number of routers that it may pass.
     pub ttl: u8,
     /// The identification.
     pub ident: u16,
-    /// Whether routers must not fragment it.
+    /// True if routers must not fragment it.
     pub dont_fragment: bool,
-    /// The size of what follows the header, in bytes.
+    /// The size of the payload, in bytes.
     pub payload_size: u16,
 }
 
 impl Repr {
     /// Reads the header of `packet`. `None` if it is not version 4, has options, is a fragment, or
-    /// ends before its header does. The checksum is not looked at.
+    /// ends before its header does. Does not check the checksum.
     #[inline]
     #[must_use]
     pub fn parse(packet: &Packet<'_>) -> Option<Self> {
@@ -261,7 +262,7 @@ impl Repr {
 }
 
 /// Sets the ECN field of the header at the start of `header` to the low two bits of `ecn` and
-/// mends its checksum (RFC 1624 section 3). Nothing is written if the field has that value.
+/// updates its checksum (RFC 1624 section 3). Writes nothing if the field has that value already.
 ///
 /// # Panics
 /// If there are fewer than [`HEADER_SIZE_MIN`] bytes.

@@ -50,7 +50,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`.
+    /// Returns a view of `bytes`.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -60,71 +60,71 @@ impl<'a> Packet<'a> {
         Ok(Self { header, rest })
     }
 
-    /// The version field; 6 if the packet is what its frame says.
+    /// Returns the version field; 6 if the packet is what its frame says.
     #[inline]
     #[must_use]
     pub fn version(&self) -> u8 {
         (self.header.version_class_label.get() >> VERSION_SHIFT) as u8
     }
 
-    /// The differentiated services code point, 6 bits (RFC 2474 section 3).
+    /// Returns the differentiated services code point, 6 bits (RFC 2474 section 3).
     #[inline]
     #[must_use]
     pub fn dscp(&self) -> u8 {
         (self.header.version_class_label.get() >> DSCP_SHIFT & DSCP_MASK) as u8
     }
 
-    /// The ECN field (RFC 3168 section 5), a value of [`crate::ecn`].
+    /// Returns the ECN field (RFC 3168 section 5), a value of [`crate::ecn`].
     #[inline]
     #[must_use]
     pub fn ecn(&self) -> u8 {
         (self.header.version_class_label.get() >> ECN_SHIFT & ECN_MASK) as u8
     }
 
-    /// The flow label, 20 bits (RFC 6437).
+    /// Returns the flow label, 20 bits (RFC 6437).
     #[inline]
     #[must_use]
     pub fn flow_label(&self) -> u32 {
         self.header.version_class_label.get() & FLOW_LABEL_MASK
     }
 
-    /// The size of what follows the header in bytes, as the header says.
+    /// Returns the size of the payload in bytes, as the header says.
     #[inline]
     #[must_use]
     pub fn payload_size(&self) -> u16 {
         self.header.payload_size.get()
     }
 
-    /// The protocol of the payload, or the kind of the first extension header.
+    /// Returns the protocol of the payload, or the kind of the first extension header.
     #[inline]
     #[must_use]
     pub const fn next_header(&self) -> u8 {
         self.header.next_header
     }
 
-    /// How many routers it may still pass.
+    /// Returns the hop limit: the number of routers that it may still pass.
     #[inline]
     #[must_use]
     pub const fn hop_limit(&self) -> u8 {
         self.header.hop_limit
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     #[must_use]
     pub fn src(&self) -> Ipv6Addr {
         Ipv6Addr::from(self.header.src)
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     #[must_use]
     pub fn dst(&self) -> Ipv6Addr {
         Ipv6Addr::from(self.header.dst)
     }
 
-    /// What is there of the payload: to the end that the header gives, or to the end of the bytes
-    /// if that comes first.
+    /// Returns the payload, up to the end that the header gives, or to the end of the bytes if that
+    /// comes first.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
@@ -147,9 +147,9 @@ pub struct Repr {
     pub ecn: u8,
     /// The flow label. Its low 20 bits are written.
     pub flow_label: u32,
-    /// How many routers it may pass.
+    /// Hop limit: the number of routers that it may pass.
     pub hop_limit: u8,
-    /// The size of what follows the header, in bytes.
+    /// The size of the payload, in bytes.
     pub payload_size: u16,
 }
 
@@ -206,8 +206,8 @@ pub fn set_ecn(header: &mut [u8], ecn: u8) {
     header.version_class_label = U32::new(cleared | (u32::from(ecn) & ECN_MASK) << ECN_SHIFT);
 }
 
-/// The MAC to which packets for `group` go: 33:33 and its last 32 bits (RFC 2464 section 7).
-/// Without meaning for an address that is no group.
+/// Returns the MAC to which packets for `group` go: 33:33 and its last 32 bits (RFC 2464 section
+/// 7). Without meaning for an address that is no group.
 #[inline]
 #[must_use]
 pub const fn group_mac(group: Ipv6Addr) -> Mac {
@@ -215,15 +215,15 @@ pub const fn group_mac(group: Ipv6Addr) -> Mac {
     Mac([0x33, 0x33, group[12], group[13], group[14], group[15]])
 }
 
-/// The link-local address that is made of a MAC (RFC 4291 clause 2.5.6 and appendix A).
+/// Returns the link-local address that is formed from a MAC (RFC 4291 clause 2.5.6 and appendix A).
 #[must_use]
 pub fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// Whether an interface with this MAC may have made itself this link-local address: of its MAC, or
-/// of anything but a MAC, as RFC 7217 and RFC 8064 have it. The one that is made of another MAC is
-/// another's.
+/// Returns true if an interface with this MAC may have formed this link-local address: from its own
+/// MAC, or without a MAC, as RFC 7217 and RFC 8064 have it. An address formed from another MAC
+/// belongs to another interface.
 #[must_use]
 pub fn may_have_link_local(mac: Mac, ip: Ipv6Addr) -> bool {
     let bytes = ip.octets();

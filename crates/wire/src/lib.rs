@@ -2,16 +2,15 @@
 //!
 //! Every format is a module of its own with the same parts. A **view** (`ethernet::Frame`,
 //! `ipv4::Packet`, ...) borrows the bytes of a frame: `new_checked` looks at the length once, and
-//! from then on no accessor can fail. It says what the bytes say, right or wrong: values that no
-//! standard knows stay visible, and whether a packet may be believed is a question of its own
-//! (`is_well_formed`, `header_checksum_ok`). A **`Repr`** is the same header as plain values:
-//! `parse` reads it from a view and `emit` writes it.
+//! from then on no accessor can fail. It shows the bytes as they are, right or wrong: values that
+//! no standard knows stay visible, and validity has accessors of its own (`is_well_formed`,
+//! `header_checksum_ok`). A **`Repr`** is the same header as plain values: `parse` reads it from a
+//! view and `emit` writes it.
 //!
 //! Frames are seen through their first bytes only, so a view never asks for more than its own
-//! header: `payload` gives what is there of what the header promises.
+//! header: `payload` gives the part of the payload that is there.
 //!
-//! Nothing here allocates, and nothing here decides: what to do with a frame that is wrong is up
-//! to the switch.
+//! Nothing here allocates. The switch decides what to do with a frame that is wrong.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -54,7 +53,8 @@ impl fmt::Display for Truncated {
 
 impl core::error::Error for Truncated {}
 
-/// The header at the start of `bytes`, and what follows it. The only length check of a view.
+/// Returns the header at the start of `bytes`, and the bytes behind it. The only length check of a
+/// view.
 #[inline]
 fn split<H>(bytes: &[u8]) -> Result<(&H, &[u8]), Truncated>
 where

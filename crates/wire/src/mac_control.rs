@@ -1,4 +1,4 @@
-//! MAC Control frames: how Ethernet holds a neighbour back (IEEE 802.3 clause 31).
+//! MAC Control frames, the flow control of Ethernet (IEEE 802.3 clause 31).
 //!
 //! ```text
 //!  0        2         4
@@ -19,7 +19,7 @@ use crate::{EtherType, Truncated, ethernet, put, split};
 
 /// The size of a whole frame in bytes, without frame check sequence (802.3 clause 4A.4.2).
 pub const FRAME_SIZE: usize = 60;
-/// What one unit of a pause time stands for, in bit times (802.3 clause 31B.2).
+/// Length of a pause quantum, in bit times (802.3 clause 31B.2).
 pub const QUANTUM_BITS: u64 = 512;
 
 const OPCODE_PAUSE: u16 = 0x0001;
@@ -36,22 +36,23 @@ struct Pfc {
 
 const _: () = assert!(ethernet::HEADER_SIZE + 2 + size_of::<Pfc>() <= FRAME_SIZE);
 
-/// What a MAC Control frame says.
+/// A MAC Control frame as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Stop sending for a time (802.3 annex 31B).
     Pause {
-        /// How long, in quanta; zero: go on.
+        /// Pause time, in quanta; zero: go on.
         quanta: u16,
     },
     /// Stop sending some priorities for a time each (802.3 annex 31D).
     Pfc {
-        /// The priorities that it speaks of.
+        /// The priorities whose pause time changes.
         enabled: PriorityMask,
-        /// How long, in quanta, for each priority; without meaning for those not enabled.
+        /// Pause time of each priority, in quanta; without meaning for a priority that is not
+        /// enabled.
         quanta: [u16; 8],
     },
-    /// Something else. It has to be ignored (802.3 clause 31.5.3).
+    /// Another opcode, which has to be ignored (802.3 clause 31.5.3).
     Unknown {
         /// The opcode.
         opcode: u16,

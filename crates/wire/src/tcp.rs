@@ -1,4 +1,4 @@
-//! TCP headers, for looking at (RFC 9293 section 3.1). The switch never writes one.
+//! TCP headers, read only (RFC 9293 section 3.1). The switch never writes one.
 //!
 //! ```text
 //!  0               8               16                              31
@@ -62,81 +62,81 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`.
+    /// Returns a view of `bytes`.
     ///
     /// # Errors
-    /// [`Truncated`] below [`HEADER_SIZE_MIN`] bytes. Options need not be there.
+    /// [`Truncated`] below [`HEADER_SIZE_MIN`] bytes. Options may be cut off.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Truncated> {
         let (header, _rest) = split(bytes)?;
         Ok(Self { header, bytes })
     }
 
-    /// The port of the sender.
+    /// Returns the port of the sender.
     #[inline]
     #[must_use]
     pub fn src_port(&self) -> u16 {
         self.header.src_port.get()
     }
 
-    /// The port of the receiver.
+    /// Returns the port of the receiver.
     #[inline]
     #[must_use]
     pub fn dst_port(&self) -> u16 {
         self.header.dst_port.get()
     }
 
-    /// The sequence number of the first byte of payload.
+    /// Returns the sequence number of the first byte of payload.
     #[inline]
     #[must_use]
     pub fn seq(&self) -> u32 {
         self.header.seq.get()
     }
 
-    /// The sequence number that the sender waits for.
+    /// Returns the sequence number that the sender waits for.
     #[inline]
     #[must_use]
     pub fn ack(&self) -> u32 {
         self.header.ack.get()
     }
 
-    /// The size of the header with options in bytes, as its data offset says: 0 to 60. Below
-    /// [`HEADER_SIZE_MIN`] it is wrong.
+    /// Returns the size of the header with options in bytes, as its data offset says: 0 to 60.
+    /// Below [`HEADER_SIZE_MIN`] it is wrong.
     #[inline]
     #[must_use]
     pub const fn header_size(&self) -> usize {
         (self.header.offset >> 4) as usize * 4
     }
 
-    /// The control bits, as in [`flags`].
+    /// Returns the control bits, as in [`flags`].
     #[inline]
     #[must_use]
     pub const fn flags(&self) -> u8 {
         self.header.flags
     }
 
-    /// The receive window, not scaled.
+    /// Returns the receive window, not scaled.
     #[inline]
     #[must_use]
     pub fn window(&self) -> u16 {
         self.header.window.get()
     }
 
-    /// The checksum, as the header says.
+    /// Returns the checksum, as the header says.
     #[inline]
     #[must_use]
     pub fn checksum(&self) -> u16 {
         self.header.checksum.get()
     }
 
-    /// The urgent pointer.
+    /// Returns the urgent pointer.
     #[inline]
     #[must_use]
     pub fn urgent(&self) -> u16 {
         self.header.urgent.get()
     }
 
-    /// What is there of the payload. Empty if the header size is wrong.
+    /// Returns the payload, as far as the bytes go. Empty if the header size is wrong.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {

@@ -8,9 +8,9 @@
 //!  | as much of the packet that was too large as there is ...
 //! ```
 //!
-//! [`answer`] makes one for a tenant's frame, as a bridge does that forwards into a tunnel (Linux,
-//! `iptunnel_pmtud_build_icmp`): it comes from the address that the packet was for. [`Heard`] reads
-//! one that a router of the underlay sent.
+//! [`answer`] makes such a message for a tenant's frame, as a bridge does that forwards into a
+//! tunnel (Linux, `iptunnel_pmtud_build_icmp`). Its source is the address that the packet was for.
+//! [`Heard`] reads one that a router of the underlay sent.
 
 use core::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ use crate::{EtherType, checksum, ethernet, ipv4, ipv6, udp, vlan, vxlan};
 /// Protocol number of ICMP.
 pub const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_ICMPV6: u8 = 58;
-/// The fragment header of IPv6 (RFC 8200 section 4.5).
+/// Next header of an IPv6 fragment header (RFC 8200 section 4.5).
 const FRAGMENT_HEADER: u8 = 44;
 
 const UNREACHABLE: u8 = 3;
@@ -28,30 +28,31 @@ const PACKET_TOO_BIG: u8 = 2;
 
 /// The size of the fields in front of the quoted packet.
 const MESSAGE_SIZE: usize = 8;
-/// How much of a transport header must be quoted: its ports, and the sequence number of TCP.
+/// Bytes of a transport header that must be quoted: its ports, and the sequence number of TCP.
 const TRANSPORT_SIZE: usize = 8;
-/// How much of a packet is quoted at most.
+/// Upper bound of the bytes of a packet that are quoted.
 const QUOTE_SIZE_MAX: usize = 114;
 
 /// The size of the largest answer.
 pub const ANSWER_SIZE_MAX: usize =
     ethernet::HEADER_SIZE + vlan::TAG_SIZE + ipv6::HEADER_SIZE + MESSAGE_SIZE + QUOTE_SIZE_MAX;
 
-/// No network has a smaller MTU that a host believes in: every host takes packets of this size
-/// (RFC 791 section 3.1).
+/// The smallest MTU that a host believes in: every host takes packets of this size (RFC 791 section
+/// 3.1).
 pub const MTU_MIN: u16 = 576;
 /// The smallest MTU that IPv6 may have (RFC 8200 section 5).
 const MTU_MIN_V6: u16 = 1280;
 
-/// The MTUs of common networks, for routers that do not say theirs (RFC 1191 section 7.1).
+/// The MTUs of common networks, for routers that do not report theirs (RFC 1191 section 7.1).
 const PLATEAUS: [u16; 7] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006];
 
 /// Writes the answer to a frame that is too large for a layer-3 MTU, and returns its size. `head`
-/// is the frame from its destination address on, as far as there is something of it.
+/// is the frame from its destination address on, whole or cut off.
 ///
-/// A tag comes back. `None` if there is no answer to it: it is not IP, has two tags, may be
-/// fragmented (RFC 791), is a later fragment, is an error itself or is not from one host to another
-/// (RFC 1122 section 3.2.2; RFC 4443 section 2.4), or it would have fitted.
+/// The answer has the tag of the frame, if there is one. Returns `None` if the frame gets no
+/// answer: it is not IP, has two tags, may be fragmented (RFC 791), is a later fragment, is an
+/// error itself, is not from one host to another (RFC 1122 section 3.2.2; RFC 4443 section 2.4), or
+/// would have fitted.
 #[must_use]
 pub fn answer(head: &[u8], mtu: u16, out: &mut [u8; ANSWER_SIZE_MAX]) -> Option<usize> {
     let frame = ethernet::Frame::new_checked(head).ok()?;
@@ -78,7 +79,7 @@ pub fn answer(head: &[u8], mtu: u16, out: &mut [u8; ANSWER_SIZE_MAX]) -> Option<
     Some(link_size + size)
 }
 
-/// Whether an address is of one host.
+/// Returns true if an address belongs to one host.
 fn is_host(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     first != 0 && !address.is_loopback() && !address.is_multicast() && !address.is_broadcast()
@@ -171,19 +172,21 @@ fn answer_v6(packet: &[u8], mtu: u16, out: &mut [u8]) -> Option<usize> {
 /// "Fragmentation needed" about a VXLAN datagram, as a router sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// The MTU behind the router, at least [`MTU_MIN`], and less than the datagram's packet had.
+    /// The MTU behind the router: at least [`MTU_MIN`], and below the size of the datagram's
+    /// packet.
     pub mtu: u16,
     /// The source of the datagram.
     pub src: Ipv4Addr,
-    /// Its destination.
+    /// The destination of the datagram.
     pub dst: Ipv4Addr,
-    /// Its network, if so much of it was quoted.
+    /// The network of the datagram, if the quote reaches that far.
     pub vni: Option<u32>,
 }
 
 impl Heard {
-    /// Reads a packet; `None` if it is anything else, or says what no router would say: of a packet
-    /// that may be fragmented, of one that its MTU lets pass, of a datagram that no VTEP sends.
+    /// Reads a packet. Returns `None` if it is anything else, or if no router would send it: it
+    /// quotes a packet that may be fragmented, one that its MTU lets pass, or a datagram that no
+    /// VTEP sends.
     #[must_use]
     pub fn of(ip: &ipv4::Packet<'_>) -> Option<Self> {
         let message = ip.payload();
@@ -191,7 +194,7 @@ impl Heard {
         let is_one = ip.protocol() == PROTOCOL_ICMP
             && !ip.is_fragment()
             && message.get(..2) == Some(&[UNREACHABLE, FRAGMENTATION_NEEDED]);
-        // A message that is not all there cannot be summed.
+        // The checksum of a message that is cut off cannot be verified.
         if !is_one || (message.len() == whole && checksum::internet(message) != 0) {
             return None;
         }

@@ -36,7 +36,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`.
+    /// Returns a view of `bytes`.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -46,37 +46,37 @@ impl<'a> Packet<'a> {
         Ok(Self { header, rest })
     }
 
-    /// The port of the sender.
+    /// Returns the port of the sender.
     #[inline]
     #[must_use]
     pub fn src_port(&self) -> u16 {
         self.header.src_port.get()
     }
 
-    /// The port of the receiver.
+    /// Returns the port of the receiver.
     #[inline]
     #[must_use]
     pub fn dst_port(&self) -> u16 {
         self.header.dst_port.get()
     }
 
-    /// The size of header and payload in bytes, as the header says. Below [`HEADER_SIZE`] it is
-    /// wrong.
+    /// Returns the size of header and payload in bytes, as the header says. Below [`HEADER_SIZE`]
+    /// it is wrong.
     #[inline]
     #[must_use]
     pub fn size(&self) -> u16 {
         self.header.size.get()
     }
 
-    /// The checksum, as the header says; zero if the sender made none.
+    /// Returns the checksum, as the header says; zero if the sender made none.
     #[inline]
     #[must_use]
     pub fn checksum(&self) -> u16 {
         self.header.checksum.get()
     }
 
-    /// What is there of the payload: to the end that the header gives, or to the end of the bytes
-    /// if that comes first. Empty if the size is wrong.
+    /// Returns the payload, up to the end that the header gives, or to the end of the bytes if that
+    /// comes first. Empty if the size is wrong.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
@@ -85,20 +85,19 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The header as values. The checksum is not among them: it covers the payload, which is not
-/// here.
+/// The header as values. The checksum is left out, since it covers the payload too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
     /// The port of the sender.
     pub src_port: u16,
     /// The port of the receiver.
     pub dst_port: u16,
-    /// The size of what follows the header, in bytes.
+    /// The size of the payload, in bytes.
     pub payload_size: u16,
 }
 
 impl Repr {
-    /// Reads the header of `packet`; `None` if it says that it is smaller than a header.
+    /// Reads the header of `packet`; `None` if its size field is below [`HEADER_SIZE`].
     #[inline]
     #[must_use]
     pub fn parse(packet: &Packet<'_>) -> Option<Self> {

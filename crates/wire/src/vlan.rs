@@ -2,7 +2,7 @@
 //!
 //! A tag is four bytes between the source address and the EtherType. Its first two, the TPID, take
 //! the place of the EtherType (0x8100, [`EtherType::VLAN`]), so an [`crate::ethernet::Frame`] has
-//! read them already. What is viewed here is what follows: the tag control information and the
+//! read them already. The view covers the bytes behind it: the tag control information and the
 //! EtherType that was moved back.
 //!
 //! ```text
@@ -28,22 +28,22 @@ const VID_MASK: u16 = 0x0fff;
 const DEI_BIT: u16 = 0x1000;
 const PCP_SHIFT: u16 = 13;
 
-/// The priority code point of tag control information.
+/// Returns the priority code point of tag control information.
 #[inline]
 #[must_use]
 pub const fn priority_of(tci: u16) -> Priority {
     Priority::from_low_bits((tci >> PCP_SHIFT) as u8)
 }
 
-/// Tag control information of a priority and a VLAN, not drop eligible. The low 12 bits of `vid`
-/// are taken.
+/// Returns the tag control information of a priority and a VLAN, not drop eligible. The low 12 bits
+/// of `vid` are taken.
 #[inline]
 #[must_use]
 pub const fn tci_of(priority: Priority, vid: u16) -> u16 {
     (priority.get() as u16) << PCP_SHIFT | vid & VID_MASK
 }
 
-/// The VLAN identifier of tag control information, 12 bits.
+/// Returns the VLAN identifier of tag control information, 12 bits.
 #[inline]
 #[must_use]
 pub const fn vid_of(tci: u16) -> u16 {
@@ -67,7 +67,7 @@ pub struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// A view of `bytes`, the payload of an Ethernet frame whose EtherType is a TPID.
+    /// Returns a view of `bytes`, the payload of an Ethernet frame whose EtherType is a TPID.
     ///
     /// # Errors
     /// [`Truncated`] below [`TAG_SIZE`] bytes.
@@ -77,35 +77,35 @@ impl<'a> Tag<'a> {
         Ok(Self { header, payload })
     }
 
-    /// The priority code point.
+    /// Returns the priority code point.
     #[inline]
     #[must_use]
     pub fn priority(&self) -> Priority {
         priority_of(self.header.tci.get())
     }
 
-    /// The drop eligible indicator.
+    /// Returns the drop eligible indicator.
     #[inline]
     #[must_use]
     pub fn drop_eligible(&self) -> bool {
         self.header.tci.get() & DEI_BIT != 0
     }
 
-    /// The VLAN identifier, 12 bits.
+    /// Returns the VLAN identifier, 12 bits.
     #[inline]
     #[must_use]
     pub fn vid(&self) -> u16 {
         vid_of(self.header.tci.get())
     }
 
-    /// What follows the tag; another tag if it is stacked.
+    /// Returns the EtherType behind the tag; that of another tag if tags are stacked.
     #[inline]
     #[must_use]
     pub fn ethertype(&self) -> EtherType {
         EtherType(self.header.ethertype.get())
     }
 
-    /// What follows the EtherType.
+    /// Returns the bytes behind the EtherType.
     #[inline]
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {
@@ -122,7 +122,7 @@ pub struct Repr {
     pub drop_eligible: bool,
     /// The VLAN identifier. Its low 12 bits are written.
     pub vid: u16,
-    /// The type of what follows.
+    /// The EtherType behind the tag.
     pub ethertype: EtherType,
 }
 
@@ -139,7 +139,7 @@ impl Repr {
         }
     }
 
-    /// Writes what follows the TPID into the first [`TAG_SIZE`] bytes of `out`.
+    /// Writes the tag without its TPID into the first [`TAG_SIZE`] bytes of `out`.
     ///
     /// # Panics
     /// If `out` is shorter.

@@ -17,7 +17,7 @@ use crate::{Truncated, put, split};
 
 /// The size of the header in bytes.
 pub const HEADER_SIZE: usize = 8;
-/// The UDP port that VXLAN is sent to.
+/// The UDP destination port of VXLAN.
 pub const PORT: u16 = 4789;
 
 /// The I flag: the VNI is valid.
@@ -42,7 +42,7 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// A view of `bytes`, the payload of a UDP datagram.
+    /// Returns a view of `bytes`, the payload of a UDP datagram.
     ///
     /// # Errors
     /// [`Truncated`] below [`HEADER_SIZE`] bytes.
@@ -52,14 +52,14 @@ impl<'a> Header<'a> {
         Ok(Self { header, payload })
     }
 
-    /// Whether the I flag is set. Without it the frame is not VXLAN.
+    /// Returns true if the I flag is set. Without it the frame is not VXLAN.
     #[inline]
     #[must_use]
     pub const fn has_vni(&self) -> bool {
         self.header.flags & FLAG_VNI != 0
     }
 
-    /// The network identifier; without meaning unless [`Self::has_vni`].
+    /// Returns the network identifier; without meaning unless [`Self::has_vni`].
     #[inline]
     #[must_use]
     pub const fn vni(&self) -> Vni {
@@ -67,7 +67,7 @@ impl<'a> Header<'a> {
         Vni::new(u32::from_be_bytes([0, high, middle, low])).expect("three bytes are 24 bits")
     }
 
-    /// The inner frame.
+    /// Returns the inner frame.
     #[inline]
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {

@@ -40,7 +40,7 @@ fn access(vnet: VnetId) -> PortConfig {
     }
 }
 
-/// Two ports of the first network, and spare bays.
+/// Returns a configuration of two ports of the first network, and spare bays.
 fn config(spare: u16) -> SwitchConfig {
     let vnet = |n| VnetConfig { vni: Vni::new(n), mtu: 1_450, tunnels: vec![] };
     SwitchConfig {
@@ -79,7 +79,7 @@ fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, n])
 }
 
-/// Frames at the first queue of a port.
+/// Receives frames at the first queue of a port.
 fn give(switch: &mut S, port: PortId, count: usize, dst: Mac) {
     let mut batch = Batch::with_limit(count);
     for _ in 0..count {
@@ -92,12 +92,12 @@ fn give(switch: &mut S, port: PortId, count: usize, dst: Mac) {
     switch.receive(NOW, switch.input(port, 0), &mut batch);
 }
 
-/// How many frames a port takes now.
+/// Returns the number of frames that a port takes now.
 fn take(switch: &mut S, now: Nanos, port: PortId) -> u32 {
     switch.transmit(now, port, &mut |_: &Egress<'_, Vec<u8>>| Taken::All)
 }
 
-/// How many handles of an input, or of the pool, come back.
+/// Returns the number of handles of an input, or of the pool, that come back.
 fn back(switch: &mut S, input: InputId) -> usize {
     let mut out = Batch::with_limit(64);
     switch.reclaim(input, &mut out);
@@ -114,7 +114,7 @@ fn check(switch: &S) {
 
 const SPARE: PortId = PortId(2);
 
-/// A switch whose spare bay is in a state; a port in it is bound, and has sent one frame.
+/// Returns a switch whose spare bay is in a state; a port in it is bound, and has sent one frame.
 fn in_state(state: PortState) -> S {
     let mut switch = switch(1);
     if state != PortState::Free {
@@ -141,7 +141,7 @@ fn every_call_in_every_state() {
         switch.inject(NOW, vec![0; 60], Target::Port(SPARE)).is_ok()
             && switch.queued(SPARE).frames == 1
     };
-    // Whether it works in: Free, Attached, Detached.
+    // True if the call works in: Free, Attached, Detached.
     let table: Vec<(&str, [bool; 3], Call)> = vec![
         ("window", [false, true, false], |s| s.window(s.input(SPARE, 0)).frames > 0),
         ("install", [false, true, false], |s| at_port(s, BLUE, mac(9), SPARE).is_ok()),
@@ -308,7 +308,7 @@ fn a_new_port_owes_nothing() {
             assert_eq!(back(&mut switch, InputId(0)), 3);
             check(&switch);
         }
-        // And who has no rate is not slowed down.
+        // A port without a rate is not slowed down.
         assert_eq!(switch.attach(NOW, &access(BLUE)), Ok(SPARE));
         at_port(&mut switch, BLUE, mac(1), SPARE).expect("a member");
         give(&mut switch, PortId(0), 30, mac(1));
@@ -327,7 +327,7 @@ fn a_new_port_counts_from_zero_and_the_sums_stay() {
     give(&mut switch, SPARE, 3, mac(2));
     assert_eq!(switch.detach(NOW, SPARE).dropped, 3);
     let dropped = |s: &S, input| s.dropped(input, Priority::ZERO, DropReason::Stopped).frames;
-    // What the old port did can be read until the bay is given away.
+    // The counters of the old port can be read until the bay is reused.
     assert_eq!((switch.received(input).frames, switch.sent(SPARE).frames), (4, 2));
     assert_eq!((dropped(&switch, input), switch.held_marks(input).frames_max), (3, 3));
     back(&mut switch, input);
@@ -348,7 +348,7 @@ fn a_new_port_counts_from_zero_and_the_sums_stay() {
 fn what_was_spilled_keeps_the_bay() {
     let mut switch = in_state(PortState::Attached);
     let input = switch.input(SPARE, 0);
-    // Two frames beyond its share, and a broadcast of which every receiver has a copy.
+    // Two frames beyond its share are spilled, and every receiver of a broadcast has a copy.
     give(&mut switch, SPARE, 20, mac(0));
     switch.spill(input, Ok);
     assert!(switch.audit().total(|row| row.frames.resident) > 16);
@@ -378,7 +378,7 @@ fn the_bay_that_was_free_for_longest_is_next() {
     for (ms, port) in [(3, 3), (4, 0), (5, 4), (6, 2)] {
         switch.detach(later(ms), PortId(port));
     }
-    // A second time is too late to count.
+    // A second detachment does not count.
     switch.detach(later(9), PortId(3));
     for port in [3, 0, 4, 2] {
         assert_eq!(switch.attach(later(9), &access(RED)), Ok(PortId(port)));
@@ -418,13 +418,13 @@ fn nothing_is_said_of_a_port_that_is_gone() {
     switch.command(NOW, Command::Control { attached: true }).expect("nothing to refuse");
     let learns = PortConfig { sources: Sources::Learn, ..access(BLUE) };
     assert_eq!(switch.attach(NOW, &learns), Ok(SPARE));
-    // A new source, and a destination that nobody knows; another port asks for it as well.
+    // A new source, and an unknown destination, to which another port sends as well.
     give(&mut switch, SPARE, 1, mac(7));
     give(&mut switch, SPARE, 1, mac(8));
     give(&mut switch, PortId(0), 1, mac(7));
     switch.detach(NOW, SPARE);
     assert_eq!(switch.notice(), None, "the port is gone");
-    // What others wait for is asked again; what nobody waits for is not.
+    // A miss for which others wait is reported again; one for which no frame waits is not.
     switch.advance(NOW);
     let from_other = PuntFrom::Input(InputId(0));
     let told = switch.notice();
@@ -434,7 +434,7 @@ fn nothing_is_said_of_a_port_that_is_gone() {
     );
     assert_eq!(switch.notice(), None);
     assert_eq!(switch.free_lanes.len(), 3);
-    // The new port's share of notices is whole, and it is not the old one's source that it has.
+    // The new port has its whole share of events, and not the old one's source.
     back(&mut switch, InputId(2));
     assert_eq!(switch.attach(NOW, &learns), Ok(SPARE));
     let counts = |s: &S| s.punt_counters(SPARE, PuntCause::NewSource).admitted;

@@ -20,7 +20,7 @@ fn p(n: u8) -> Priority {
     Priority::new(n).unwrap()
 }
 
-/// An Ethernet frame with this payload.
+/// Returns an Ethernet frame with this payload.
 fn frame(dst: Mac, src: Mac, ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 14];
     ethernet::Repr { dst, src, ethertype: EtherType(ethertype) }.emit(&mut out);
@@ -75,7 +75,7 @@ fn arp_payload() -> Vec<u8> {
     out
 }
 
-/// `bytes` with some of them changed.
+/// Returns `bytes` with some of them changed.
 fn with(mut bytes: Vec<u8>, at: usize, new: &[u8]) -> Vec<u8> {
     bytes[at..at + new.len()].copy_from_slice(new);
     bytes
@@ -168,7 +168,8 @@ fn what_an_access_port_takes() {
     assert_eq!(classify_underlay(&xoff), OuterVerdict::Pause(message));
 }
 
-/// A tenant's frame in VXLAN. Outer headers: Ethernet at 0, IP at 14, UDP at 34, VXLAN at 42.
+/// Returns a tenant's frame in VXLAN. Outer headers: Ethernet at 0, IP at 14, UDP at 34, VXLAN at
+/// 42.
 fn encapsulated(inner: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 50];
     let udp_payload = u16::try_from(inner.len() + 8).unwrap();
@@ -192,7 +193,8 @@ fn encapsulated(inner: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same with bytes of the outer IP header changed and its checksum mended.
+/// Returns the encapsulated frame with bytes of the outer IP header changed and its checksum
+/// updated.
 fn with_ip(at: usize, new: &[u8]) -> Vec<u8> {
     let mut bytes = with(encapsulated(&tenant_frame()), 14 + at, new);
     bytes[24..26].fill(0);
@@ -266,7 +268,7 @@ fn every_reason_of_an_underlay_port() {
     for (what, reason, bytes) in table {
         match classify_underlay(&bytes) {
             OuterVerdict::Drop(found, _) => assert_eq!(found, reason, "{what}"),
-            // What its network says then, unless it carries tags.
+            // Reason that applies unless the network carries tags.
             OuterVerdict::Forward(Decapsulated { own_tag: Some(found), .. }) => {
                 assert_eq!(found, reason, "{what}");
             }
@@ -274,7 +276,7 @@ fn every_reason_of_an_underlay_port() {
         }
         reached.insert(reason);
     }
-    // Both tables together reach everything that is malformed.
+    // Both tables together reach every reason of class malformed.
     let malformed = DropReason::ALL.iter().filter(|r| r.class() == DropClass::Malformed);
     for reason in malformed {
         assert!(reached.contains(reason), "{reason} has no row");
@@ -317,7 +319,7 @@ fn what_an_underlay_port_takes() {
     );
 }
 
-/// The lengths of IP and UDP say where a frame ends, whatever its link or a sender put behind it.
+/// The lengths of IP and UDP give the end of a frame, whatever its link or a sender put behind it.
 #[test]
 fn what_is_behind_the_packet_is_not_the_tenants() {
     let size = 50 + u32::try_from(tenant_frame().len()).unwrap();
@@ -329,7 +331,7 @@ fn what_is_behind_the_packet_is_not_the_tenants() {
         let padded = [&encapsulated(&tenant_frame())[..], &vec![0xa5; behind]].concat();
         assert_eq!(forwarded(&padded), (size, 50), "{behind} bytes of the link");
     }
-    // A UDP length below the payload of IP: the rest is nobody's.
+    // A UDP length below the payload of IP: the rest belongs to nothing.
     let udp_size = u16::try_from(size - 34).unwrap();
     for less in [1, 4, 20] {
         let shorter = with(encapsulated(&tenant_frame()), 38, &(udp_size - less).to_be_bytes());
@@ -355,7 +357,7 @@ fn only_what_differs_is_rewritten() {
 }
 
 proptest! {
-    /// The short way and the long way say the same.
+    /// The fast path and the slow path give the same result.
     #[test]
     fn what_is_plain_is_classified_the_same_the_long_way(
         mut bytes in prop::collection::vec(any::<u8>(), 0..80),
@@ -374,7 +376,7 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes: no panic, and what goes through leaves a frame behind its headers.
+    /// No bytes cause a panic, and a frame that passes is longer than its headers.
     #[test]
     fn what_is_plain_from_the_underlay_is_classified_the_same_the_long_way(
         changes in prop::collection::vec((0_usize..110, any::<u8>()), 0..3),
@@ -451,7 +453,7 @@ fn classify_behind_driver(bytes: &[u8], trust: Trust, tag: VlanTag) -> Verdict {
     behind_driver(&bytes[..bytes.len().min(128)], size, marking, tag)
 }
 
-/// Frames whose driver looked at their tag.
+/// Frames whose driver has handled their tag.
 #[test]
 fn a_tag_that_is_off_says_the_priority() {
     let forward = |priority| Verdict::Forward(Classified { dst: DST, priority: p(priority) });
@@ -532,7 +534,7 @@ fn a_tag_that_is_off_says_the_priority() {
     }
 }
 
-/// Flow control has no tag and is of the wire, whatever its VLANs are.
+/// Flow control has no tag and belongs to the wire, whatever its VLANs are.
 #[test]
 fn flow_control_is_taken_where_every_frame_has_a_tag() {
     let mut bytes = [0; mac_control::FRAME_SIZE];

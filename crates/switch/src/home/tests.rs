@@ -6,7 +6,7 @@ use sluice_base::Nanos;
 use super::*;
 use crate::tests::config;
 
-/// Two switches of one host, of which the first has the port.
+/// Returns two switches of one host, of which the first has the port.
 fn pair() -> [Switch<Vec<u8>>; 2] {
     [false, true].map(|elsewhere| {
         let mut config = config();

@@ -1,4 +1,4 @@
-//! One isolated receiver: from when it is isolated until it is free again.
+//! Record of one isolated receiver, from its isolation until it is free again.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,10 +13,10 @@ use crate::slots::{Home, NIL};
 use crate::surface::LaneKind;
 use crate::switch::Switch;
 
-/// For how many times `patience` a receiver has to be below its marks before it is free again: one
-/// that is slow fills what all share only once in so long.
+/// Time, in `patience`, for which a receiver has to be below its marks before it is free again: a
+/// slow receiver fills shared resources only once in that time.
 const PROBATION: u64 = 100;
-/// The fewest frames above which senders are asked to hold, and below which to let go.
+/// Lower bounds of the marks in frames: senders hold above the one, and release below the other.
 const HIGH_MIN: u64 = 64;
 const LOW_MIN: u64 = 16;
 
@@ -27,30 +27,30 @@ pub(crate) struct Record {
     pub(crate) port: u16,
     pub(crate) priority: u8,
     since: Nanos,
-    /// What it has in the reserve, memory that is not reclaimed yet included.
+    /// Its frames in the reserve, memory that is not reclaimed yet included.
     pub(crate) held: Held,
-    /// The frames that had left at the last look.
+    /// Frames that had left at the last check.
     pub(crate) sent: u64,
-    /// When one was seen to have left.
+    /// Moment at which a frame was last seen to have left.
     moved_at: Nanos,
-    /// Frames that left in the last whole `patience`, and the one that runs.
+    /// Frames that left in the last whole `patience`; then start and count of the one that runs.
     drained: u64,
     window_at: Nanos,
     window_sent: u64,
-    /// Senders are asked to hold it.
+    /// True if senders are asked to hold its frames.
     asked: bool,
-    /// Its hold contract is over.
+    /// True if its hold contract is over.
     pub(crate) stuck: bool,
-    /// Since when the reserve has no room for it; [`Nanos::MAX`]: it has.
+    /// Moment since which the reserve has no room for it; [`Nanos::MAX`] if it has room.
     pub(crate) full_since: Nanos,
-    /// What does not fit into the reserve does not wait any more.
+    /// True if frames that do not fit into the reserve end instead of waiting.
     pub(crate) overflows: bool,
-    /// When it was last seen above its marks.
+    /// Moment at which it was last seen above its marks.
     pressed_at: Nanos,
     pub(crate) has_news: bool,
-    /// Its port is gone; what it has in the reserve is on its way back.
+    /// True if its port is gone and its frames in the reserve are on their way back.
     leaves: bool,
-    /// Who sends to it, a bit a tunnel.
+    /// Tunnels whose hosts send to it, a bit each.
     senders: Box<[u64]>,
 }
 
@@ -82,7 +82,7 @@ impl Record {
         self.used
     }
 
-    /// Whether senders are asked to hold it.
+    /// Returns true if senders are asked to hold its frames.
     pub(crate) const fn asks(&self) -> bool {
         self.used && self.asked && !self.leaves
     }
@@ -92,7 +92,7 @@ impl Record {
         bits >> (tunnel.index() % 64) & 1 == 1
     }
 
-    /// Notes who sends to it. Returns whether it was not known.
+    /// Notes a tunnel whose host sends to it. Returns true if the tunnel is new.
     fn note_sender(&mut self, tunnel: usize) -> bool {
         let bit = 1 << (tunnel % 64);
         let word = &mut self.senders[tunnel / 64];
@@ -116,7 +116,7 @@ impl Record {
 }
 
 impl<B: Buf> Switch<B> {
-    /// A receiver loses its claim on what all share.
+    /// Isolates a receiver, which loses its claim on shared resources.
     #[cold]
     pub(super) fn isolate(&mut self, now: Nanos, at: usize, priority: Priority, moved_at: Nanos) {
         let class = self.class_of(at, priority.index());
@@ -152,13 +152,14 @@ impl<B: Buf> Switch<B> {
         self.sweep_later();
     }
 
-    /// Whether those who send to a record's port can be asked to hold it: they come by tunnels.
+    /// Returns true if senders of a record's port can be asked to hold its frames: they are behind
+    /// tunnels.
     fn has_remote_senders(&self, index: usize) -> bool {
         let port = &self.ports[usize::from(self.isolation.records[index].port)];
         !port.has_bundles && !self.tunnels.is_empty()
     }
 
-    /// Looks at an isolated receiver again.
+    /// Checks an isolated receiver again.
     pub(super) fn look_at_record(&mut self, now: Nanos, patience: Nanos, index: usize) {
         let record = &self.isolation.records[index];
         if record.leaves {
@@ -231,7 +232,8 @@ impl<B: Buf> Switch<B> {
         self.refresh_plain(port);
     }
 
-    /// A port goes: so does its isolation. What it has in the reserve is still counted there.
+    /// Ends the isolation of a port that goes away. Its frames in the reserve are still counted
+    /// there.
     pub(crate) fn end_isolation_of(&mut self, port: u16) {
         if !self.isolation.is_any() {
             return;
@@ -247,7 +249,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The frames of a receiver that is beyond its hold end, but for the oldest one.
+    /// Ends the frames of a receiver that is beyond its hold, but for the oldest one.
     fn discard(&mut self, class: usize) {
         let Some(first) = self.leaves_of(class).next() else { return };
         let keep = self.queues.get(first).list.head;
@@ -262,7 +264,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Frames that wait in inputs which others share, and for which the reserve has no room, end.
+    /// Ends frames that wait in shared inputs, and for which the reserve has no room.
     fn discard_overflow(&mut self, class: usize) {
         self.discard_where(class, DropReason::ReceiverStuck, |switch, slot| {
             let s = switch.slots.get(slot);
@@ -287,7 +289,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Why a frame may not join the queue of an isolated receiver.
+    /// Returns the reason why a frame may not join the queue of an isolated receiver.
     pub(crate) fn refused_by_isolation(&self, slot: u32, lane: u32) -> Option<DropReason> {
         let s = self.slots.get(slot);
         if s.home != Home::Ring {
@@ -304,7 +306,7 @@ impl<B: Buf> Switch<B> {
         is_beyond.then_some(DropReason::ReceiverStuck)
     }
 
-    /// A frame joined the queue of an isolated receiver.
+    /// Notes a frame that joined the queue of an isolated receiver.
     pub(crate) fn joined_isolated(&mut self, port: u16, priority: u8, input: u16, source: u16) {
         let class = self.class_of(port.into(), priority.into());
         let Some(index) = self.isolation.record(class) else { return };
@@ -323,12 +325,13 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// The queues of a class, to be walked while they change. Give the list back.
+    /// Returns the queues of a class, to be walked while they change. The caller gives the list
+    /// back.
     pub(super) fn take_leaves(&mut self, class: usize) -> Vec<u32> {
         let mut leaves = core::mem::take(&mut self.isolation.leaves);
         leaves.clear();
-        // No more than there are sources, for which the list has room, unless the class is an
-        // underlay's: there the rest is left as it is.
+        // A class has at most one queue for each source, for which the list has room, except on an
+        // underlay: there the rest is left out.
         let room = leaves.capacity();
         leaves.extend(self.leaves_of(class).take(room).filter(|leaf| *leaf != NIL));
         leaves

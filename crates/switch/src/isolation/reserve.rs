@@ -1,8 +1,8 @@
-//! The reserve: memory for frames of isolated receivers that came by an input which others share.
+//! The reserve: memory for frames of isolated receivers that came in at a shared input.
 //!
-//! It is a third partition of the host pool, which only isolated receivers use: nobody else is
-//! kept from memory by them. One receiver may hold as much of it as is still free of it, so that
-//! none takes it all from the others.
+//! The reserve is a third partition of the host pool, which only isolated receivers use: they take
+//! no memory from others. One receiver may hold as much of it as is still free, so that none takes
+//! it all from the others.
 
 use sluice_base::{Buf, Nanos};
 
@@ -10,12 +10,12 @@ use crate::place::Held;
 use crate::slots::{Home, NIL};
 use crate::switch::Switch;
 
-/// The reserve's place among the partitions of the pool. A slot names it, and the record of its
-/// receiver, by `PART + record`.
+/// The reserve's place among the partitions of the pool. A slot refers to the reserve and the
+/// record of its receiver by `PART + record`.
 pub(crate) const PART: usize = 2;
 
 impl<B: Buf> Switch<B> {
-    /// Whether the reserve takes one more frame of a record.
+    /// Returns true if the reserve takes one more frame of a record.
     pub(crate) fn reserve_takes(&self, index: usize) -> bool {
         let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
         part.frames < part.limit.frames
@@ -24,7 +24,7 @@ impl<B: Buf> Switch<B> {
             && held.bytes < part.limit.bytes.0 - part.bytes
     }
 
-    /// Whether it takes a good part again.
+    /// Returns true if the reserve has room for a good part again.
     pub(super) fn reserve_has_room_again(&self, index: usize) -> bool {
         let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
         let is_small = |held: u64, free: u64| held * 4 <= free * 3;
@@ -33,7 +33,8 @@ impl<B: Buf> Switch<B> {
         is_small(held.frames.into(), frames.into()) && is_small(held.bytes, bytes)
     }
 
-    /// What a class has in the pool moves into the reserve: a number changes, and no byte.
+    /// Moves the frames of a class in the pool into the reserve: the accounting changes, and no
+    /// byte is copied.
     pub(super) fn move_to_reserve(&mut self, now: Nanos, class: usize, index: usize) {
         let leaves = self.take_leaves(class);
         for &leaf in &leaves {
@@ -57,7 +58,7 @@ impl<B: Buf> Switch<B> {
         self.isolation.leaves = leaves;
     }
 
-    /// All inputs that several senders share see to what they have for isolated receivers.
+    /// Marks all shared inputs, so that their frames for isolated receivers are moved.
     pub(super) fn sweep_later(&mut self) {
         for at in 0..self.isolation.shared.len() {
             let input = self.isolation.shared[at];
@@ -65,7 +66,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Moves what an input has for isolated receivers into the reserve, as far as that has room.
+    /// Moves frames of an input for isolated receivers into the reserve, as far as it has room.
     pub(crate) fn sweep(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
         let now = self.isolation.now;
         self.inputs[input].sweep = false;
@@ -92,7 +93,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// False if the reserve has no room.
+    /// Moves frames of one queue into the reserve. Returns false if it has no room.
     fn sweep_leaf(
         &mut self,
         input: usize,
@@ -118,7 +119,7 @@ impl<B: Buf> Switch<B> {
                     return false;
                 }
             }
-            // A frame of another input may stay in between; that one's walk must find it.
+            // A frame of another input may stay in between; the walk of that input must find it.
             all_pooled &= self.slots.get(at).home == Home::Pool;
             if all_pooled {
                 self.queues.get_mut(leaf).pooled_to = at;
@@ -130,7 +131,7 @@ impl<B: Buf> Switch<B> {
 }
 
 impl<B> Switch<B> {
-    /// A frame of the pool leaves the partition that it is counted in.
+    /// Takes a frame of the pool out of the count of its partition.
     pub(crate) fn leave_part(&mut self, index: u32) {
         let slot = self.slots.get(index);
         let (input, bytes, priority) = (slot.input, u64::from(slot.bytes), slot.priority);
@@ -145,7 +146,7 @@ impl<B> Switch<B> {
         self.pool[part.min(PART)].sub(priority, Held { frames: 1, bytes });
     }
 
-    /// A frame of the pool is counted in a partition from now on.
+    /// Counts a frame of the pool in a partition from now on.
     pub(crate) fn enter_part(&mut self, index: u32, part: usize) {
         let slot = self.slots.get_mut(index);
         slot.part = u8::try_from(part).expect("fewer partitions than 256");

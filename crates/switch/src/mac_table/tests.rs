@@ -72,7 +72,7 @@ fn in_a_full_table_a_local_address_goes_for_a_flow_only_where_there_is_no_flow()
     }
     assert_eq!(table.insert(mac(5), 2, true).evicted.expect("full").1, 1);
     assert_eq!(table.insert(mac(6), 2, true).evicted, Some((mac(5), 2)));
-    // What is local takes anybody's.
+    // A local entry evicts any other.
     assert!(table.insert(mac(7), 1, false).evicted.is_some());
     assert_eq!(table.len(), 4);
 }

@@ -23,7 +23,7 @@ fn p(n: u8) -> Priority {
     Priority::new(n).unwrap()
 }
 
-/// What the frame that is due says, and that it was sent.
+/// Sends the frame that is due and returns its priorities and quanta.
 fn send(sender: &mut PauseSender, now: Nanos) -> Option<(u8, [u16; 8])> {
     if !sender.is_due(now) {
         return None;
@@ -77,7 +77,7 @@ fn xoff_is_repeated_before_it_lapses_and_xon_ends_it() {
     let lapse = pause_time(0xffff, BitRate::from_gbps(1));
     assert_eq!(refresh.0, lapse.0 / 4, "a stall of three quarters is no gap");
     assert_eq!(send(&mut s, Nanos(refresh.0 - 1)), None);
-    // A second priority joins, and the frame speaks of both.
+    // A second priority joins, and the frame covers both.
     s.rose(p(7), 1000);
     assert_eq!(send(&mut s, Nanos(refresh.0 - 1)).unwrap().0, 0b1000_1000);
     s.fell(p(3), 0);
@@ -125,7 +125,7 @@ fn the_longest_pause_outlasts_a_stall_of_the_neighbour() {
             r.receive(now, &s.message(now));
             s.sent(now);
             let refresh = s.deadline().unwrap();
-            // It was due, and comes after a stall of 50 ms.
+            // The frame was due, and comes after a stall of 50 ms.
             now = refresh.after(Nanos::from_millis(50));
             r.expire(now);
             assert!(r.paused.contains(p(3)), "{now}");
@@ -159,7 +159,7 @@ fn a_neighbour_that_lets_pauses_run_out_is_kept_waiting_for_once() {
     assert_eq!(kept(Nanos(4_000_000_000), true), graced);
 }
 
-/// It stalled for longer than it is waited for, once.
+/// The neighbour stalled once for longer than the sender waits.
 #[test]
 fn a_neighbour_that_repeats_a_pause_is_waited_for_again() {
     let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));

@@ -1,4 +1,4 @@
-//! What a bound machine may say of itself.
+//! Check of the addresses that a bound machine may use.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Whether it may have any address.
+    /// Returns true if the machine may have any address.
     pub(super) fn is_free(&self, allowed: &[IpPrefix]) -> bool {
         allowed.is_empty() && !self.has_ips()
     }
@@ -30,7 +30,7 @@ impl Bound {
     }
 }
 
-/// A bound machine, and what its port allows it.
+/// A bound machine, and the prefixes that its port allows.
 pub(super) struct Speaker<'a> {
     pub(super) bound: &'a Bound,
     pub(super) allowed: &'a [IpPrefix],
@@ -46,7 +46,7 @@ impl Speaker<'_> {
         self.is_free() || self.bound.has(ip) || is_allowed()
     }
 
-    /// Whether a frame that has its MAC says only what is true of it.
+    /// Checks that a frame with the machine's MAC uses the machine's addresses only.
     pub(super) fn judge(&self, head: &[u8]) -> Result<(), DropReason> {
         let frame = ethernet::Frame::new_checked(head).ok();
         let inner = frame.as_ref().and_then(behind_tag);
@@ -69,7 +69,7 @@ impl Speaker<'_> {
     }
 
     fn judge_arp(&self, payload: &[u8]) -> Result<(), DropReason> {
-        // Nobody believes one that is malformed.
+        // Receivers ignore malformed ARP.
         let Ok(arp) = arp::Packet::new_checked(payload) else { return Ok(()) };
         if !arp.is_well_formed() {
             return Ok(());

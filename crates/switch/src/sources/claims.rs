@@ -1,4 +1,4 @@
-//! The addresses that frames of neighbours say somebody has.
+//! Addresses that ARP and Neighbor Discovery claim for their sender.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use crate::punt::behind_tag;
 
 pub(super) const NO_ADDRESSES: [Option<IpAddr>; 2] = [None; 2];
 
-/// The addresses that a frame of neighbours says its sender has.
+/// Returns the addresses that an ARP or ND frame claims for its sender.
 #[inline]
 pub(super) fn claimed(head: &[u8]) -> [Option<IpAddr>; 2] {
     let Some(&[high, low]) = head.get(12..14) else { return NO_ADDRESSES };

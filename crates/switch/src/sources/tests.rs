@@ -65,7 +65,7 @@ fn watch(ips: BoundIps) -> Watch {
     watch
 }
 
-/// Judges a frame, and sees that the fast way lets in nothing else once the machine is good.
+/// Judges a frame, and checks that the fast path lets in no other frame once the source is cached.
 fn judge(ips: BoundIps, bytes: &[u8]) -> Result<usize, DropReason> {
     let mut watch = watch(ips);
     let verdict = watch.judge(bytes);
@@ -207,7 +207,7 @@ fn a_machine_without_its_last_address_is_bound_no_more() {
     assert_eq!(watch.judge(&six), Ok(1));
     watch.unbind_ip(MAC, IP6.into());
     assert_eq!(watch.judge(&six), spoofed(DropReason::SpoofedMac));
-    // One that may have any keeps that.
+    // A machine that may have any address keeps that right.
     watch.unbind_ip(OTHER, IP.into());
     assert_eq!(watch.judge(&frame(OTHER, EtherType::IPV6, &[])), Ok(0));
 }

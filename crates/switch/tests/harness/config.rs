@@ -11,17 +11,17 @@ use sluice_switch::{
     SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
-/// The address of the VTEP of switch `n`.
+/// Returns the address of the VTEP of switch `n`.
 pub fn vtep(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, n)
 }
 
-/// The MAC of the underlay interface of switch `n`.
+/// Returns the MAC of the underlay interface of switch `n`.
 pub fn underlay_mac(n: u8) -> Mac {
     Mac([2, 0xee, 0, 0, 0, n])
 }
 
-/// The next hop of tunnel `n`.
+/// Returns the next hop of tunnel `n`.
 pub fn next_hop(n: usize) -> Mac {
     Mac([2, 0xdd, 0, 0, 0, u8::try_from(n).unwrap()])
 }
@@ -34,7 +34,7 @@ pub fn mask(of: &[u8]) -> PriorityMask {
     PriorityMask(of.iter().fold(0, |mask, p| mask | 1 << p))
 }
 
-/// An access port of network `vnet`.
+/// Returns an access port of network `vnet`.
 pub fn access(vnet: u16) -> PortConfig {
     PortConfig {
         role: PortRole::Access { vnet: VnetId(vnet) },
@@ -55,7 +55,7 @@ pub fn access(vnet: u16) -> PortConfig {
     }
 }
 
-/// PFC for priorities 3 and 4 of an input of 200,000 bytes.
+/// Returns PFC for priorities 3 and 4 of an input of 200,000 bytes.
 pub fn pause_config() -> PauseConfig {
     PauseConfig {
         priorities: mask(&[3, 4]),
@@ -66,7 +66,7 @@ pub fn pause_config() -> PauseConfig {
     }
 }
 
-/// A port whose input has 400,000 bytes and pauses its wire in time.
+/// Returns a port whose input has 400,000 bytes and pauses its wire in time.
 pub fn pausing(mut port: PortConfig) -> PortConfig {
     let pause = PauseConfig { xoff: ByteCount(240_000), xon: ByteCount(160_000), ..pause_config() };
     port.input = limit(8_192, 400_000);
@@ -74,7 +74,7 @@ pub fn pausing(mut port: PortConfig) -> PortConfig {
     port
 }
 
-/// The underlay port of switch `n`.
+/// Returns the underlay port of switch `n`.
 pub fn underlay(n: u8) -> PortConfig {
     PortConfig {
         role: PortRole::Underlay { local: vtep(n), mac: underlay_mac(n) },
@@ -85,7 +85,7 @@ pub fn underlay(n: u8) -> PortConfig {
     }
 }
 
-/// A switch of these ports: one network, no tunnels, all priorities lossless and strict.
+/// Returns a switch of these ports: one network, no tunnels, all priorities lossless and strict.
 pub fn config(ports: Vec<PortConfig>) -> SwitchConfig {
     SwitchConfig {
         ports,
@@ -132,10 +132,10 @@ pub fn with_tunnels(mut config: SwitchConfig, port: u16, remotes: &[u8]) -> Swit
     config
 }
 
-/// Frames whose headers and sizes are usual fit into it.
+/// MTU of ports, which takes frames of usual headers and sizes.
 pub const MTU: u16 = 1500;
 
-/// A configuration of a few ports with small limits, drawn from `rng`.
+/// Returns a configuration of a few ports with small limits, drawn from `rng`.
 pub fn random(rng: &mut Prng) -> SwitchConfig {
     let vnets = 1 + rng.below(3);
     let vnets_count = vnets;
@@ -210,8 +210,8 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
     isolating(config)
 }
 
-/// The same, of which one in three isolates receivers. From numbers of its own, so that seeds mean
-/// what they meant.
+/// Makes one in three configurations isolate receivers. Uses random numbers of its own, so that
+/// existing seeds give the same cases.
 fn isolating(mut config: SwitchConfig) -> SwitchConfig {
     let mut rng = Prng::new(u64::from(config.chip.macs) << 20 | config.pool.from_local.bytes.0);
     if !rng.chance(1, 3) {
@@ -234,7 +234,7 @@ pub fn pick<T: TryFrom<u64>>(rng: &mut Prng, bound: u64) -> T {
     T::try_from(rng.below(bound)).ok().expect("the bound fits")
 }
 
-/// A number below `few`, or half of the time below `many`.
+/// Returns a number below `few`, or half of the time below `many`.
 pub fn few_or_many(rng: &mut Prng, few: u64, many: u64) -> u32 {
     let bound = if rng.chance(1, 2) { few } else { many };
     pick(rng, bound)
@@ -248,7 +248,7 @@ fn random_rate(rng: &mut Prng) -> RateLimit {
     }
 }
 
-/// An access port of one of so many networks.
+/// Returns an access port of one of `vnets` networks.
 pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
     let frames = 1 + pick::<u32>(rng, 16);
     let bytes = u64::from(MTU) + 18 + if rng.chance(1, 3) { rng.below(8_000) } else { 100_000 };
@@ -283,12 +283,12 @@ pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
         },
         ..access(pick(rng, vnets))
     };
-    // Drawn already, so that seeds mean what they meant.
+    // Uses a number that was drawn already, so that existing seeds give the same cases.
     let tags = if port.default_priority.get() % 4 == 1 { Tags::Trunk } else { Tags::Kept };
     PortConfig { tags, ..port }
 }
 
-/// A port that fits into a bay: of at most its queues and limits.
+/// Returns a port that fits into a bay: of at most its queues and limits.
 pub fn fitted(mut port: PortConfig, bay: &PortConfig) -> PortConfig {
     let least =
         |a: Limit, b: Limit| Limit { frames: a.frames.min(b.frames), bytes: a.bytes.min(b.bytes) };
@@ -296,7 +296,7 @@ pub fn fitted(mut port: PortConfig, bay: &PortConfig) -> PortConfig {
     port.input = least(port.input, bay.input);
     port.output = least(port.output, bay.output);
     if let InputFull::Pause(pause) = port.input_full {
-        // More priorities want more slots.
+        // More priorities need more slots.
         let fits = match bay.input_full {
             InputFull::Pause(there) => {
                 pause.priorities.0.count_ones() <= there.priorities.0.count_ones()

@@ -67,7 +67,7 @@ impl Tenant {
     }
 }
 
-/// ARP from `src`, which says that it has `ip`: a question to a group, an answer to one address.
+/// Returns ARP from `src`, which claims `ip`: a request to a group, a reply to one address.
 pub fn arp(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
     let mut out = vec![0; 60];
     ethernet::Repr { dst, src, ethertype: EtherType::ARP }.emit(&mut out);
@@ -83,8 +83,8 @@ pub fn arp(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
     out
 }
 
-/// A message of neighbours in IPv6: a solicitation to a group, an advertisement to one address,
-/// for `target`.
+/// Returns a message of Neighbor Discovery: a solicitation to a group, an advertisement to one
+/// address, for `target`.
 pub fn neighbor(dst: Mac, src: Mac, ip: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
     let mut out = vec![0; 86];
     ethernet::Repr { dst, src, ethertype: EtherType::IPV6 }.emit(&mut out);
@@ -122,7 +122,7 @@ pub struct Outer {
     pub pcp: Option<u8>,
 }
 
-/// A tenant's frame in VXLAN.
+/// Returns a tenant's frame in VXLAN.
 pub fn in_vxlan(outer: &Outer, inner: &[u8]) -> Vec<u8> {
     let mut head = vec![0; 14];
     let mut ethertype = EtherType::IPV4;
@@ -154,21 +154,21 @@ pub fn in_vxlan(outer: &Outer, inner: &[u8]) -> Vec<u8> {
     head
 }
 
-/// A PFC frame.
+/// Returns a PFC frame.
 pub fn pfc(enabled: u8, quanta: [u16; 8]) -> Vec<u8> {
     let mut out = [0; sluice_wire::mac_control::FRAME_SIZE];
     Message::Pfc { enabled: PriorityMask(enabled), quanta }.emit(Mac([2, 8, 8, 8, 8, 8]), &mut out);
     out.to_vec()
 }
 
-/// A PAUSE frame of 802.3.
+/// Returns a PAUSE frame of 802.3.
 pub fn pause(quanta: u16) -> Vec<u8> {
     let mut out = [0; sluice_wire::mac_control::FRAME_SIZE];
     Message::Pause { quanta }.emit(Mac([2, 8, 8, 8, 8, 8]), &mut out);
     out.to_vec()
 }
 
-/// What a driver puts on the wire, as far as a [`TestBuf`] keeps it.
+/// Returns the bytes that a driver puts on the wire, as far as a [`TestBuf`] keeps them.
 pub fn on_wire(egress: &Egress<'_, TestBuf>) -> Vec<u8> {
     let mut out = egress.header.to_vec();
     if let Some(buf) = egress.buf {

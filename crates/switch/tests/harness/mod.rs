@@ -1,4 +1,4 @@
-//! What the tests of the switch share: a handle that cannot be lost unseen, frames made by hand,
+//! Harness of the switch's tests: a handle whose loss is detected, frames made by hand,
 //! configurations, and a world that checks the promises after every step.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
 
@@ -12,22 +12,22 @@ use std::rc::Rc;
 
 use sluice_base::{Buf, Mac, Priority, VlanTag};
 
-/// What the test knows of a frame that it made.
+/// Properties of a frame that the test made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Unique in a world.
     pub id: u64,
-    /// Who sent it: the input, or 1000 and the tunnel.
+    /// Sender: the input, or 1000 plus the tunnel.
     pub from: u16,
-    /// The port it came in by; `u16::MAX` for control.
+    /// Ingress port; `u16::MAX` for control.
     pub port: u16,
     /// Its network.
     pub vnet: u16,
-    /// Where it wants to go.
+    /// Destination.
     pub dst: Mac,
     /// The priority that it must get.
     pub priority: Priority,
-    /// Whether it is well formed, so that the rest of this is right.
+    /// True if it is well formed, so that the other fields apply.
     pub valid: bool,
 }
 
@@ -40,23 +40,23 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// How many handles were dropped instead of handed back.
+    /// Returns the number of handles that were dropped instead of handed back.
     pub fn lost(&self) -> u32 {
         self.lost.get()
     }
 
-    /// How many handles are out.
+    /// Returns the number of handles that are out.
     pub fn live(&self) -> u32 {
         self.live.get()
     }
 
-    /// From now on handles may go: the switch ends.
+    /// Allows handles to vanish from now on: the switch ends.
     pub fn close(&self) {
         self.closing.set(true);
     }
 }
 
-/// Whose handle it is.
+/// Owner of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The driver of an input.
@@ -65,22 +65,22 @@ pub enum Owner {
     Pool,
 }
 
-/// A handle. It has no `Clone`, so it cannot be in two places; and if it is dropped instead of
-/// handed back, the ledger knows.
+/// A handle. It has no `Clone`, so it cannot be in two places; and the ledger counts it if it is
+/// dropped instead of handed back.
 #[derive(Debug)]
 pub struct TestBuf {
     pub info: Info,
     pub owner: Owner,
-    /// The first bytes; the rest of the frame is never looked at.
+    /// The first bytes; the rest of the frame is never read.
     pub bytes: Vec<u8>,
-    /// What its driver did about its tag.
+    /// Its driver's treatment of its tag.
     pub tag: VlanTag,
     size: u32,
     back: bool,
     ledger: Rc<Ledger>,
 }
 
-/// How many bytes of a frame a [`TestBuf`] keeps.
+/// Bytes of a frame that a [`TestBuf`] keeps.
 pub const KEPT: usize = 256;
 
 impl TestBuf {
@@ -105,13 +105,13 @@ impl TestBuf {
         }
     }
 
-    /// The driver has it again.
+    /// Hands the handle back to its driver.
     pub fn hand_back(mut self) {
         self.back = true;
         self.ledger.live.set(self.ledger.live.get() - 1);
     }
 
-    /// A copy of the frame in the host pool; the handle itself is the driver's again.
+    /// Returns a copy of the frame in the host pool; the handle itself goes back to the driver.
     pub fn into_pool(self) -> Self {
         let bytes = self.bytes.clone();
         let mut copy = Self::new(&self.ledger, self.info, Owner::Pool, bytes, self.size);

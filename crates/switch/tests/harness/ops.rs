@@ -15,17 +15,17 @@ use super::frames::{Outer, Tenant, arp, in_vxlan, neighbor, pause, pfc};
 use super::world::{CONTROL, TUNNELS, World};
 use super::{Info, TestBuf};
 
-/// What happens next, and the seed of its details.
+/// Kind of the next step, and the seed of its details.
 pub type Op = (u8, u32);
 
-/// The address `n` of a network.
+/// Returns the address `n` of a network.
 pub fn address(vnet: u16, n: u8) -> Mac {
     Mac([2, 0, 0, 0, u8::try_from(vnet).unwrap(), n])
 }
 
 const ADDRESSES: u64 = 8;
 
-/// A world of a random configuration.
+/// Returns a world of a random configuration.
 pub fn random_world(seed: u64) -> World {
     let mut rng = Prng::new(seed);
     let config = random(&mut rng);
@@ -70,7 +70,7 @@ pub fn run(seed: u64, ops: &[Op]) -> World {
         while let Some((vnet, mac)) = world.misses.pop() {
             match rng.below(4) {
                 0 => world.switch.command(world.now, Command::Reject { vnet, mac }).unwrap(),
-                // No answer at all: the time ends it.
+                // No answer at all: the timeout ends it.
                 1 => {}
                 _ => install(world, &mut rng, vnet, mac),
             }
@@ -127,12 +127,12 @@ fn any_input(world: &World, rng: &mut Prng) -> InputId {
     InputId(pick(rng, world.inputs.len() as u64))
 }
 
-/// Frames up to the window, or a few.
+/// Receives frames up to the window, or a few.
 fn receive(world: &mut World, rng: &mut Prng, input: InputId) {
     let window = world.switch.window(input);
     let most = if rng.chance(1, 4) { window.frames } else { window.frames.min(pick(rng, 5)) };
     if rng.chance(1, 8) && !world.detached[world.inputs[input.index()].index()] {
-        // Whatever its window is.
+        // Flow control comes whatever the window is.
         let bytes = flow_control_bytes(world, rng, input);
         world.hear(input, &bytes);
     }
@@ -143,7 +143,7 @@ fn receive_window(world: &mut World, rng: &mut Prng, input: InputId, window: Win
     let classifier = world.switch.classifier(input);
     let mut bufs = Vec::new();
     let mut sum = 0;
-    // What its driver would set aside is as if it had not come.
+    // Frames that its driver would set aside do not come.
     let mut tries = window.frames;
     while tries > 0 && sum < window.bytes.0 {
         tries -= 1;
@@ -160,7 +160,7 @@ fn receive_window(world: &mut World, rng: &mut Prng, input: InputId, window: Win
     world.receive(input, bufs);
 }
 
-/// What was promised to all inputs at the same time must hold for all of them.
+/// Receives at all inputs at once: promises made at the same time must hold for all of them.
 fn receive_everywhere(world: &mut World, rng: &mut Prng) {
     let windows: Vec<_> = (0..world.inputs.len())
         .map(|at| (InputId::from_index(at), world.switch.window(InputId::from_index(at))))
@@ -189,7 +189,7 @@ fn any_port(world: &World, rng: &mut Prng) -> Option<PortId> {
     (!ports.is_empty()).then(|| ports[pick::<usize>(rng, ports.len() as u64)])
 }
 
-/// Whatever a port can get.
+/// Returns any frame that a port can get.
 fn frame(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
     let port = world.inputs[input.index()];
     let role = world.config.ports[port.index()].role;
@@ -248,13 +248,13 @@ fn destination(rng: &mut Prng, vnet: u16) -> Mac {
     match rng.below(16) {
         0 => Mac::BROADCAST,
         1 => Mac([0x33, 0x33, 0, 0, 0, 1]),
-        // Seldom known.
+        // An address that is seldom known.
         2 => address(vnet, 100 + pick::<u8>(rng, 100)),
         _ => address(vnet, pick(rng, ADDRESSES)),
     }
 }
 
-/// Who sends: mostly the same.
+/// Returns the sender: mostly the same one.
 fn source(rng: &mut Prng, vnet: u16) -> Mac {
     match rng.below(8) {
         0 => address(vnet, pick(rng, ADDRESSES)),
@@ -263,7 +263,7 @@ fn source(rng: &mut Prng, vnet: u16) -> Mac {
     }
 }
 
-/// A frame of neighbours.
+/// Returns an ARP or ND frame.
 fn of_neighbors(rng: &mut Prng, tenant: &Tenant) -> Vec<u8> {
     let dst = if rng.chance(1, 2) { Mac::BROADCAST } else { tenant.dst };
     if rng.chance(2, 3) {
@@ -352,7 +352,7 @@ pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
     if places.is_empty() {
         return;
     }
-    // Mostly where it was before: it was evicted, not moved.
+    // Mostly the place where it was before: it was evicted, and did not move.
     let home = usize::from(mac.0[5]) % places.len();
     let to = if rng.chance(3, 4) { home } else { pick(rng, places.len() as u64) };
     world.command(Command::Install { vnet, mac, to: places[to] });
@@ -395,7 +395,7 @@ fn control(world: &mut World, rng: &mut Prng) {
     }
 }
 
-/// A control plane comes or goes, seldom.
+/// Attaches or detaches a control plane, seldom.
 fn attachment(world: &mut World, rng: &mut Prng) {
     if rng.chance(1, 4) {
         let attached = rng.chance(2, 3);
@@ -403,7 +403,7 @@ fn attachment(world: &mut World, rng: &mut Prng) {
     }
 }
 
-/// Somebody is bound to a port, or no more.
+/// Binds a machine to a port, or unbinds it.
 fn binding(world: &mut World, rng: &mut Prng) {
     let Some(port) = any_port(world, rng) else { return };
     let mac = source(rng, 0);
@@ -421,7 +421,7 @@ fn binding(world: &mut World, rng: &mut Prng) {
     }
 }
 
-/// A destination is held, or let go of, as its host says.
+/// Holds or releases a destination, as its host would ask.
 fn hold(world: &mut World, rng: &mut Prng) {
     let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
     let Some(&tunnel) = world.config.vnets[vnet.index()].tunnels.first() else { return };
@@ -435,7 +435,7 @@ fn hold(world: &mut World, rng: &mut Prng) {
     }
 }
 
-/// A decap flow is forgotten; what is told of it later is new.
+/// Forgets a decap flow; its next event is a new one.
 fn forget(world: &mut World, rng: &mut Prng) {
     if world.config.isolation.is_some() && rng.chance(3, 4) {
         hold(world, rng);
@@ -498,7 +498,7 @@ fn detach(world: &mut World, rng: &mut Prng) {
     assert_eq!(handles, detached.handles as usize, "handles of a detached port");
 }
 
-/// A port comes, mostly one that fits somewhere.
+/// Attaches a port, mostly one that fits somewhere.
 fn attach(world: &mut World, rng: &mut Prng) {
     let mut port = random_access(rng, world.config.vnets.len() as u64);
     let bay = pick::<usize>(rng, world.bays.len() as u64);
@@ -517,7 +517,7 @@ fn attach(world: &mut World, rng: &mut Prng) {
     }
 }
 
-/// A broadcast in the network of a port reaches all of its members, of which the port is one.
+/// Checks that a broadcast in the network of a port reaches all of its members, the port included.
 fn probe(world: &mut World, port: PortId) {
     let PortRole::Access { vnet } = world.config.ports[port.index()].role else { return };
     let is_member = |p: &PortId| world.config.ports[p.index()].role == PortRole::Access { vnet };
@@ -550,13 +550,13 @@ fn probe(world: &mut World, port: PortId) {
     world.spill(input, 1);
     let after = sums(world);
     let receivers = members.len() - 1 + world.config.vnets[vnet.index()].tunnels.len();
-    // Unless it, or a copy of it, found no room.
+    // The broadcast or a copy of it may have found no room.
     if after.1 == before.1 {
         assert_eq!(after.0 - before.0, receivers as u64 - 1, "copies of a broadcast");
     }
 }
 
-/// How often an input is paused by its switch, for tests that ask whether it was at all.
+/// Returns the number of pauses of inputs, for tests that check that there were any.
 pub fn pauses(world: &World) -> u64 {
     let mut count = 0;
     for port in 0..world.config.ports.len() {

@@ -1,5 +1,5 @@
-//! A switch with its drivers, its control plane and an oracle. The oracle knows only what a
-//! switch promises: nothing in it follows how the switch works.
+//! A switch with its drivers, its control plane and an oracle. The oracle knows only the promises
+//! of a switch, and nothing of its implementation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -34,7 +34,7 @@ impl Meter {
         Self { limit, level, at: now, sent: 0 }
     }
 
-    /// A frame goes. It may overdraw by itself, but must not start overdrawn.
+    /// Takes a frame that is sent. It may overdraw by itself, but must not start overdrawn.
     fn send(&mut self, now: Nanos, size: u32, waits: bool) {
         let rate = i128::from(self.limit.rate.0);
         let earned = rate * i128::from(now.since(self.at).0);
@@ -52,11 +52,11 @@ impl Meter {
 /// (sender, network, destination, priority, port, tunnel)
 type Flow = (u16, u16, Mac, Priority, u16, Option<u16>);
 
-/// What a driver took.
+/// A frame that a driver took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub port: usize,
-    /// `None`: a pause frame.
+    /// `None` for a pause frame.
     pub info: Option<Info>,
     pub bytes: Vec<u8>,
     pub size: u32,
@@ -64,10 +64,10 @@ pub struct Sent {
     pub tunnel: Option<u16>,
 }
 
-/// Checks what comes out.
+/// Checks the frames that come out.
 #[derive(Debug)]
 pub struct Oracle {
-    /// What came out, while it is wanted.
+    /// Frames that came out, while they are recorded.
     pub log: Option<Vec<Sent>>,
     config: SwitchConfig,
     last: BTreeMap<Flow, u64>,
@@ -77,7 +77,7 @@ pub struct Oracle {
     paused_until: Vec<[Nanos; 8]>,
     meters: Vec<Option<Meter>>,
     lanes: BTreeMap<(u16, Option<u16>), Meter>,
-    /// What was put behind each port that came while the switch ran.
+    /// Addresses behind each port that attached while the switch ran.
     behind: BTreeMap<usize, BTreeSet<(VnetId, Mac)>>,
     /// Frames taken, tenants' and flow control.
     pub taken: u64,
@@ -102,7 +102,7 @@ impl Oracle {
         }
     }
 
-    /// A port comes while the switch runs: nothing of the one before it is true of it.
+    /// Resets the state of a port for one that attaches while the switch runs.
     fn plug(&mut self, now: Nanos, port: usize, config: &PortConfig) {
         self.config.ports[port] = config.clone();
         self.paused_until[port] = [Nanos::ZERO; 8];
@@ -111,7 +111,7 @@ impl Oracle {
         self.behind.insert(port, BTreeSet::new());
     }
 
-    /// A pause frame came in at a port.
+    /// Notes a pause frame that came in at a port.
     pub fn paused(&mut self, now: Nanos, port: usize, enabled: u8, quanta: [u16; 8]) {
         let config = &self.config.ports[port];
         if !config.obey_pause {
@@ -128,7 +128,7 @@ impl Oracle {
         }
     }
 
-    /// Ends of all pauses, by port and priority.
+    /// Returns the ends of all pauses, by port and priority.
     pub fn paused_until(&self) -> Vec<[Nanos; 8]> {
         self.paused_until.clone()
     }
@@ -138,12 +138,12 @@ impl Oracle {
         self.paused_until = until;
     }
 
-    /// True while a port may not send a priority.
+    /// Returns true if a priority of a port is paused.
     pub fn is_paused(&self, now: Nanos, port: usize, priority: Priority) -> bool {
         now < self.paused_until[port][priority.index()]
     }
 
-    /// A frame is offered to the driver of `port`.
+    /// Checks a frame that is offered to the driver of `port`.
     pub fn offer(&mut self, now: Nanos, port: usize, egress: &Egress<'_, TestBuf>, takes: bool) {
         self.offered += 1;
         if let Some(buf) = egress.buf {
@@ -242,7 +242,7 @@ impl Oracle {
         }
     }
 
-    /// How many unicast frames came out.
+    /// Returns the number of unicast frames that came out.
     pub fn delivered(&self) -> usize {
         self.delivered.len()
     }
@@ -264,30 +264,30 @@ pub struct World {
     /// The port of each input.
     pub inputs: Vec<PortId>,
     pub detached: Vec<bool>,
-    /// What each bay was made for.
+    /// Port that each bay was made for.
     pub bays: Vec<PortConfig>,
-    /// How many handles of each input the switch has.
+    /// Number of handles of each input that the switch has.
     pub out: Vec<usize>,
     /// Misses that were not answered.
     pub misses: Vec<(VnetId, Mac)>,
-    /// How many handles the host pool gives out.
+    /// Number of handles that the host pool gives out.
     pub pool_size: usize,
     pub pooled: usize,
-    /// Whether control is attached.
+    /// True if control is attached.
     pub attached: bool,
-    /// Who is bound to which port.
+    /// Ports with the machines that are bound to them.
     pub bound: BTreeSet<(PortId, Mac)>,
-    /// Decap flows that were told.
+    /// Decap flows that were reported.
     pub flows: BTreeSet<(VnetId, TunnelId)>,
-    /// The punts that were read, while they are wanted.
+    /// The punts that were read, while they are recorded.
     pub punts: Option<Vec<(PuntCause, PuntFrom, Vec<u8>)>>,
-    /// How many ports came while the switch ran.
+    /// Number of ports that attached while the switch ran.
     pub came: u64,
-    /// Of so many frames that drivers take a device never takes one; 0: devices take all.
+    /// A device never takes one of so many frames that drivers take; 0: devices take all.
     pub never_takes: u64,
     /// Frames that a driver took and its device did not.
     never_taken: u64,
-    /// In so many frames what a switch says of those it received is compared once.
+    /// Interval, in frames, at which the switch's counts of received frames are compared.
     pub looks_every: u64,
     next_id: u64,
 }
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// A port comes while the switch runs.
+    /// Attaches a port while the switch runs.
     pub fn plug(&mut self, config: &PortConfig) -> Result<PortId, AttachError> {
         let before = self.switch.audit();
         let port = self.switch.attach(self.now, config)?;
@@ -369,7 +369,7 @@ impl World {
         Ok(port)
     }
 
-    /// A port goes away; its driver has not reclaimed its handles yet.
+    /// Detaches a port; its driver has not reclaimed its handles yet.
     pub fn unplug(&mut self, port: PortId) -> Detached {
         let detached = self.switch.detach(self.now, port);
         self.detached[port.index()] = true;
@@ -377,7 +377,7 @@ impl World {
         detached
     }
 
-    /// An address was put somewhere.
+    /// Notes that an address was put somewhere.
     pub fn put(&mut self, vnet: VnetId, mac: Mac, to: Destination) {
         if let Destination::Port(port) = to
             && let Some(behind) = self.oracle.behind.get_mut(&port.index())
@@ -386,7 +386,7 @@ impl World {
         }
     }
 
-    /// Starts to remember what comes out, and returns what was remembered.
+    /// Starts to record the frames that come out, and returns those recorded before.
     pub fn log(&mut self) -> Vec<Sent> {
         self.oracle.log.replace(Vec::new()).unwrap_or_default()
     }
@@ -413,19 +413,19 @@ impl World {
         }
     }
 
-    /// A control plane comes or goes.
+    /// Attaches or detaches a control plane.
     pub fn attach(&mut self, attached: bool) {
         self.command(Command::Control { attached });
         self.attached = attached;
     }
 
-    /// Starts to remember punts, and returns those that wait and what was remembered.
+    /// Starts to record punts, and returns those that wait and those recorded before.
     pub fn punts(&mut self) -> Vec<(PuntCause, PuntFrom, Vec<u8>)> {
         self.notices();
         self.punts.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// A tenant's frame at the first queue of an access port.
+    /// Returns a tenant's frame at the first queue of an access port.
     pub fn tenant(&mut self, port: usize, tenant: &Tenant) -> TestBuf {
         let input = self.switch.input(PortId::from_index(port), 0);
         let PortRole::Access { vnet } = self.config.ports[port].role else {
@@ -440,7 +440,7 @@ impl World {
             priority: Priority::from_low_bits(tenant.pcp.unwrap_or(tenant.dscp >> 3)),
             valid: true,
         };
-        // The driver of a trunk takes the tag off and tells what it said.
+        // The driver of a trunk takes the tag off and reports its content.
         let tag = tenant.pcp.filter(|_| self.config.ports[port].tags != Tags::Kept);
         let tenant = Tenant { pcp: tenant.pcp.filter(|_| tag.is_none()), ..*tenant };
         let mut buf = self.buf(input, info, tenant.bytes());
@@ -450,7 +450,7 @@ impl World {
         buf
     }
 
-    /// A frame of network 0 from a tunnel (its number in this switch) at an underlay port.
+    /// Returns a frame of network 0 from a tunnel (its number in this switch) at an underlay port.
     pub fn tunnel_frame(&mut self, port: usize, tunnel: u16, tenant: &Tenant) -> TestBuf {
         let input = self.switch.input(PortId::from_index(port), 0);
         let PortRole::Underlay { local, mac } = self.config.ports[port].role else {
@@ -477,7 +477,8 @@ impl World {
         self.buf(input, info, in_vxlan(&outer, &tenant.bytes()))
     }
 
-    /// Fills the window of a port's first input with frames that `make` makes. Returns how many.
+    /// Fills the window of a port's first input with frames that `make` makes. Returns their
+    /// number.
     pub fn fill(&mut self, port: usize, mut make: impl FnMut(&mut Self) -> TestBuf) -> usize {
         let input = self.switch.input(PortId::from_index(port), 0);
         let window = self.switch.window(input).of_any();
@@ -490,25 +491,25 @@ impl World {
         self.receive(input, bufs)
     }
 
-    /// The next frame's identity.
+    /// Returns the next frame's identity.
     pub fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
 
-    /// A handle of an input's driver.
+    /// Returns a handle of an input's driver.
     pub fn buf(&mut self, input: InputId, info: Info, bytes: Vec<u8>) -> TestBuf {
         let size = u32::try_from(bytes.len()).unwrap();
         TestBuf::new(&self.ledger, info, Owner::Input(input.0), bytes, size)
     }
 
-    /// Gives frames to an input, not more than its window. Returns how many.
+    /// Gives frames to an input, not more than its window. Returns their number.
     pub fn receive(&mut self, input: InputId, bufs: Vec<TestBuf>) -> usize {
         let mut batch = Batch::with_limit(bufs.len());
         let count = bufs.len();
         let classifier = self.switch.classifier(input);
         let window = self.switch.window(input);
-        // Now and then: an audit takes far longer than a frame.
+        // Audits now and then, since an audit takes far longer than a frame.
         let looks = self.next_id.is_multiple_of(self.looks_every);
         let mut told = if looks { self.received(input) } else { [0; Priority::COUNT] };
         for buf in bufs {
@@ -525,7 +526,7 @@ impl World {
         count
     }
 
-    /// Frames that came in at an input, by priority.
+    /// Returns the frames that came in at an input, by priority.
     fn received(&self, input: InputId) -> [u64; Priority::COUNT] {
         let mut sum = [0; Priority::COUNT];
         for row in self.switch.audit().rows.iter().filter(|row| row.input == input) {
@@ -534,7 +535,7 @@ impl World {
         sum
     }
 
-    /// Flow control that a driver keeps apart is taken whatever the window is.
+    /// Hands over flow control that a driver keeps apart, which is taken whatever the window is.
     pub fn hear(&mut self, input: InputId, frame: &[u8]) {
         let before = self.switch.audit().total(|row| row.frames.consumed);
         self.switch.hear(self.now, input, frame);
@@ -542,7 +543,7 @@ impl World {
         assert_eq!(after, before + 1, "it is counted, like one that came among data");
     }
 
-    /// What a frame may not do is noted before the switch sees it.
+    /// Notes a frame that must not come out, before the switch sees it.
     fn note_end(&mut self, input: InputId, buf: &TestBuf) {
         let port = self.inputs[input.index()];
         let config = &self.config.ports[port.index()];
@@ -557,7 +558,7 @@ impl World {
         }
     }
 
-    /// Lets a port send. `takes` says of every frame offered whether the driver has room.
+    /// Lets a port send. `takes` returns true if the driver has room for the frame offered.
     pub fn transmit(&mut self, port: PortId, mut takes: impl FnMut() -> bool) -> u32 {
         let (now, oracle) = (self.now, &mut self.oracle);
         let had_work = self.switch.has_work(now, port);
@@ -567,7 +568,7 @@ impl World {
         let taken = self.switch.transmit(now, port, &mut |egress: &Egress<'_, TestBuf>| {
             assert!(!refused, "a frame was offered after the driver had no room");
             let takes = takes();
-            // Of some that a driver takes its device never takes them.
+            // A device never takes some of the frames that its driver takes.
             if takes && never_takes > 0 && oracle.taken % never_takes == 0 {
                 given_back.push((egress.priority, egress.size));
             }
@@ -613,7 +614,7 @@ impl World {
         count
     }
 
-    /// Hands back everything that ended.
+    /// Hands back all handles of frames that ended.
     pub fn reclaim_all(&mut self) {
         for input in 0..=self.switch.pool_input().0 {
             while self.reclaim(InputId(input), 64) > 0 {}
@@ -637,8 +638,8 @@ impl World {
         });
     }
 
-    /// The memory of an input goes away; of the pool `room` places may be used. Afterwards its
-    /// driver has every handle back.
+    /// Evacuates an input; `room` places of the pool may be used. Afterwards its driver has every
+    /// handle back.
     pub fn evacuate(&mut self, input: InputId, mut room: usize) -> u32 {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
         let out = &mut self.out[input.index()];
@@ -657,7 +658,7 @@ impl World {
         ended
     }
 
-    /// Reads the notices.
+    /// Reads the events.
     pub fn notices(&mut self) {
         let mut by_port = BTreeMap::new();
         while let Some(notice) = self.switch.notice() {
@@ -693,14 +694,14 @@ impl World {
         }
     }
 
-    /// All ports in use.
+    /// Returns all ports in use.
     pub fn ports(&self) -> impl Iterator<Item = PortId> + use<> {
         let open: Vec<usize> =
             (0..self.config.ports.len()).filter(|&p| !self.detached[p]).collect();
         open.into_iter().map(PortId::from_index)
     }
 
-    /// Lets time pass up to now.
+    /// Advances the switch to the present.
     pub fn advance(&mut self) {
         self.switch.advance(self.now);
         let mut busy = BTreeSet::new();
@@ -715,8 +716,8 @@ impl World {
         }
     }
 
-    /// Everything that can happen now happens: all drivers have room and take back what is
-    /// theirs. Then nothing is due any more.
+    /// Does all work that is due: all drivers have room and reclaim their handles. Nothing is due
+    /// afterwards.
     pub fn service(&mut self) {
         for _ in 0..2 {
             self.advance();
@@ -742,7 +743,7 @@ impl World {
         }
     }
 
-    /// What must hold after every call.
+    /// Checks the promises that must hold after every call.
     pub fn check(&self) {
         assert_eq!(self.ledger.lost(), 0, "a handle was lost");
         let audit = self.switch.audit();
@@ -778,18 +779,18 @@ impl World {
         }
         if config.input_full == InputFull::Wait {
             assert!(held.frames + u64::from(window.frames) <= u64::from(config.input.frames));
-            // The last frame may exceed it.
+            // The last frame may exceed the limit.
             let most = config.input.bytes.0 + u64::from(config.mtu) + 118;
             assert!(held.bytes < most, "{held:?}");
         }
     }
 
-    /// Every priority has the whole input for itself: it closes itself and no other, and what is
-    /// promised of those that are open holds for each.
+    /// Checks that every priority has the whole input for itself: it closes itself and no other,
+    /// and the promise holds for each open one.
     fn check_priorities(&self, input: InputId, port: usize, pausable: PriorityMask) {
         let (window, config) = (self.switch.window(input), &self.config.ports[port]);
         if window.closed == PriorityMask::ALL && pausable != PriorityMask::ALL {
-            // Nothing may pass what could not be queued.
+            // No frame may pass one that could not be queued.
             assert_eq!(window.frames, 0);
             return;
         }
@@ -807,7 +808,8 @@ impl World {
         assert!(window.closed == PriorityMask::ALL || window.closed.without(pausable).is_empty());
     }
 
-    /// On a lossless priority nothing is dropped for want of room, except where it is said.
+    /// Checks that no frame of a lossless priority is dropped for want of room, with the documented
+    /// exceptions.
     fn check_drops(&self) {
         for priority in Priority::all().filter(|p| self.config.classes[p.index()].lossless) {
             for input in 0..=self.inputs.len() {
@@ -825,7 +827,7 @@ impl World {
         }
     }
 
-    /// What devices never took stands in the books, also of ports that are gone.
+    /// Checks that frames that devices never took are counted, also those of ports that are gone.
     fn check_never_taken(&self) {
         let inputs = (0..=self.switch.pool_input().0).map(InputId);
         let rows = inputs.flat_map(|input| Priority::all().map(move |priority| (input, priority)));
@@ -843,7 +845,7 @@ impl World {
         }
     }
 
-    /// Faults have stopped: what is in the switch must come out.
+    /// Drains the switch after the faults have stopped: all frames in it must come out.
     pub fn drain(&mut self, mut answer: impl FnMut(&mut Self)) {
         for round in 0..5_000 {
             answer(self);
@@ -868,7 +870,7 @@ impl World {
         self.switch.queues().collect()
     }
 
-    /// Nothing is in the switch, and it knows it.
+    /// Checks that the switch is empty, and that its counters agree.
     pub fn check_empty(&mut self) {
         self.reclaim_all();
         self.check();

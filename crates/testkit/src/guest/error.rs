@@ -1,4 +1,4 @@
-//! What can go wrong between a guest and its switch.
+//! Errors between a guest and its switch.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,29 +11,29 @@ pub enum GuestError {
     Memory {
         /// The step.
         what: &'static str,
-        /// How much was asked for.
+        /// Bytes that were asked for.
         bytes: usize,
-        /// What the kernel says.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The memory of a guest is used up.
     #[error("{bytes} bytes do not fit into the rest of the guest's memory")]
     NoRoom {
-        /// How much was asked for.
+        /// Bytes that were asked for.
         bytes: usize,
     },
-    /// The socket.
+    /// The socket cannot be used.
     #[error("{}", path.display())]
     Socket {
-        /// Where it is.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the kernel says.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// Nobody connected in time.
+    /// No switch connected in time.
     #[error("nobody connects to {}", path.display())]
     Nobody {
-        /// Where the guest listens.
+        /// Path at which the guest listens.
         path: PathBuf,
     },
     /// A request of the protocol failed.
@@ -41,10 +41,10 @@ pub enum GuestError {
     Request {
         /// Its name in the vhost-user specification.
         request: &'static str,
-        /// What the protocol's crate says.
+        /// The error of the `vhost` crate.
         source: vhost::Error,
     },
-    /// The back end does not have what is needed.
+    /// The back end lacks required features.
     #[error("the back end lacks features {missing:#x}, it offers {offered:#x}")]
     Features {
         /// Bits that it must have.
@@ -57,7 +57,7 @@ pub enum GuestError {
     System {
         /// The step.
         what: &'static str,
-        /// What the kernel says.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The guest has no connection.

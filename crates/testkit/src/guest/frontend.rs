@@ -1,4 +1,4 @@
-//! The front end of vhost-user: what the hypervisor of a guest says to the switch.
+//! The front end of vhost-user: the requests of a guest's hypervisor to the switch.
 //!
 //! ```text
 //!   SET_OWNER, GET_FEATURES, protocol features, SET_FEATURES, SET_MEM_TABLE
@@ -7,9 +7,9 @@
 //!   at the end: GET_VRING_BASE                  which stops it
 //! ```
 //!
-//! Either side may own the socket: [`connect`] goes to a switch that listens, [`Listener`] waits
-//! for one that comes. Messages are those of the crate `vhost`; a switch that does not answer is an
-//! error after [`ANSWER_MAX`].
+//! Either side may own the socket: [`connect`] connects to a switch that listens, [`Listener`]
+//! waits for one that connects. Messages are those of the crate `vhost`; a switch that does not
+//! answer causes an error after [`ANSWER_MAX`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -32,10 +32,10 @@ use super::ring::Ring;
 
 /// The longest wait for an answer.
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Between two attempts to connect.
+/// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Connects to a switch that listens, which may need so many attempts 20 ms apart to get there.
+/// Connects to a switch that listens, with up to `attempts` attempts 20 ms apart.
 ///
 /// # Errors
 /// [`GuestError::Socket`].
@@ -55,7 +55,7 @@ fn socket(path: &Path) -> impl Fn(io::Error) -> GuestError {
     move |source| GuestError::Socket { path: path.to_owned(), source }
 }
 
-/// A socket to which a switch connects. The file goes away with this.
+/// A socket to which a switch connects. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
@@ -63,7 +63,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at a path; what is there already is replaced.
+    /// Listens at a path; a file that is there already is replaced.
     ///
     /// # Errors
     /// [`GuestError::Socket`].
@@ -73,7 +73,7 @@ impl Listener {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Waits for the switch; it may come again after it went.
+    /// Waits for the switch, which may connect again after it went.
     ///
     /// # Errors
     /// [`GuestError::Nobody`], [`GuestError::Socket`].
@@ -110,7 +110,7 @@ fn of<T>(request: &'static str, result: vhost::Result<T>) -> Result<T, GuestErro
 }
 
 impl Link {
-    /// Begins a conversation: what the switch offers, and the protocol features of both.
+    /// Opens a connection: reads the offered features and negotiates protocol features.
     pub(super) fn new(
         stream: UnixStream,
         rings: usize,
@@ -139,17 +139,17 @@ impl Link {
                 frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
             }
         }
-        // How many queues there are is not asked for: some back ends answer in pairs, which the
-        // crate would take for rings. One that has too few refuses the ring.
+        // The number of queues is not requested: some back ends answer in pairs, which the crate
+        // would take for rings. A back end that has too few refuses the ring.
         Ok(Self { frontend, stream: copy, offered })
     }
 
-    /// What the switch offers.
+    /// Returns the features that the switch offers.
     pub(super) fn offered(&self) -> u64 {
         self.offered
     }
 
-    /// Whether the switch has not hung up.
+    /// Returns true if the switch has not hung up.
     pub(super) fn is_up(&self) -> bool {
         !is_ready(self.stream.as_fd(), PollFlags::RDHUP, Duration::ZERO)
     }
@@ -163,13 +163,14 @@ impl Link {
     }
 
     pub(super) fn set_log(&self, log: &Log) -> Result<(), GuestError> {
-        // Whoever does not know it would get it as an address, and answer nothing.
+        // A back end without this feature would get it as an address, and not answer.
         of("SET_LOG_BASE", self.frontend.set_log_base(0, Some(log.region())))?;
-        // Some ask to be told of what is logged; this one does not wait for it.
+        // Some back ends need an eventfd for log notifications; this front end does not wait for
+        // it.
         of("SET_LOG_FD", self.frontend.set_log_fd(log.bell().as_raw_fd()))
     }
 
-    /// Says where a ring lies, and whether what is written into its used part is logged.
+    /// Sets the addresses of a ring, and whether writes into its used part are logged.
     pub(super) fn place(
         &self,
         index: usize,
@@ -217,7 +218,7 @@ impl Link {
         of("SET_VRING_ENABLE", self.frontend.clone().set_vring_enable(index, enable))
     }
 
-    /// Stops a ring: the index from which it is to go on.
+    /// Stops a ring. Returns the index from which it is to continue.
     pub(super) fn stop(&self, index: usize) -> Result<u16, GuestError> {
         let base = of("GET_VRING_BASE", self.frontend.get_vring_base(index))?;
         Ok(u16::try_from(base & 0xffff).unwrap_or(0))

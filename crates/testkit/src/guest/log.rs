@@ -1,7 +1,7 @@
-//! The dirty log of a guest that is moved: what its switch says that it wrote.
+//! The dirty log of a guest that is migrated: pages that its switch reports as written.
 //!
-//! One bit for each page of 4 KiB by guest address, in a memfd that cannot shrink. Marks are looked
-//! at ([`Log::pages`]), or taken out while the switch writes, as a hypervisor does ([`Log::take`]).
+//! It has one bit for each page of 4 KiB by guest address, in a memfd that cannot shrink. Marks are
+//! read ([`Log::pages`]), or cleared while the switch writes, as a hypervisor does ([`Log::take`]).
 #![allow(unsafe_code, reason = "the mapping that two processes share")]
 
 use std::io;
@@ -17,7 +17,7 @@ use vhost::VhostUserDirtyLogRegion;
 use super::error::GuestError;
 use super::memory::Memory;
 
-/// What a bit stands for, in bytes of memory.
+/// Bytes of memory that a bit stands for.
 const PAGE: u64 = 4096;
 
 /// A dirty log.
@@ -26,7 +26,7 @@ pub struct Log {
     fd: OwnedFd,
     base: NonNull<u8>,
     bytes: usize,
-    /// Rung by a switch that tells of what it logs.
+    /// Notification eventfd, written by a switch that reports its marks.
     bell: OwnedFd,
 }
 
@@ -36,7 +36,7 @@ unsafe impl Send for Log {}
 unsafe impl Sync for Log {}
 
 impl Log {
-    /// A log with a bit for every page of a guest's memory, and none marked.
+    /// Returns a log with a bit for every page of a guest's memory, and none marked.
     ///
     /// # Errors
     /// [`GuestError::System`].
@@ -47,7 +47,7 @@ impl Log {
         Self::with_bytes(usize::try_from(bytes).expect("logs are small"))
     }
 
-    /// A log of so many bytes, whether that is enough or not.
+    /// Returns a log of `bytes` bytes, whether that is enough or not.
     ///
     /// # Errors
     /// [`GuestError::System`].
@@ -77,13 +77,13 @@ impl Log {
         VhostUserDirtyLogRegion { mmap_size, mmap_offset: 0, mmap_handle }
     }
 
-    /// The guest addresses of the pages that are marked, in order.
+    /// Returns the guest addresses of the pages that are marked, in order.
     #[must_use]
     pub fn pages(&self) -> Vec<u64> {
         self.each(|byte| byte.load(Ordering::Acquire))
     }
 
-    /// The same, and takes the marks out: what is written from now on is marked anew.
+    /// Returns the marked pages and clears the marks: pages written from now on are marked anew.
     #[must_use]
     pub fn take(&self) -> Vec<u64> {
         let is_marked = |byte: &AtomicU8| byte.load(Ordering::Relaxed) != 0;

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! Guest-physical addresses differ from those of the mapping and from offsets, so that a switch
-//! that mixes them up is found out. Between regions there is a hole, and no allocation crosses one.
+//! that mixes them up is detected. Between regions there is a hole, and no allocation crosses one.
 //! Allocations are never given back: rings and buffers live as long as the guest.
 //!
-//! The other process may write at any time, whatever the rules say. So nothing here hands out a
-//! reference to bytes: [`Bytes`] copies in and out, and rings use atomics and volatile accesses.
+//! The other process may write at any time, in violation of the rules. So no function here hands
+//! out a reference to bytes: [`Bytes`] copies in and out, and rings use atomics and volatile
+//! accesses.
 #![allow(unsafe_code, reason = "the mapping that two processes share")]
 
 use std::ffi::c_void;
@@ -28,14 +29,14 @@ use super::error::GuestError;
 
 /// A cache line, in bytes.
 pub const LINE: usize = 64;
-/// Where the first region begins for the guest.
+/// Guest address of the first region.
 const GUEST_BASE: u64 = 1 << 32;
-/// From the end of one region to the begin of the next.
+/// Size of the hole between two regions.
 const HOLE: u64 = 1 << 30;
 const PAGE: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// What pages a memory is made of.
+/// Page size of a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
     /// The usual ones, 4 KiB.
@@ -55,15 +56,15 @@ pub struct Memory {
     next: AtomicUsize,
 }
 
-// SAFETY: the mapping belongs to no thread. It is accessed as memory that somebody else may change
-// at any time, by copies, atomics and volatile accesses, so another thread of this process is no
-// worse than the other process.
+// SAFETY: the mapping belongs to no thread. It is accessed as memory that may change at any time,
+// by copies, atomics and volatile accesses, so another thread of this process is no worse than the
+// other process.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory of at least so many bytes, zeroed, cut into `regions` of equal size.
+    /// Returns zeroed memory of at least `bytes` bytes, cut into `regions` of equal size.
     ///
     /// # Errors
     /// [`GuestError::Memory`].
@@ -99,25 +100,26 @@ impl Memory {
         Ok(Self { fd, base, region_bytes, regions, next: AtomicUsize::new(0) })
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.region_bytes * self.regions
     }
 
-    /// Never: a memory has a page at least.
+    /// Returns false: a memory has at least one page.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The file, to be mapped by somebody else.
+    /// Returns the file, to be mapped by another process.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// The regions as the table of the protocol has them: guest address, address here, offset.
+    /// Returns the regions as the table of the protocol has them: guest address, address here,
+    /// offset.
     #[must_use]
     pub fn regions(&self) -> Vec<VhostUserMemoryRegionInfo> {
         let region = |number: usize| {
@@ -133,7 +135,8 @@ impl Memory {
         (0..self.regions).map(region).collect()
     }
 
-    /// Takes so many bytes, aligned to a power of two, and returns their offset. They are zero.
+    /// Allocates `bytes` bytes, aligned to a power of two, and returns their offset. The bytes are
+    /// zero.
     ///
     /// # Errors
     /// [`GuestError::NoRoom`].
@@ -151,19 +154,21 @@ impl Memory {
         from.map(place).map_err(|_| GuestError::NoRoom { bytes })
     }
 
-    /// What the guest calls the byte at an offset; beyond the end, an address that nothing has.
+    /// Returns the guest-physical address of the byte at an offset; beyond the end, an address
+    /// without memory.
     #[must_use]
     pub fn guest_address(&self, offset: usize) -> u64 {
         GUEST_BASE + offset as u64 + (offset / self.region_bytes) as u64 * HOLE
     }
 
-    /// Where the byte at an offset is in this process: what ring addresses of the protocol are.
+    /// Returns the address of the byte at an offset in this process. Ring addresses of the protocol
+    /// are of this kind.
     #[must_use]
     pub fn address(&self, offset: usize) -> u64 {
         (self.base.as_ptr().addr() + offset) as u64
     }
 
-    /// Bytes from an offset on.
+    /// Returns bytes from an offset on.
     ///
     /// # Panics
     /// If they are not all in this memory.
@@ -173,7 +178,7 @@ impl Memory {
         Bytes { at: self.at(offset, bytes), bytes, of: PhantomData }
     }
 
-    /// Asks the processor for the line at an offset, to read it.
+    /// Prefetches the line at an offset, to read it.
     #[inline]
     pub(super) fn prefetch(&self, offset: usize) {
         let at = self.base.as_ptr().wrapping_add(offset);
@@ -187,15 +192,15 @@ impl Memory {
         let _ = at;
     }
 
-    /// Asks the processor for the line at an offset, to write it.
+    /// Prefetches the line at an offset, to write it.
     #[inline]
     pub(super) fn prefetch_to_write(&self, offset: usize) {
         let at = self.base.as_ptr().wrapping_add(offset);
         #[cfg(target_arch = "x86_64")]
         {
-            // The function of the standard library asks for the line to read it, unless the whole
-            // program is built for newer processors; older ones take this as no instruction.
-            // SAFETY: a hint, which faults at no address and changes nothing.
+            // The function of the standard library prefetches the line to read it, unless the whole
+            // program is built for newer processors. Older ones execute this instruction as a
+            // no-op. SAFETY: a hint, which faults at no address and changes nothing.
             unsafe {
                 std::arch::asm!(
                     "prefetchw [{at}]",
@@ -208,7 +213,7 @@ impl Memory {
         let _ = at;
     }
 
-    /// The address of some bytes that are in this memory.
+    /// Returns the address of some bytes that are in this memory.
     #[inline]
     pub(super) fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         let end = offset.checked_add(bytes);
@@ -235,13 +240,13 @@ pub struct Bytes<'a> {
 }
 
 impl Bytes<'_> {
-    /// How many there are.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -276,7 +281,7 @@ impl Bytes<'_> {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
     }
 
-    /// Eight bytes as a number, the first the least.
+    /// Returns eight bytes as a number, the least significant one first.
     ///
     /// # Panics
     /// If they are not all here.
@@ -288,7 +293,7 @@ impl Bytes<'_> {
         u64::from_le_bytes(bytes)
     }
 
-    /// Writes a number into eight bytes, the least first.
+    /// Writes a number into eight bytes, the least significant one first.
     ///
     /// # Panics
     /// If they are not all here.
@@ -297,7 +302,7 @@ impl Bytes<'_> {
         self.write(at, &value.to_le_bytes());
     }
 
-    /// A copy of all of them.
+    /// Returns a copy of all bytes.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
@@ -305,7 +310,7 @@ impl Bytes<'_> {
         bytes
     }
 
-    /// Sets all of them to one value.
+    /// Sets all bytes to one value.
     pub fn fill(&self, value: u8) {
         // SAFETY: they are in the mapping.
         unsafe { std::ptr::write_bytes(self.at.as_ptr(), value, self.bytes) }

@@ -1,8 +1,8 @@
-//! What a guest receives: the driver of a receive queue (virtio 1.2, 5.1.6.3 and 5.1.6.4).
+//! The driver of a guest's receive queue (virtio 1.2, 5.1.6.3 and 5.1.6.4).
 //!
-//! All slots are offered at the start. `burst` reads what came back, hands each frame to its caller
-//! and offers the slots again, with one publication for many. With mergeable buffers a frame may
-//! lie in several slots: the header of the first says in how many.
+//! All slots are offered at the start. `burst` reads the slots that came back, hands each frame to
+//! its caller and offers the slots again, with one publication for many. With mergeable buffers a
+//! frame may lie in several slots: the header of the first one has their number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::shape::{HEADER_BYTES, NUM_BUFFERS_AT, Shape, Slots};
 
 /// Slots that are shown to the device together, in large rings.
 const OFFER_TOGETHER: usize = 32;
-/// How far `burst` asks the processor to fetch ahead, in frames.
+/// Distance of the prefetch in `burst`, in frames.
 const FETCH_AHEAD: u16 = 16;
 
 /// The receive queue of a guest.
@@ -25,7 +25,7 @@ pub struct Receiver {
     slots: Slots,
     in_order: bool,
     merge: bool,
-    /// With order: how many ever came back.
+    /// With order: number of slots that came back so far.
     returned: usize,
     is_out: Vec<bool>,
     unpublished: usize,
@@ -44,25 +44,25 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.frame_bytes
     }
 
-    /// Whether it has no bytes at all.
+    /// Returns true if it has no bytes at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frame_bytes == 0
     }
 
-    /// How many buffers it lies in.
+    /// Returns the number of its buffers.
     #[must_use]
     pub fn buffers(&self) -> usize {
         self.parts.len()
     }
 
-    /// Its first bytes, as many as lie together; all of them in a whole buffer.
+    /// Returns its first bytes, up to the end of the piece; all of them in a whole buffer.
     #[inline]
     #[must_use]
     pub fn head(&self) -> Bytes<'a> {
@@ -71,7 +71,7 @@ impl<'a> Received<'a> {
         self.slots.part(slot, HEADER_BYTES, bytes)
     }
 
-    /// The header in front of it.
+    /// Returns the header in front of it.
     #[must_use]
     pub fn header(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
@@ -79,7 +79,7 @@ impl<'a> Received<'a> {
         header
     }
 
-    /// A copy of it.
+    /// Returns a copy of the frame.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut frame = Vec::with_capacity(self.frame_bytes);
@@ -117,7 +117,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Begins anew with features that were agreed: all slots are offered.
+    /// Resets the queue with the agreed features: all slots are offered.
     pub(super) fn reset(&mut self, features: u64) {
         self.ring.reset(features);
         self.slots.forget();
@@ -147,36 +147,36 @@ impl Receiver {
         self.ring.publish();
     }
 
-    /// The queue itself: for kicks, sleeping, and tests that break its rules.
+    /// Returns the queue itself: for kicks, sleeping, and tests that break its rules.
     pub fn ring(&mut self) -> &mut Ring {
         &mut self.ring
     }
 
-    /// The queue itself, to look at.
+    /// Returns the queue itself, to look at.
     #[must_use]
     pub fn ring_ref(&self) -> &Ring {
         &self.ring
     }
 
-    /// What the device did first that it must not do.
+    /// Returns the first violation of the device.
     #[must_use]
     pub fn violation(&self) -> Option<Violation> {
         self.violation
     }
 
-    /// Frames that came since it was made.
+    /// Returns the frames that came since it was made.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Buffers that came back and were not looked at: how full the ring is.
+    /// Returns the number of buffers that came back and were not read yet.
     #[must_use]
     pub fn waiting(&self) -> u16 {
         self.ring.back()
     }
 
-    /// Takes up to so many frames, oldest first; how many there were.
+    /// Takes up to `max` frames, oldest first. Returns their number.
     #[inline]
     pub fn burst(&mut self, max: usize, mut each: impl FnMut(Received<'_>)) -> usize {
         let mut back = self.ring.back();
@@ -205,7 +205,7 @@ impl Receiver {
                 self.offer(self.parts[index].0);
             }
         }
-        // A few slots may wait for others while the device has enough.
+        // A few slots may wait for others to be shown together, while the device has enough.
         if taken < max
             || self.unpublished >= OFFER_TOGETHER.min(usize::from(self.slots.count()) / 8)
         {
@@ -221,13 +221,13 @@ impl Receiver {
         }
     }
 
-    /// Of how many buffers the next frame is; `None` if they are not all back.
+    /// Returns the number of buffers of the next frame; `None` if they are not all back.
     #[inline]
     fn next_frame(&mut self, back: u16) -> Option<u16> {
         if !self.merge {
             return Some(1);
         }
-        // A head that makes no sense is dealt with by `collect`.
+        // `collect` handles an invalid head.
         let Some(slot) = self.slots.slot(self.ring.peek(0).0) else { return Some(1) };
         let mut number = [0; 2];
         self.slots.header(slot).read(NUM_BUFFERS_AT, &mut number);
@@ -239,8 +239,9 @@ impl Receiver {
         (buffers <= back).then_some(buffers)
     }
 
-    /// Takes the buffers of one frame from the used ring into `parts`; the frame's length, or
-    /// `None` if they are no frame. Buffers that can be offered again are in `parts` in any case.
+    /// Takes the buffers of one frame from the used ring into `parts`. Returns the frame's length,
+    /// or `None` if they are no frame. Buffers that can be offered again are in `parts` in any
+    /// case.
     #[inline]
     fn collect(&mut self, buffers: u16) -> Option<usize> {
         self.parts.clear();
@@ -266,7 +267,7 @@ impl Receiver {
         good.then_some(frame_bytes)
     }
 
-    /// The slot of a head that came back, if it may.
+    /// Returns the slot of a head that came back, if it was out.
     #[inline]
     fn check(&mut self, head: u32) -> Option<u16> {
         let slot = self.slots.slot(head).filter(|&slot| self.is_out[usize::from(slot)]);
@@ -283,7 +284,7 @@ impl Receiver {
         Some(slot)
     }
 
-    /// The next frame, if one is there.
+    /// Returns the next frame, if one is there.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         let mut frame = None;
         self.burst(1, |received| frame = Some(received.to_vec()));
@@ -291,7 +292,7 @@ impl Receiver {
         frame
     }
 
-    /// Sleeps until something came or the time is over; whether it did.
+    /// Sleeps until a frame came or the time is over. Returns true if one came.
     ///
     /// # Errors
     /// [`GuestError::System`].

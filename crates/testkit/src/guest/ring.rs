@@ -6,19 +6,18 @@
 //!   used          which heads it is done with, and idx       written by the device
 //! ```
 //!
-//! A [`Ring`] knows how to read and write each of these, when the device wants a kick, and how to
-//! sleep. What the descriptors mean is the business of [`super::sender`] and [`super::receiver`].
-//! The methods that begin with `put_` write anything anywhere: a test of a switch uses them to be a
-//! hostile guest.
+//! A [`Ring`] reads and writes each of these, kicks the device when it wants that, and can sleep.
+//! [`super::sender`] and [`super::receiver`] give the descriptors their meaning. The methods that
+//! begin with `put_` write anything anywhere: a test of a switch uses them to be a hostile guest.
 //!
 //! # No wake-up is lost
 //!
 //! Two sides each write one word and then read the other's: the driver writes `avail.idx` and reads
-//! whether the device wants a kick; the device says that it wants one and reads `avail.idx`. Each
-//! has a full fence in between, so in the one order that both agree on, whoever comes second sees
-//! the other's word: either the driver sees the wish and kicks, or the device sees the index and
-//! does not sleep. The same holds the other way round for `used.idx` and [`Ring::arm`], so that
-//! `arm` looks once more *after* it has asked, and its answer must be obeyed.
+//! whether the device wants a kick; the device asks for one and reads `avail.idx`. Each has a full
+//! fence in between. So, in the one order that both agree on, the second side sees the other's
+//! word: either the driver sees the request and kicks, or the device sees the index and does not
+//! sleep. The same holds the other way round for `used.idx` and [`Ring::arm`]: `arm` checks once
+//! more *after* it has asked, and its answer must be obeyed.
 #![allow(unsafe_code, reason = "rings in memory that two processes share")]
 
 use std::ptr::NonNull;
@@ -48,7 +47,7 @@ pub const RING_SIZE_MAX: u16 = 1 << 15;
 pub(super) const DESCRIPTOR_BYTES: usize = 16;
 const PAGE: usize = 4096;
 
-// Rings are little-endian since virtio 1.0, and this is written for machines that are, too.
+// Rings are little-endian since virtio 1.0; this code supports little-endian machines only.
 const _: () = assert!(cfg!(target_endian = "little"));
 
 /// A descriptor (2.7.5).
@@ -66,7 +65,7 @@ pub struct Descriptor {
 }
 const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES);
 
-/// Where the three parts of a ring are, as offsets in the guest's memory.
+/// Offsets of the three parts of a ring in the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The descriptor table.
@@ -87,11 +86,12 @@ pub struct Ring {
     used: NonNull<u16>,
     size: u16,
     event_idx: bool,
-    /// What `avail.idx` becomes with the next publication: its lower half, as of the next two.
-    /// Compilers read a 16-bit field together with its neighbour, and such a load waits until every
-    /// store before it has left the core if the neighbour was just written; hence 32 bits.
+    /// Value of `avail.idx` after the next publication, in its lower half; so are the next two
+    /// fields. They have 32 bits because compilers read a 16-bit field together with its neighbour.
+    /// If the neighbour was just written, such a load waits until every store before it has left
+    /// the core.
     next_avail: u32,
-    /// What `avail.idx` is.
+    /// Current value of `avail.idx`.
     published: u32,
     /// The next place of the used ring that the driver reads.
     next_used: u32,
@@ -104,7 +104,7 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring of so many descriptors, a power of two, all of them empty.
+    /// Returns a ring of `size` descriptors, a power of two, all of them empty.
     ///
     /// # Errors
     /// [`GuestError::NoRoom`], or [`GuestError::System`] if there are no event descriptors left.
@@ -141,43 +141,43 @@ impl Ring {
         })
     }
 
-    /// How many descriptors it has.
+    /// Returns the number of descriptors.
     #[must_use]
     pub fn size(&self) -> u16 {
         self.size
     }
 
-    /// Where its parts are.
+    /// Returns the offsets of its parts.
     #[must_use]
     pub fn parts(&self) -> Parts {
         self.parts
     }
 
-    /// What the guest writes to when the device wants a kick.
+    /// Returns the eventfd that the guest writes when the device wants a kick.
     #[must_use]
     pub fn kick_fd(&self) -> &EventFd {
         &self.kick
     }
 
-    /// What the device writes to when the guest wants to be called.
+    /// Returns the eventfd that the device writes when the guest wants a call.
     #[must_use]
     pub fn call_fd(&self) -> &EventFd {
         &self.call
     }
 
-    /// Kicks since it was made.
+    /// Returns the number of kicks since it was made.
     #[must_use]
     pub fn kicks(&self) -> u64 {
         self.kicks
     }
 
-    /// How many buffers the driver has made available and not taken back.
+    /// Returns the number of buffers that the driver has made available and not taken back.
     #[must_use]
     pub fn out(&self) -> u16 {
         low(self.next_avail.wrapping_sub(self.next_used))
     }
 
-    /// Begins anew with features that were agreed: empty rings, all counts zero, calls suppressed.
+    /// Resets the ring with the agreed features: empty rings, all counts zero, calls suppressed.
     pub fn reset(&mut self, features: u64) {
         for (offset, units) in [(self.parts.avail, 3), (self.parts.used, 3)] {
             let item = if offset == self.parts.avail { 2 } else { 8 };
@@ -188,15 +188,16 @@ impl Ring {
         self.quiet();
     }
 
-    /// Goes back to what the device has completed: what was available beyond it is offered anew by
-    /// the next device, which begins at the returned index (as QEMU does when a back end dies
-    /// without saying how far it came).
+    /// Returns the index of the first buffer that the device has not completed. The next device
+    /// starts there, so that the buffers beyond it are offered anew (as QEMU does when a back end
+    /// dies without reporting its index).
     #[must_use]
     pub fn rewind(&self) -> u16 {
         self.used_idx()
     }
 
-    /// The word `index` of the available ring: 0 flags, 1 idx, then the heads, then `used_event`.
+    /// Returns the word `index` of the available ring: 0 flags, 1 idx, then the heads, then
+    /// `used_event`.
     #[inline]
     fn avail_word(&self, index: usize) -> &AtomicU16 {
         assert!(index < 3 + usize::from(self.size));
@@ -205,7 +206,7 @@ impl Ring {
         unsafe { AtomicU16::from_ptr(self.avail.add(index).as_ptr()) }
     }
 
-    /// The word `index` of the used ring: 0 flags, 1 idx, then four for each element, then
+    /// Returns the word `index` of the used ring: 0 flags, 1 idx, then four for each element, then
     /// `avail_event`.
     #[inline]
     fn used_word(&self, index: usize) -> &AtomicU16 {
@@ -241,12 +242,12 @@ impl Ring {
         unsafe { self.descriptors.add(usize::from(index)).read_volatile() }
     }
 
-    /// Writes a head into a place of the available ring; `idx` does not move.
+    /// Writes a head into a place of the available ring; `idx` does not change.
     pub fn put_avail(&mut self, position: u16, head: u16) {
         self.avail_word(2 + self.place(position.into())).store(head, Ordering::Relaxed);
     }
 
-    /// Writes `avail.idx`, without a kick and whatever the driver's own count says.
+    /// Writes `avail.idx`, without a kick and whatever the driver's own count is.
     pub fn put_avail_idx(&mut self, idx: u16) {
         self.avail_word(1).store(idx, Ordering::Release);
     }
@@ -261,32 +262,32 @@ impl Ring {
         self.avail_word(2 + usize::from(self.size)).store(event, Ordering::Release);
     }
 
-    /// What `avail.idx` is in memory.
+    /// Returns `avail.idx` as it is in memory.
     #[must_use]
     pub fn avail_idx(&self) -> u16 {
         self.avail_word(1).load(Ordering::Relaxed)
     }
 
-    /// `used.idx`.
+    /// Returns `used.idx`.
     #[inline]
     #[must_use]
     pub fn used_idx(&self) -> u16 {
         self.used_word(1).load(Ordering::Acquire)
     }
 
-    /// `used.flags`.
+    /// Returns `used.flags`.
     #[must_use]
     pub fn used_flags(&self) -> u16 {
         self.used_word(0).load(Ordering::Acquire)
     }
 
-    /// `avail_event`, which stands behind the used ring.
+    /// Returns `avail_event`, which stands behind the used ring.
     #[must_use]
     pub fn avail_event(&self) -> u16 {
         self.used_word(2 + 4 * usize::from(self.size)).load(Ordering::Acquire)
     }
 
-    /// The element at a position of the used ring: head and length.
+    /// Returns the element at a position of the used ring: head and length.
     #[inline]
     #[must_use]
     pub fn used_at(&self, position: u16) -> (u32, u32) {
@@ -303,7 +304,7 @@ impl Ring {
     /// Kicks the device, whether it wants that or not.
     pub fn kick(&mut self) {
         self.kicks += 1;
-        // It fails only when the counter is full, and then the device has a kick to read.
+        // The write fails only if the counter is full, and then the device has a kick to read.
         _ = self.kick.write(1);
     }
 
@@ -311,14 +312,14 @@ impl Ring {
     #[inline]
     pub fn offer(&mut self, head: u16) {
         let word = self.avail_word(2 + self.place(self.next_avail));
-        // The device keeps this line in its cache as long as nobody writes it.
+        // The device keeps this line in its cache as long as it is not written.
         if word.load(Ordering::Relaxed) != head {
             word.store(head, Ordering::Relaxed);
         }
         self.next_avail = self.next_avail.wrapping_add(1);
     }
 
-    /// Shows the device what was offered, and kicks it if it wants that.
+    /// Shows the offered heads to the device, and kicks it if it wants that.
     #[inline]
     pub fn publish(&mut self) {
         if self.next_avail == self.published {
@@ -329,7 +330,7 @@ impl Ring {
         // The first half of "no wake-up is lost", above.
         fence(Ordering::SeqCst);
         let wants = if self.event_idx {
-            // 2.7.7.2: whether `avail_event` lies in what was just published.
+            // 2.7.7.2: tests whether `avail_event` is among the indices that were just published.
             let behind = low(self.next_avail).wrapping_sub(self.avail_event()).wrapping_sub(1);
             behind < low(self.next_avail.wrapping_sub(old))
         } else {
@@ -340,21 +341,21 @@ impl Ring {
         }
     }
 
-    /// How many buffers came back that were not taken yet.
+    /// Returns the number of buffers that came back and were not taken yet.
     #[inline]
     #[must_use]
     pub fn back(&self) -> u16 {
         self.used_idx().wrapping_sub(low(self.next_used))
     }
 
-    /// The next element of the used ring, `ahead` places on.
+    /// Returns the next element of the used ring, `ahead` places on.
     #[inline]
     #[must_use]
     pub fn peek(&self, ahead: u16) -> (u32, u32) {
         self.used_at(low(self.next_used).wrapping_add(ahead))
     }
 
-    /// Goes on in the used ring.
+    /// Advances in the used ring.
     #[inline]
     pub fn take(&mut self, count: u16) {
         self.next_used = self.next_used.wrapping_add(count.into());
@@ -363,15 +364,15 @@ impl Ring {
     /// Asks not to be called: the guest polls.
     pub fn quiet(&mut self) {
         if self.event_idx {
-            // As far away as an index can be: one needless call in 65536 buffers.
+            // Sets the event as far away as an index can be: one needless call in 65536 buffers.
             self.put_used_event(low(self.next_used).wrapping_sub(1));
         } else {
             self.put_avail_flags(SUPPRESS);
         }
     }
 
-    /// Asks to be called for the next buffer that comes back. False: one is back already, and no
-    /// call may come for it.
+    /// Asks to be called for the next buffer that comes back. Returns false if one is back already,
+    /// for which no call may come.
     #[must_use]
     pub fn arm(&mut self) -> bool {
         if self.event_idx {
@@ -384,8 +385,8 @@ impl Ring {
         self.back() == 0
     }
 
-    /// Sleeps until a buffer is back or the time is over; whether one is. A call for nothing, which
-    /// devices may make, begins the time anew.
+    /// Sleeps until a buffer is back or the time is over. Returns true if one is back. A spurious
+    /// call, which devices may make, restarts the time.
     ///
     /// # Errors
     /// [`GuestError::System`].
@@ -399,7 +400,7 @@ impl Ring {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(GuestError::System { what: "poll", source: e.into() }),
             }
-            // Empty it, so that the next poll does not end at once.
+            // Empties the eventfd, so that the next poll does not end at once.
             _ = self.call.read();
         }
         self.quiet();
@@ -407,7 +408,7 @@ impl Ring {
     }
 }
 
-/// The lower half, which is what the ring has of a count.
+/// Returns the lower half of a count, which the ring has.
 #[inline]
 fn low(count: u32) -> u16 {
     #[expect(clippy::cast_possible_truncation, reason = "indices of rings wrap at 2^16")]

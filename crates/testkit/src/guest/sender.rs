@@ -1,4 +1,4 @@
-//! What a guest sends: the driver of a transmit queue (virtio 1.2, 5.1.6.2).
+//! The driver of a guest's transmit queue (virtio 1.2, 5.1.6.2).
 //!
 //! ```text
 //!   stage() ─▶ slot taken, frame written, head offered     … up to a burst
@@ -6,8 +6,9 @@
 //!   room()  ─▶ used.idx read when few slots are left, slots free again
 //! ```
 //!
-//! Slots are used one after the other if order is agreed, else the last one that came back is used
-//! first, because its lines are still in the cache. A full ring refuses; nothing is dropped here.
+//! Slots are used one after the other if order is agreed. Otherwise the last one that came back is
+//! used first, because its lines are still in the cache. A full ring refuses a frame; no frame is
+//! dropped here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::shape::{HEADER_BYTES, Shape, Slots};
 /// `room` reads the used ring only if fewer slots are free: each look costs a cache miss.
 const FREE_ENOUGH: usize = 32;
 
-/// How many frames ahead lines are asked for.
+/// Distance of the prefetch for writing, in frames.
 const WRITE_AHEAD: usize = 24;
 
 /// The transmit queue of a guest.
@@ -30,8 +31,8 @@ pub struct Sender {
     ring: Ring,
     slots: Slots,
     in_order: bool,
-    /// How many slots were ever taken, and how many of them came back. Only the first is written
-    /// for a frame: two neighbours that were both written would be read with one load, which waits
+    /// Number of slots taken so far, and of those that came back. Only `taken` is written for a
+    /// frame: two adjacent fields that were both written would be read with one load, which waits
     /// until every store before it has left the core.
     taken: usize,
     returned: usize,
@@ -68,7 +69,7 @@ impl Sender {
         Ok(sender)
     }
 
-    /// Begins anew with features that were agreed; nothing is out.
+    /// Resets the queue with the agreed features; no slot is out.
     pub(super) fn reset(&mut self, features: u64) {
         self.ring.reset(features);
         self.slots.forget();
@@ -78,36 +79,36 @@ impl Sender {
         self.free.extend((0..self.slots.usable()).rev());
         self.is_out.fill(false);
         self.violation = None;
-        // The header of a frame without offloads is zero, and no device writes it.
+        // Clears the headers: that of a frame without offloads is zero, and no device writes it.
         for slot in 0..self.slots.usable() {
             self.slots.header(slot).fill(0);
         }
     }
 
-    /// The queue itself: for kicks, sleeping, and tests that break its rules.
+    /// Returns the queue itself: for kicks, sleeping, and tests that break its rules.
     pub fn ring(&mut self) -> &mut Ring {
         &mut self.ring
     }
 
-    /// The queue itself, to look at.
+    /// Returns the queue itself, to look at.
     #[must_use]
     pub fn ring_ref(&self) -> &Ring {
         &self.ring
     }
 
-    /// What the device did first that it must not do.
+    /// Returns the first violation of the device.
     #[must_use]
     pub fn violation(&self) -> Option<Violation> {
         self.violation
     }
 
-    /// Frames that were staged since it was made.
+    /// Returns the frames staged since it was made.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Frames that the device has not completed, as far as the driver has looked.
+    /// Returns the frames that the device has not completed, as of the last look of the driver.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.taken - self.returned
@@ -118,7 +119,7 @@ impl Sender {
         usize::from(self.slots.usable()) - self.outstanding()
     }
 
-    /// How many frames can be staged now.
+    /// Returns the number of frames that can be staged now.
     #[inline]
     pub fn room(&mut self) -> usize {
         if self.free_count() < FREE_ENOUGH {
@@ -127,7 +128,7 @@ impl Sender {
         self.free_count()
     }
 
-    /// Takes back what the device has completed; how many frames.
+    /// Takes back the frames that the device has completed. Returns their number.
     pub fn reap(&mut self) -> usize {
         let back = self.ring.back();
         let out = u16::try_from(self.outstanding()).unwrap_or(u16::MAX);
@@ -165,7 +166,7 @@ impl Sender {
         let turn = self.taken;
         self.taken += 1;
         if self.in_order {
-            // The next time that this slot is written its line is in the device's cache.
+            // Prefetches the line of a later slot, which is in the device's cache until then.
             self.slots.prefetch_to_write(self.slots.turn(turn + WRITE_AHEAD));
             return Some(self.slots.turn(turn));
         }
@@ -174,8 +175,8 @@ impl Sender {
         Some(slot)
     }
 
-    /// Puts a frame of so many bytes into the ring, not yet shown to the device: `fill` writes it.
-    /// False if there is no room, of which [`room`](Self::room) knows more.
+    /// Puts a frame of `frame_bytes` bytes into the ring, which `fill` writes, without showing it
+    /// to the device yet. Returns false if there is no room; [`room`](Self::room) may free some.
     ///
     /// # Panics
     /// If the frame is longer than the buffers, or they are not whole ([`super::Cut::Whole`]).
@@ -197,13 +198,13 @@ impl Sender {
         self.frames += 1;
     }
 
-    /// Shows the device what was staged, and kicks it if it wants that.
+    /// Shows the staged frames to the device, and kicks it if it wants that.
     #[inline]
     pub fn flush(&mut self) {
         self.ring.publish();
     }
 
-    /// Sends one frame at once; false if the ring is full.
+    /// Sends one frame at once. Returns false if the ring is full.
     ///
     /// # Panics
     /// If the frame is longer than the buffers.
@@ -211,7 +212,7 @@ impl Sender {
         self.send_with_header(&[0; HEADER_BYTES], frame)
     }
 
-    /// Sends one frame with a header of one's own, for tests of offloads and of nonsense.
+    /// Sends one frame with this header, for tests of offloads and of invalid headers.
     ///
     /// # Panics
     /// If the frame is longer than the buffers.
@@ -228,7 +229,7 @@ impl Sender {
         true
     }
 
-    /// Sleeps until there is room or the time is over; whether there is.
+    /// Sleeps until there is room or the time is over. Returns true if there is room.
     ///
     /// # Errors
     /// [`GuestError::System`].

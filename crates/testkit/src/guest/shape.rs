@@ -1,7 +1,7 @@
-//! How a buffer of one frame is laid out: in one descriptor, in a chain, or in an indirect table.
+//! Layout of the buffer of a frame: in one descriptor, in a chain, or in an indirect table.
 //!
-//! A *slot* is a buffer with its descriptors. Slot `s` always has the same descriptors, so nothing
-//! is searched for when a head comes back:
+//! A *slot* is a buffer with its descriptors. Slot `s` always has the same descriptors, so that no
+//! search is needed when a head comes back:
 //!
 //! ```text
 //!   Whole        slot s = descriptor s            [header frame]
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Pieces of one slot do not touch: between them lies a gap of a line or more, so that a device
-//! that runs over the end of a piece is found out. In a whole buffer the frame begins at a line,
+//! that runs over the end of a piece is detected. In a whole buffer the frame begins at a line,
 //! with the header right before it, as network drivers place it. Slots are an odd number of lines
 //! apart: at a power of two a thousand of them would fall into a few sets of the cache.
 
@@ -23,33 +23,33 @@ use super::ring::{DESCRIPTOR_BYTES, Descriptor, INDIRECT, NEXT, Ring, WRITE};
 
 /// `struct virtio_net_hdr` with `num_buffers`, as every device has it since 1.0 (5.1.6).
 pub const HEADER_BYTES: usize = 12;
-/// Where `num_buffers` is in it.
+/// Offset of `num_buffers` in the header.
 pub(super) const NUM_BUFFERS_AT: usize = 10;
-/// Most pieces of a slot.
+/// Upper bound of the pieces of a slot.
 pub(super) const PIECES_MAX: usize = 4;
 
-/// How many pieces a buffer has.
+/// Pieces of a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cut {
-    /// Header and frame in one.
+    /// Header and frame in one piece.
     #[default]
     Whole,
-    /// The header by itself, as old drivers have it.
+    /// The header in a piece of its own, as old drivers have it.
     HeaderApart,
     /// The header, 14 bytes, 50 bytes, the rest.
     Pieces,
 }
 
-/// The descriptors of a buffer.
+/// Layout of a buffer and its descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// How it is cut.
+    /// Pieces of the buffer.
     pub cut: Cut,
-    /// Whether its pieces stand in an indirect table, if that is agreed; in a chain else.
+    /// True if its pieces stand in an indirect table, which has to be agreed; false for a chain.
     pub indirect: bool,
 }
 
-/// One piece: where it begins in a slot, and its bytes.
+/// One piece: its offset in a slot, and its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) at: usize,
@@ -70,12 +70,12 @@ pub(super) struct Slots {
     count: u16,
     /// Descriptors of the ring for each slot, as a power of two.
     step_shift: u32,
-    /// What each slot's descriptors say of its length, header included; `u32::MAX` is nothing.
+    /// Length of each slot in its descriptors, header included; `u32::MAX` if they are not written.
     written: Vec<u32>,
 }
 
 impl Slots {
-    /// Slots for a ring of such a size, for frames of up to `frame_bytes`.
+    /// Returns the slots for a ring of this size, for frames of up to `frame_bytes`.
     pub(super) fn new(
         memory: &Arc<Memory>,
         ring_size: u16,
@@ -87,8 +87,8 @@ impl Slots {
         let step = if shape.indirect { 1 } else { u16::try_from(piece_count).unwrap_or(1) };
         assert!(ring_size >= step, "a ring of {ring_size} has no place for {step} descriptors");
         let count = ring_size / step;
-        // Neighbours in time must not have the same bytes, also where the slots begin again: both
-        // counts are powers of two.
+        // Successive slots must not have the same bytes, also at the wrap-around: both counts are
+        // powers of two.
         let buffers = 1 << buffers_max.unwrap_or(count).clamp(1, count).ilog2();
         let lines = slot_bytes.div_ceil(LINE) | 1;
         let stride = lines * LINE;
@@ -109,7 +109,7 @@ impl Slots {
         })
     }
 
-    /// How many slots may be out at a time.
+    /// Returns the number of slots that may be out at a time.
     #[inline]
     pub(super) fn usable(&self) -> u16 {
         self.buffers
@@ -120,26 +120,26 @@ impl Slots {
         self.count
     }
 
-    /// Bytes of a slot, header included.
+    /// Returns the bytes of a slot, header included.
     #[inline]
     pub(super) fn bytes_max(&self) -> usize {
         self.pieces().iter().map(|piece| piece.bytes).sum()
     }
 
-    /// The slot whose turn it is, if they are used one after the other. Their count is a power of
-    /// two.
+    /// Returns the slot whose turn it is, if they are used one after the other. Their count is a
+    /// power of two.
     #[inline]
     pub(super) fn turn(&self, turn: usize) -> u16 {
         u16::try_from(turn & (usize::from(self.count) - 1)).unwrap_or(0)
     }
 
-    /// Asks for the first line of a frame, to write it.
+    /// Prefetches the first line of a frame, to write it.
     #[inline]
     pub(super) fn prefetch_to_write(&self, slot: u16) {
         self.memory.prefetch_to_write(self.offset(slot) + LINE);
     }
 
-    /// Asks for the first line of a frame and for its header, to read them.
+    /// Prefetches the first line of a frame and its header, to read them.
     #[inline]
     pub(super) fn prefetch(&self, slot: u16) {
         let start = self.offset(slot);
@@ -157,7 +157,7 @@ impl Slots {
         slot << self.step_shift
     }
 
-    /// The slot of a head that a device wrote.
+    /// Returns the slot of a head that a device wrote.
     #[inline]
     pub(super) fn slot(&self, head: u32) -> Option<u16> {
         let slot = head >> self.step_shift;
@@ -171,20 +171,20 @@ impl Slots {
         self.start + usize::from(buffer) * self.stride
     }
 
-    /// The header of a slot.
+    /// Returns the header of a slot.
     #[inline]
     pub(super) fn header(&self, slot: u16) -> Bytes<'_> {
         self.memory.bytes(self.offset(slot) + self.pieces[0].at, HEADER_BYTES)
     }
 
-    /// Whether header and frame lie in one piece.
+    /// Returns true if header and frame lie in one piece.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.piece_count == 1
     }
 
-    /// The bytes of a slot from `skip` on, counted from the header: at most `bytes`, as many as lie
-    /// in one piece.
+    /// Returns the bytes of a slot from `skip` on, counted from the header: at most `bytes`, and no
+    /// more than the piece has.
     #[inline]
     pub(super) fn part(&self, slot: u16, skip: usize, bytes: usize) -> Bytes<'_> {
         let mut skip = skip;
@@ -221,8 +221,8 @@ impl Slots {
         }
     }
 
-    /// Makes the descriptors of a slot say that it has so many bytes, header included, and whether
-    /// the device writes them. They are written only when they change: the device's cache keeps
+    /// Sets the length of a slot in its descriptors, header included, and the flag that the device
+    /// writes them. Descriptors are written only if they change, so that the device's cache keeps
     /// their lines.
     #[inline]
     pub(super) fn describe(&mut self, ring: &mut Ring, slot: u16, bytes: usize, write: bool) {
@@ -234,7 +234,7 @@ impl Slots {
         }
     }
 
-    /// Forgets what the descriptors say: somebody wrote others.
+    /// Marks all descriptors as unknown, after others were written.
     pub(super) fn forget(&mut self) {
         self.written.fill(u32::MAX);
     }
@@ -284,7 +284,7 @@ pub fn put_in_memory(memory: &Memory, at: usize, descriptor: Descriptor) {
     bytes.write_u64(8, u64::from(descriptor.len) | flags << 32);
 }
 
-/// The pieces of a slot, how many they are, and how long the slot is with its gaps.
+/// Returns the pieces of a slot, their number, and the length of the slot with its gaps.
 fn cut(cut: Cut, frame_bytes: usize) -> ([Piece; PIECES_MAX], usize, usize) {
     const WHOLE_AT: usize = LINE - HEADER_BYTES;
     let mut pieces = [Piece::default(); PIECES_MAX];

@@ -1,4 +1,4 @@
-//! The driver against a device of others: the ring of the crate `virtio-queue`, over a second
+//! The driver against an independent device: the ring of the crate `virtio-queue`, over a second
 //! mapping of the same memory, as another process would have it.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use vm_memory::{Bytes as _, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegi
 use super::shape::HEADER_BYTES;
 use super::*;
 
-/// A device that sends back what it gets, in as many buffers as it takes.
+/// A device that sends each frame back, in as many buffers as it needs.
 struct Echo {
     memory: GuestMemoryMmap,
     transmit: Queue,
@@ -52,7 +52,7 @@ impl Echo {
         Self { memory, transmit, receive, merge, waiting: VecDeque::new(), calls: 0 }
     }
 
-    /// Takes up to so many frames, and gives back as many as there is room for.
+    /// Takes up to `take` frames, and gives back as many as there is room for.
     fn step(&mut self, take: usize, guest: &Guest) {
         for _ in 0..take {
             let Some(chain) = self.transmit.pop_descriptor_chain(&self.memory) else { break };
@@ -86,7 +86,7 @@ impl Echo {
         }
     }
 
-    /// Puts a frame into the guest's buffers; false if they are too few.
+    /// Puts a frame into the guest's buffers. Returns false if they are too few.
     fn give(&mut self, frame: &[u8]) -> bool {
         let begin = self.receive.next_avail();
         let mut bytes = vec![0; HEADER_BYTES];
@@ -152,7 +152,7 @@ fn config() -> impl Strategy<Value = GuestConfig> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever is agreed and however buffers are laid out: what goes in comes back, in order.
+    /// Frames come back in order, with any features and any layout of buffers.
     #[test]
     fn frames_come_back_in_order(
         config in config(),

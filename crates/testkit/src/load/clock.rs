@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 /// A clock of ticks.
 pub trait Clock {
-    /// Ticks since some moment.
+    /// Returns the ticks since some moment.
     fn now(&self) -> u64;
-    /// Ticks in a second.
+    /// Returns the number of ticks in a second.
     fn per_second(&self) -> u64;
 }
 
-/// The time stamp counter, or the system's clock where there is none.
+/// The time stamp counter, or the system's clock on a machine without one.
 #[derive(Clone, Copy, Debug)]
 pub struct Tsc {
     per_second: u64,

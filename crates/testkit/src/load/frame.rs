@@ -7,13 +7,13 @@
 
 use crate::guest::Bytes;
 
-/// Where the mark of a plain frame is.
+/// Offset of the mark in a plain frame.
 pub const MARK_AT: usize = 42;
 /// Bytes of the mark.
 pub const MARK_BYTES: usize = 20;
-/// Bytes that VXLAN puts in front.
+/// Bytes of the VXLAN headers.
 pub const VXLAN_BYTES: usize = 50;
-/// Where the source port of a plain frame is, by which flows differ.
+/// Offset of the source port in a plain frame, by which flows differ.
 pub const FLOW_AT: usize = 34;
 /// The shortest frame, in bytes without FCS.
 pub const FRAME_BYTES_MIN: usize = 64;
@@ -31,7 +31,8 @@ pub struct End {
     pub ip: [u8; 4],
 }
 
-/// A plain frame of so many bytes, its mark empty. The UDP checksum is zero: there is none.
+/// Returns a plain frame of `bytes` bytes with an empty mark. The UDP checksum is zero, which means
+/// none.
 ///
 /// # Panics
 /// If it would be shorter than [`FRAME_BYTES_MIN`] or longer than IPv4 allows.
@@ -41,7 +42,7 @@ pub fn plain(from: End, to: End, bytes: usize) -> Vec<u8> {
     udp(from, to, (1024, 9), &vec![0; bytes - MARK_AT])
 }
 
-/// A frame in VXLAN, as the underlay carries it.
+/// Returns a frame in VXLAN, as the underlay carries it.
 ///
 /// # Panics
 /// If it is longer than IPv4 allows.
@@ -74,7 +75,7 @@ fn udp(from: End, to: End, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The Internet checksum (RFC 1071).
+/// Returns the Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
     let sum: u32 = words.sum();
@@ -82,23 +83,23 @@ fn checksum(bytes: &[u8]) -> u16 {
     !u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }
 
-/// What a frame says of itself.
+/// Mark of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Which run it belongs to; frames of an earlier one may come late.
+    /// Run of the frame; frames of an earlier one may come late.
     pub run: u16,
-    /// Which source made it.
+    /// Source that made it.
     pub stream: u16,
     /// The flow in its source.
     pub flow: u16,
     /// Its number in the flow.
     pub sequence: u32,
-    /// When it was made, in ticks.
+    /// Time at which it was made, in ticks.
     pub time: u64,
 }
 
 impl Mark {
-    /// Writes it.
+    /// Writes the mark.
     #[inline]
     pub(super) fn write(&self, to: Bytes<'_>, at: usize) {
         let word =
@@ -108,7 +109,7 @@ impl Mark {
         to.write_u64(at + 12, self.time);
     }
 
-    /// Reads it; `None` if the frame is none of ours.
+    /// Reads a mark; `None` if the frame has none.
     #[inline]
     pub(super) fn read(from: Bytes<'_>, at: usize) -> Option<Self> {
         if from.len() < at + MARK_BYTES {

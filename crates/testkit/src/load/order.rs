@@ -1,20 +1,19 @@
-//! What became of the frames of one flow, by their sequence numbers.
+//! Order check of the frames of one flow, by their sequence numbers.
 //!
-//! A number beyond the next one leaves a gap. A number before it either fills a gap, then it was
-//! overtaken, or it does not, then it came twice. The last [`GAPS_MAX`] gaps are remembered; a
-//! frame that fills an older one counts as duplicated. Numbers wrap; half of them is the farthest
-//! jump.
+//! A number beyond the next one leaves a gap. A number before it that fills a gap was overtaken;
+//! one that fills no gap came twice. The last [`GAPS_MAX`] gaps are remembered; a frame that fills
+//! an older one counts as duplicated. Numbers wrap; half of them is the farthest jump.
 
 use std::collections::VecDeque;
 
-/// How many gaps are remembered.
+/// Number of gaps that are remembered.
 pub const GAPS_MAX: usize = 1024;
 
 /// The receiver's side of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
     next: u32,
-    /// First number that is missing, and how many are.
+    /// First number of each gap, and its length.
     gaps: VecDeque<(u32, u32)>,
     /// Frames that came after one with a higher number.
     pub reordered: u64,
@@ -25,7 +24,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Takes down one frame.
+    /// Records one frame.
     #[inline]
     pub fn see(&mut self, sequence: u32) {
         self.frames += 1;

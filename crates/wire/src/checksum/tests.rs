@@ -22,7 +22,7 @@ fn an_odd_last_byte_is_the_high_half_of_a_word() {
     assert_eq!(internet(&[0xff, 0xff]), 0x0000);
 }
 
-/// The definition: add word by word, the carry at once.
+/// Sums by the definition: word by word, the carry at once.
 fn slow(bytes: &[u8]) -> u16 {
     let sum = bytes.chunks(2).fold(0u16, |sum, word| {
         let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]);

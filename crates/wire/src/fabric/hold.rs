@@ -1,14 +1,14 @@
-//! The receivers of one host that do not take what comes, as told to a host that sends to them: the
-//! body of a question about [`Topic::HOLD`](super::Topic::HOLD).
+//! Receivers of one host that do not take their frames, as reported to a host that sends to them:
+//! the body of a question about [`Topic::HOLD`](super::Topic::HOLD).
 //!
 //! ```text
 //!  | incarnation, 8 | sequence, 8 | part, 1 | parts, 1 | groups, 1 | group ...
 //!  group: | VNI, 3 | held, 1 | stuck, 1 | count, 1 | MAC, 6 ...
 //! ```
 //!
-//! All parts of one **sequence** are the whole state: what none of them names is let go. `held` and
-//! `stuck` are sets of priorities, bit `p` for priority `p`. A newer version may add fields behind
-//! the last group.
+//! All parts of one **sequence** make up the whole state: an endpoint that none of them names is
+//! released. `held` and `stuck` are sets of priorities, bit `p` for priority `p`. A newer version
+//! may add fields behind the last group.
 
 use sluice_base::{Mac, PriorityMask, Vni};
 use zerocopy::network_endian::U64;
@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::ASK_SIZE_MAX;
 use crate::{Truncated, put, split};
 
-/// The most parts that a state is told in.
+/// Upper bound of the parts of a state.
 pub const HOLD_PARTS_MAX: u8 = 8;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
@@ -43,7 +43,7 @@ const HEAD_SIZE: usize = size_of::<RawHead>();
 const GROUP_SIZE: usize = size_of::<RawGroup>();
 const MAC_SIZE: usize = size_of::<[u8; 6]>();
 const _: () = assert!(HEAD_SIZE + GROUP_SIZE + MAC_SIZE <= ASK_SIZE_MAX);
-// Neither count overflows, however a part is filled.
+// No count overflows, however a part is filled.
 const _: () = assert!((ASK_SIZE_MAX - HEAD_SIZE) / (GROUP_SIZE + MAC_SIZE) <= u8::MAX as usize);
 const _: () = assert!((ASK_SIZE_MAX - HEAD_SIZE) / MAC_SIZE <= u8::MAX as usize);
 
@@ -64,26 +64,26 @@ pub enum HoldError {
 /// An endpoint whose senders are to hold frames for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Its network.
+    /// The network of the endpoint.
     pub vni: Vni,
-    /// Its address.
+    /// The address of the endpoint.
     pub mac: Mac,
     /// Priorities that are held.
     pub held: PriorityMask,
-    /// Those among them whose hold contract is over.
+    /// Held priorities whose hold contract is over.
     pub stuck: PriorityMask,
 }
 
-/// Place of a part in the order of all that its sender ever says.
+/// Position of a part in the order of all parts that its sender ever sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldOrder {
     /// The run of the sender's control plane.
     pub incarnation: u64,
-    /// The number of the state in it.
+    /// The number of the state in that run.
     pub sequence: u64,
     /// The number of the part, from zero.
     pub part: u8,
-    /// How many parts the state has.
+    /// Number of parts of the state.
     pub parts: u8,
 }
 
@@ -96,7 +96,7 @@ pub struct HoldPart<'a> {
 }
 
 impl<'a> HoldPart<'a> {
-    /// Checks the lengths, after which everything can be read.
+    /// Checks the lengths; afterwards every field can be read.
     ///
     /// # Errors
     /// [`HoldError`] if they are wrong.
@@ -118,13 +118,13 @@ impl<'a> HoldPart<'a> {
         Ok(Self { order, groups: head.groups, bytes })
     }
 
-    /// Its place in the order.
+    /// Returns its position in the order.
     #[must_use]
     pub const fn order(&self) -> HoldOrder {
         self.order
     }
 
-    /// The endpoints.
+    /// Returns the endpoints.
     pub fn iter(&self) -> impl Iterator<Item = Held> + 'a {
         let mut rest = self.bytes;
         (0..self.groups).flat_map(move |_| {
@@ -144,13 +144,14 @@ impl<'a> HoldPart<'a> {
     }
 }
 
-/// Writes a part, endpoint by endpoint. Neighbours of one network and state share a group.
+/// Writes a part, endpoint by endpoint. Successive endpoints of one network and state share a
+/// group.
 #[derive(Debug)]
 pub struct HoldWriter {
     out: [u8; ASK_SIZE_MAX],
     size: usize,
     groups: u8,
-    /// Where the last group begins, and what it says.
+    /// Offset of the last group, its network, and its held and stuck priorities.
     group: Option<(usize, Vni, PriorityMask, PriorityMask)>,
 }
 
@@ -161,7 +162,7 @@ impl Default for HoldWriter {
 }
 
 impl HoldWriter {
-    /// A part without endpoints.
+    /// Returns a part without endpoints.
     #[must_use]
     pub const fn new() -> Self {
         Self { out: [0; ASK_SIZE_MAX], size: HEAD_SIZE, groups: 0, group: None }

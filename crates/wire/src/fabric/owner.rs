@@ -16,14 +16,14 @@ const MAC_SIZE: usize = 6;
 /// The largest body in bytes.
 pub const OWNER_SIZE_MAX: usize = VNI_SIZE + MAC_SIZE + 16;
 
-/// An endpoint, and the address of it that somebody asks for.
+/// An endpoint, and the address of it that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedFor {
-    /// Its network.
+    /// The network of the endpoint.
     pub vni: Vni,
-    /// Its address.
+    /// The MAC of the endpoint.
     pub mac: Mac,
-    /// The address that is asked for.
+    /// The IP address that is asked for.
     pub ip: IpAddr,
 }
 

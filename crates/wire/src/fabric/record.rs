@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{put, split};
 
-/// How many addresses a record has at most.
+/// Upper bound of the addresses in a record.
 pub const IPS_MAX: usize = 4;
 /// The size of a withdrawal in bytes.
 pub const WITHDRAWAL_SIZE: usize = size_of::<RawKey>();
@@ -26,7 +26,7 @@ const WITHDRAWN: u8 = 0;
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
 struct RawKey {
-    /// How many bytes follow.
+    /// Number of bytes behind this field.
     size: u8,
     what: u8,
     vni: [u8; 3],
@@ -42,12 +42,12 @@ struct RawClaimed {
 
 const _: () = assert!(RECORD_SIZE_MAX <= u8::MAX as usize);
 
-/// How the owner knows of the vport.
+/// Origin of the owner's knowledge of the vport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// From its frames.
     Learned,
-    /// From its frames, and it shall stay.
+    /// From its frames; frames from elsewhere do not move it.
     Sticky,
     /// From configuration.
     Bound,
@@ -60,7 +60,7 @@ pub struct IpList {
 }
 
 impl IpList {
-    /// The first [`IPS_MAX`] of `ips`, IPv4 before IPv6 and otherwise in their order.
+    /// Returns the first [`IPS_MAX`] of `ips`, IPv4 before IPv6 and otherwise in their order.
     pub fn new(ips: impl Iterator<Item = (IpAddr, u32)>) -> Self {
         let mut given = [None; IPS_MAX];
         for (place, ip) in given.iter_mut().zip(ips) {
@@ -74,7 +74,7 @@ impl IpList {
         Self { places }
     }
 
-    /// The addresses and their sequences.
+    /// Returns the addresses and their sequences.
     pub fn iter(&self) -> impl Iterator<Item = (IpAddr, u32)> + '_ {
         self.places.iter().flatten().copied()
     }
@@ -88,14 +88,14 @@ impl IpList {
 /// One change of a vport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The sender has it no more.
+    /// The sender does not have the vport any more.
     Withdrawn {
         /// The network.
         vni: Vni,
         /// The address.
         mac: Mac,
     },
-    /// The sender has it, like this.
+    /// The sender has the vport, with these properties.
     Claimed {
         /// The network.
         vni: Vni,
@@ -103,28 +103,28 @@ pub enum Record {
         mac: Mac,
         /// The port, as the sender numbers it.
         port: PortId,
-        /// How it came to be known.
+        /// Origin of the owner's knowledge.
         origin: Origin,
-        /// How often it has moved between hosts (RFC 7432 clause 15).
+        /// Number of moves between hosts (RFC 7432 clause 15).
         moves: u32,
-        /// Its IP addresses.
+        /// The IP addresses of the vport.
         ips: IpList,
     },
 }
 
-/// What is wrong with a record.
+/// Fault of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// The message ends before its records do.
     Missing,
     /// The record ends before its fields do.
     Short {
-        /// Its size in bytes.
+        /// Size of the record in bytes.
         size: u8,
     },
     /// It has more than [`IPS_MAX`] addresses.
     TooManyIps {
-        /// How many.
+        /// Number of addresses.
         count: usize,
     },
 }
@@ -144,7 +144,7 @@ impl fmt::Display for RecordError {
 impl core::error::Error for RecordError {}
 
 impl Record {
-    /// The size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -156,7 +156,7 @@ impl Record {
         }
     }
 
-    /// Reads the record at the start of `bytes`, and what follows it.
+    /// Reads the record at the start of `bytes` and returns it with the bytes behind it.
     pub(super) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), RecordError> {
         let (raw, _) = split::<RawKey>(bytes).map_err(|_| RecordError::Missing)?;
         let end = 1 + usize::from(raw.size);
@@ -177,7 +177,7 @@ impl Record {
             return Err(RecordError::TooManyIps { count: four + six });
         }
         let (claimed, addresses) = split::<RawClaimed>(fields).map_err(|_| short)?;
-        // An older version has no sequences; what a newer one has put behind them is skipped.
+        // An older version has no sequences; fields of a newer one behind them are skipped.
         let (four, addresses) = addresses.split_at_checked(four * 4).ok_or(short)?;
         let (six, sequences) = addresses.split_at_checked(six * 16).ok_or(short)?;
         let (four, _) = four.as_chunks::<4>();
@@ -245,7 +245,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// `count` records at the start of `bytes`. What follows them is skipped.
+    /// Returns a view of `count` records at the start of `bytes`. The bytes behind them are
+    /// skipped.
     ///
     /// # Errors
     /// [`RecordError`] of the first that cannot be read.
@@ -257,7 +258,7 @@ impl<'a> Records<'a> {
         Ok(Self { bytes: &bytes[..bytes.len() - rest.len()], count })
     }
 
-    /// The records, oldest first.
+    /// Returns the records, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Record> + use<'a> {
         let (mut rest, count) = (self.bytes, self.count);
         (0..count).map_while(move |_| {
@@ -267,7 +268,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     #[must_use]
     pub const fn count(&self) -> u16 {
         self.count

@@ -5,9 +5,9 @@
 //!  Answer  | id, 8 | outcome, 1                | size, 2 | body of `size` bytes
 //! ```
 //!
-//! A **topic** says what is asked and how question and answer are written; another way of writing
-//! is another topic. Who does not know a topic answers so. What a body says is up to the topic, and
-//! nothing of it is read here.
+//! A **topic** gives the subject and the format of question and answer; another format is another
+//! topic. A host that does not know a topic answers [`Outcome::UnknownTopic`]. The topic defines
+//! the content of a body; this module does not read it.
 
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -15,15 +15,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{BODY_SIZE_MAX, HEADER_SIZE};
 use crate::{Truncated, put, split};
 
-/// The first version whose speakers know [`Ask`] and [`Answer`].
+/// The first version with [`Ask`] and [`Answer`].
 pub const RPC_VERSION: u8 = 2;
 /// The largest body of a question in bytes.
 pub const ASK_SIZE_MAX: usize = 1024;
 /// The largest body of an answer in bytes.
 pub const ANSWER_SIZE_MAX: usize = 12 * 1024;
-/// How many bytes a frame with a question has beside its body.
+/// Bytes of a frame with a question beside its body.
 pub const ASK_SIZE_MIN: usize = HEADER_SIZE + size_of::<RawAsk>();
-/// How many bytes a frame with an answer has beside its body.
+/// Bytes of a frame with an answer beside its body.
 pub const ANSWER_SIZE_MIN: usize = HEADER_SIZE + size_of::<RawAnswer>();
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
@@ -46,25 +46,25 @@ struct RawAnswer {
 const _: () = assert!(ASK_SIZE_MIN + ASK_SIZE_MAX <= HEADER_SIZE + BODY_SIZE_MAX);
 const _: () = assert!(ANSWER_SIZE_MIN + ANSWER_SIZE_MAX <= HEADER_SIZE + BODY_SIZE_MAX);
 
-/// What a question is about.
+/// The subject of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topic(pub u16);
 
 impl Topic {
-    /// What would become of a frame from an endpoint at a port of the host that is asked.
+    /// Outcome of a frame from an endpoint at a port of the host that is asked.
     pub const TRACE: Self = Self(1);
-    /// What would become of a frame that comes in VXLAN from the host that asks.
+    /// Outcome of a frame that comes in VXLAN from the host that asks.
     pub const ARRIVAL: Self = Self(2);
-    /// Which placement policy a host holds, and what it has made of it.
+    /// The placement policy that a host has, and its result there.
     pub const PLACEMENT: Self = Self(3);
-    /// Receivers of the host that asks which do not take what comes
-    /// ([`HoldPart`](super::HoldPart)). The answer has no body.
+    /// Stuck or slow receivers at the host that asks ([`HoldPart`](super::HoldPart)). The answer
+    /// has no body.
     pub const HOLD: Self = Self(4);
     /// The endpoints at a port of the host that is asked, by the name of the port.
     pub const PORT: Self = Self(5);
-    /// What must agree between members: networks, MTUs, policy, VTEP, version, clock.
+    /// Settings that must agree between members: networks, MTUs, policy, VTEP, version, clock.
     pub const AGREE: Self = Self(6);
-    /// An endpoint of the host that is asked, whose address an endpoint of the other asks for
+    /// An endpoint of the host that is asked, whose address an endpoint of the other host asks for
     /// ([`AskedFor`](super::AskedFor)). The answer has no body.
     pub const OWNER: Self = Self(7);
     /// An endpoint that may move again, although it moved too often.
@@ -74,28 +74,28 @@ impl Topic {
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask<'a> {
-    /// What its answer is known by; no two of one connection are the same.
+    /// Identifier that the answer repeats; unique in its connection.
     pub id: u64,
-    /// What it is about.
+    /// Subject of the question.
     pub topic: Topic,
-    /// How long its sender still waits, in milliseconds from now on.
+    /// Time for which the sender still waits, in milliseconds from now on.
     pub limit_ms: u32,
-    /// What is asked.
+    /// The question.
     pub body: &'a [u8],
 }
 
-/// How a question ended.
+/// Outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The body answers it.
     Done,
-    /// The topic is not known.
+    /// The host does not know the topic.
     UnknownTopic,
-    /// The question, or what would have been its answer, is larger than it may be.
+    /// The question, or its answer, would exceed its size limit.
     TooBig,
     /// The host does not answer it: it is busy, or cannot read the body.
     Refused,
-    /// Something that this version does not know.
+    /// A number that this version does not know.
     Unknown(u8),
 }
 
@@ -124,16 +124,16 @@ impl Outcome {
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// The question's.
+    /// The identifier of the question.
     pub id: u64,
-    /// How it ended.
+    /// Outcome of the question.
     pub outcome: Outcome,
     /// The answer; empty unless it is [`Outcome::Done`].
     pub body: &'a [u8],
 }
 
 impl<'a> Ask<'a> {
-    /// The size of its frame in bytes.
+    /// Returns the size of its frame in bytes.
     #[must_use]
     pub const fn frame_size(&self) -> usize {
         ASK_SIZE_MIN + self.body.len()
@@ -160,7 +160,7 @@ impl<'a> Ask<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// The size of its frame in bytes.
+    /// Returns the size of its frame in bytes.
     #[must_use]
     pub const fn frame_size(&self) -> usize {
         ANSWER_SIZE_MIN + self.body.len()

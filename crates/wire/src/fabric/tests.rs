@@ -153,7 +153,7 @@ fn a_claim_of_an_older_version_has_first_sequences() {
     let Message::Claims(view) = parsed(&bytes) else { panic!("no claims") };
     let Some(Record::Claimed { ips, .. }) = view.records.iter().next() else { panic!("no claim") };
     assert_eq!(ips.iter().collect::<Vec<_>>(), [(ip, SEQUENCE_FIRST)]);
-    // Part of a sequence is none.
+    // A part of a sequence is not a sequence.
     bytes[1] += 3;
     bytes[CLAIMS_SIZE_MIN] += 3;
     bytes.extend([0; 3]);
@@ -206,13 +206,13 @@ fn records() -> impl Strategy<Value = Record> {
     )
 }
 
-/// Questions and answers of any size that fits.
+/// Returns questions and answers of any size that fits.
 fn talk() -> impl Strategy<Value = (bool, u64, u32, u8, Vec<u8>)> {
     let body = prop::collection::vec(any::<u8>(), 0..300);
     (any::<bool>(), any::<u64>(), any::<u32>(), any::<u8>(), body)
 }
 
-/// Every message but claims, questions and answers.
+/// Returns every message but claims, questions and answers.
 fn messages() -> impl Strategy<Value = Message<'static>> {
     prop_oneof![
         (any::<[u64; 3]>(), any::<u16>(), 0..9_u8, 1..9_u8).prop_map(|(numbers, host, a, b)| {
@@ -236,7 +236,7 @@ fn messages() -> impl Strategy<Value = Message<'static>> {
     ]
 }
 
-/// What a newer version sends: `bytes` with `more` at the end of the body.
+/// Returns the message of a newer version: `bytes` with `more` at the end of the body.
 fn extended(mut bytes: Vec<u8>, more: &[u8]) -> Vec<u8> {
     bytes.extend(more);
     let length = u16::try_from(bytes.len() - HEADER_SIZE).unwrap();

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use sluice_base::{Mac, Priority};
 
-/// An Ethernet frame around `payload`, tagged on request.
+/// Returns an Ethernet frame around `payload`, tagged on request.
 fn frame(tagged: bool, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
     let mut head = vec![0; ethernet::HEADER_SIZE];
     let (dst, src) = (Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
@@ -178,8 +178,8 @@ fn source_ports_are_the_dynamic_ones() {
     assert_eq!(source_port(1 << 18), 49153);
 }
 
-/// How unevenly `hashes` fall into 64 of the ports' 16384 values: the fullest share in percent of
-/// an even one.
+/// Returns the imbalance of `hashes` over 64 shares of the ports' 16384 values: the fullest share
+/// in percent of an even one.
 fn fullest_percent(hashes: impl Iterator<Item = u32>) -> u64 {
     let mut counts = [0u64; 64];
     for hash in hashes {

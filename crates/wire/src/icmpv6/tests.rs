@@ -24,7 +24,7 @@ const ADVERTISEMENT: [u8; SIZE_MAX] = [
     2, 1, 2, 0, 0, 0, 0, 2,
 ];
 
-/// The message in an IPv6 packet with that hop limit.
+/// Returns the message in an IPv6 packet with that hop limit.
 fn packet(src: Ipv6Addr, dst: Ipv6Addr, hop_limit: u8, message: &[u8]) -> Vec<u8> {
     let mut out = std::vec![0; ipv6::HEADER_SIZE];
     let payload_size = u16::try_from(message.len()).unwrap();
@@ -40,7 +40,7 @@ fn receive(packet: &[u8]) -> Option<Repr> {
     Repr::receive(&ipv6::Packet::new_checked(packet).unwrap())
 }
 
-/// The message with the checksum that it has to have.
+/// Returns the message with the checksum that it has to have.
 fn summed(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> Vec<u8> {
     let mut message = message.to_vec();
     message[CHECKSUM].fill(0);

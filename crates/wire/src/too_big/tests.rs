@@ -77,7 +77,7 @@ fn a_packet_of_ipv6_is_answered_from_its_destination() {
     assert_eq!(ip.payload()[8..], packet[..114]);
 }
 
-/// The frame with a tag of VLAN 5 and priority 3.
+/// Returns the frame with a tag of VLAN 5 and priority 3.
 fn behind_a_tag(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0x60, 5], &frame[12..]].concat()
 }
@@ -146,7 +146,7 @@ fn what_has_no_answer() {
     assert!(answered(&six("fd00::2", 58, 128), 1350).is_some(), "a ping of IPv6");
 }
 
-/// What a router says of a datagram of a VTEP, as far as it is quoted.
+/// Returns a router's message about a datagram of a VTEP, with `quoted` bytes of it.
 fn heard(mtu: u16, datagram: &[u8], quoted: usize) -> Vec<u8> {
     let mut message = vec![3, 4, 0, 0, 0, 0];
     message.extend(mtu.to_be_bytes());
