@@ -1,5 +1,4 @@
-//! Tells for how long a driver retries a frame that its device refuses, before it gives the frame
-//! up.
+//! Patience with a frame that its device refuses: when a driver gives the frame up.
 //!
 //! No error tells a device without room now from a device that never takes a frame: `ENOBUFS` means
 //! both, and so does `EPERM` of a rule with a rate. The fate of other frames does tell. A *sign* is
@@ -16,7 +15,7 @@
 //! heads in a row, of any size and to any destination, cost twice the time of the first one; at
 //! [`AT_ONCE`] signs and fewer the driver does not even wait. A head that was suspected and left
 //! shows how many signs mean nothing here, as with a full queue that has room for some now and
-//! then. Frames that nobody refuses bring the patience back, slowly.
+//! then. Frames that are never refused bring the number back up, slowly.
 
 /// Minimum of wanted signs.
 const SIGNS_MIN: u32 = 16;

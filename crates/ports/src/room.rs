@@ -30,7 +30,7 @@ pub enum Waits {
 }
 
 impl Waits {
-    /// Reads it off a port, after an offer or a flush.
+    /// Returns the state of a port, after an offer or a flush.
     #[must_use]
     pub fn of(port: &dyn Port) -> Self {
         match (port.retry_after(), port.wants_write()) {
