@@ -3,7 +3,7 @@
 //! ```text
 //!   FrameBuf ──▶ slot of a pool:      | frame ................................ |
 //!   FrameBuf ──▶ record of a guest's: | head: a copy | pieces ──▶ guest memory |
-//!                                     | more ──▶ what is left to be done, and more pieces |
+//!                                     | more ──▶ offloads, and more pieces |
 //! ```
 //!
 //! A frame with offloads still to be performed ([`Offload`]) has a flag in its handle. A

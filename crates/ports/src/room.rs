@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!             refused, a time                   Armed, and it waits for room
-//!   free ────────────────────────▶ again at T ───────────────────────────────▶ until told
+//!   free ────────────────────────▶ again at T ───────────────────────────────▶ until event
 //!    ▲   ◀────────────────────────  ▲     │                                     │
-//!    │            taken             │     │ More, or it waits for nothing       │ told
+//!    │            taken             │     │ More, or it waits for nothing       │ event
 //!    │                              │     ▼                                     │
 //!    └───────────────────────────  at once ◀────────────────────────────────────┘
 //!                 taken

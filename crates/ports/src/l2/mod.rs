@@ -8,8 +8,8 @@
 //!
 //! ```text
 //!   wire ─▶ device ─▶ [ ring: as many slots as the headroom needs ] ─ copy ─▶ pool ─▶ switch
-//!                └──▶ the kernel's own stack (ARP, ping), without VXLAN: see `quiet`; what is the
-//!                     kernel's never enters the ring of an underlay: see `filter`
+//!                └──▶ the kernel's own stack (ARP, ping), without VXLAN: see `quiet`; its own
+//!                     frames never enter the ring of an underlay: see `filter`
 //!   wire ◀─ device ◀─ sendmmsg ◀─ [ 32 staged frames ] ◀─ switch
 //! ```
 //!

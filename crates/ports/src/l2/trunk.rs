@@ -95,7 +95,7 @@ struct Lane {
     store: Store,
     classifier: Option<Classifier>,
     heard: Option<Heard>,
-    /// True if its thread does not read before its bell rings.
+    /// True if its thread does not read before it is woken by `bell`.
     idle: bool,
     bell: Arc<OwnedFd>,
 }

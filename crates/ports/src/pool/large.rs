@@ -1,7 +1,7 @@
 //! Memory for a few super-frames, which are larger than a slot.
 //!
 //! ```text
-//!   | what is left to be done: 64 bytes | frame ............ | unused |
+//!   | offloads: 64 bytes | frame ............ | unused |
 //! ```
 //!
 //! Such copies are rare: a super-frame lies in its guest's memory, and is copied only if it waits

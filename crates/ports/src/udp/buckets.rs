@@ -13,7 +13,7 @@
 //!   2  set           the kernel gives its datagrams to B; earlier ones are in A's socket
 //!   3  A: leave      A reads all that its socket has now, and says when no frame of the bucket is
 //!                    under way: each was taken by the driver of its output, or has ended
-//!   4  B: release    B hands over its list, and then what it reads
+//!   4  B: release    B hands over its list, and then further frames
 //! ```
 //!
 //! Proof of correctness.

@@ -477,7 +477,7 @@ impl Port for VhostUserPort {
     }
 
     fn rest(&mut self, reads: Queues) -> Rest {
-        // A thread of another port may have touched the memory since.
+        // Another port may have accessed the memory since.
         self.look_at_memory();
         let mut more = false;
         for pair in 0..self.incoming.len() {

@@ -97,7 +97,7 @@ impl Records {
     #[inline]
     pub(super) fn give_back(&mut self, number: u16) -> u16 {
         assert!(number < self.count, "no record has this number");
-        // SAFETY: below the count; who had the handle only read, and so does this.
+        // SAFETY: below the count; the holder of the handle only read, and so does this.
         let head = unsafe { self.at(number).as_ref() }.chain;
         let is_out = std::mem::replace(&mut self.is_out[usize::from(head)], false);
         assert!(is_out, "a handle came back twice");

@@ -3,7 +3,7 @@
 //! work.
 //!
 //! ```text
-//!   front end ──messages──▶ session ──changes, bell──▶ driver (the worker's thread)
+//!   front end ──messages──▶ session ──changes───────▶ driver (the worker's thread)
 //!             ◀──replies───         ◀────answers──────
 //! ```
 //!

@@ -145,8 +145,8 @@ fn replace(at: usize) -> bool {
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
     );
-    // SAFETY: the region is mapped as long as it is watched, and nobody may believe what it holds;
-    // `mmap` may be called in a handler. What it says of an error is nobody's business here.
+    // SAFETY: the region is mapped as long as it is watched, and no content of it is trusted;
+    // `mmap` may be called in a handler. The interrupted code keeps its `errno`.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;

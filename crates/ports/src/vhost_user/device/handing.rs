@@ -2,8 +2,8 @@
 //! descriptors that it gave.
 //!
 //! ```text
-//!   old: no request is being done ── none is taken any more ── bases of its rings ── descriptors
-//!   new: the same state ── rings start where the old ones stopped ── the conversation goes on
+//!   old: no request in progress ── none is taken any more ── bases of its rings ── descriptors
+//!   new: the same state ── rings start where the old ones stopped ── the session goes on
 //! ```
 //!
 //! The session stays while handles of a guest's frames are out, or during a migration of the guest:
