@@ -76,7 +76,7 @@ pub(crate) struct Cores {
     part_of: Vec<usize>,
     /// Load that is not placed here, plus the time that vCPUs lack, averaged.
     foreign: Vec<Share>,
-    /// The same, plus all the time for which vCPUs waited.
+    /// Load that is not placed here, plus all the time for which vCPUs waited, averaged.
     wanted: Vec<Share>,
     /// Work of the entries that are placed on it.
     placed: Vec<Share>,

@@ -85,7 +85,7 @@ impl Finisher {
     }
 }
 
-/// The same frame, all in `header`.
+/// A finished copy of `frame`, all in `header`.
 fn whole<'a>(bytes: &'a [u8], frame: &Egress<'_, FrameBuf>) -> Egress<'a, FrameBuf> {
     Egress {
         header: bytes,

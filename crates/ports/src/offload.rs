@@ -274,7 +274,7 @@ struct Network {
     is_ipv6: bool,
     /// Size from `at` on, according to the header; zero if the header does not give it.
     size: usize,
-    /// False for a fragment, or with a routing header: checksums of its segments would be wrong.
+    /// False for a fragment, or with a routing header, which cannot be cut.
     is_whole: bool,
 }
 

@@ -41,7 +41,7 @@ impl Waits {
     }
 }
 
-/// Tells until when a port is not offered to.
+/// Time until which a port is not offered to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Time of the next offer; `None` if there was room.

@@ -28,7 +28,7 @@ pub(crate) enum Found {
     Nothing(String),
 }
 
-/// Checks a file again and again.
+/// Watch of a policy file.
 #[derive(Debug)]
 pub(crate) struct Follow {
     file: PathBuf,

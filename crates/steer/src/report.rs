@@ -106,7 +106,7 @@ impl State {
         (self.counts, self.packet_ns) = (Some(counts), Some(packet_ns));
     }
 
-    /// The same for the control process, with the cores that may do the work.
+    /// Converts the state for the control process, with the cores that may do the work.
     pub(crate) fn place(
         &self,
         device: &str,
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a number of lines and is closed then.
+    /// Reader that takes a number of lines and then closes.
     struct Head(usize, Arc<Mutex<Vec<u8>>>);
 
     impl Write for Head {

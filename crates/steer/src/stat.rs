@@ -28,7 +28,7 @@ pub(crate) struct Did {
     pub(crate) softirq: Share,
 }
 
-/// Reads `/proc/stat` again and again.
+/// Reader of `/proc/stat`.
 #[derive(Debug)]
 pub(crate) struct Cores {
     last: BTreeMap<u16, Ticks>,

@@ -10,7 +10,7 @@ use std::fs;
 use sluice_placement::Share;
 use sluice_ports::machines::Vcpu;
 
-/// Reads the delays again and again.
+/// Reader of the delays.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     /// Delay of each thread up to the last look, in nanoseconds; `None` before the first one.

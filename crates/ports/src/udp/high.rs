@@ -1,5 +1,5 @@
 //! Match of datagrams against the flows of high priority: the same rule twice, as a classic BPF
-//! program for the kernel, and as code for the port that has read one.
+//! program for the kernel, and as code for a datagram that the port has read.
 //!
 //! ```text
 //!   datagram:  | VXLAN 8 | Ethernet 14 | 802.1Q 4 or none | IPv4 20 to 60, or IPv6 40 | ports 4

@@ -109,7 +109,7 @@ impl Receiver {
         sys::bind_to_device(&self.0, device)
     }
 
-    /// The same, if the index of the device has changed; the change takes `CAP_NET_RAW`.
+    /// Binds to this device again, if its index has changed; the change takes `CAP_NET_RAW`.
     pub(super) fn take_from_anew(&self, name: &str) -> io::Result<()> {
         let bound = sys::get_option(&self.0, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, 0)?;
         match device(name) {

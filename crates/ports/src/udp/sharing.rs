@@ -81,7 +81,7 @@ pub(super) fn evenly(sharers: usize) -> BucketTable {
     std::array::from_fn(|bucket| u8::try_from(bucket % sharers).expect("at most 256 sharers"))
 }
 
-/// The table with the longest program: all its words differ.
+/// The table with the longest program: its words differ.
 fn unlike() -> BucketTable {
     std::array::from_fn(|bucket| bucket.to_le_bytes()[0])
 }
@@ -184,9 +184,9 @@ impl Selector {
     }
 }
 
-/// The program that returns the number of a socket. A datagram that is too short ends it with 0:
-/// the first socket counts it as malformed. If there is no socket of the number yet, the kernel
-/// takes another one.
+/// Builds the program, which returns the number of a socket. A datagram that is too short ends it
+/// with 0: the first socket counts it as malformed. If there is no socket of the number yet, the
+/// kernel takes another one.
 ///
 /// ```text
 ///   A = hash >> 24

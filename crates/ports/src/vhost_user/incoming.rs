@@ -286,7 +286,7 @@ fn whole(desc: &Desc) -> Option<usize> {
     (desc.flags == 0 && size <= FRAME_SIZE_MAX).then_some(size)
 }
 
-/// Reads such a chain.
+/// Reads a chain of one descriptor.
 #[inline]
 fn look_at_whole(
     memory: &Memory,

@@ -84,7 +84,7 @@ impl Memory {
         self.find(guest, size, |layout| layout.guest)
     }
 
-    /// The same for an address of the front end.
+    /// Returns the mapping of `size` bytes at an address of the front end.
     pub(super) fn at_user(&self, user: u64, size: usize) -> Option<NonNull<u8>> {
         self.find(user, size, |layout| layout.user)
     }

@@ -315,7 +315,7 @@ unsafe fn write_if_other(at: NonNull<u8>, header: [u8; HEADER_SIZE]) -> *mut u8 
     }
 }
 
-/// Writes into pieces, one after the other.
+/// Writer into pieces, one after the other.
 struct Writer<'a> {
     pieces: &'a [(NonNull<u8>, u32)],
     offset: usize,

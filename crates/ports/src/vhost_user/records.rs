@@ -68,7 +68,7 @@ impl Records {
         (number, unsafe { self.at(number).as_mut() })
     }
 
-    /// Returns the same record, and its second part.
+    /// Returns the record to be taken next, and its second part.
     ///
     /// # Panics
     /// As [`Self::next`], and if frames are always finished.

@@ -108,7 +108,7 @@ impl Heard {
         heard
     }
 
-    /// All as one message.
+    /// All merged messages as one.
     pub(super) fn message(&self) -> Message {
         Message::Pfc { enabled: self.enabled, quanta: self.quanta }
     }

@@ -1,8 +1,10 @@
 //! Demultiplexer of a device: the port of a frame, by its outermost tag (802.1Q clause 6.9).
 //!
-//! | tag | port | tag as the switch gets it | |---|---|---| | none, or VID 0 | the port that has
-//! the untagged frames | value of a priority tag | | TPID 0x8100, a VID that a port has | that port
-//! | its value | | any other | none | not allowed |
+//! | tag | port | tag as the switch gets it |
+//! |---|---|---|
+//! | none, or VID 0 | the port that has the untagged frames | value of a priority tag |
+//! | TPID 0x8100, a VID that a port has | that port | its value |
+//! | any other | none | not allowed |
 //!
 //! A frame without a port goes to the port that has the untagged frames, or else to the first one,
 //! whose switch drops and counts it. MAC Control belongs to the wire: it goes to all ports.
