@@ -1,10 +1,10 @@
 //! Guard of an underlay: no other program on this host sends to other hosts in its VTEP's name.
 //!
 //! A tenant may have a way out through the kernel: a `--host` port that routes for it, with or
-//! without masquerading. A tenant's packet to another VTEP's VXLAN port would arrive there from this
-//! host's own address, and be trusted. The receiver cannot tell; this host can: Sluice marks the
-//! packets of its own sockets ([`mark`]), and a program at the devices' tcx egress hook (Linux 6.6)
-//! drops and counts every other packet to an [`Endpoint`] of the fabric.
+//! without masquerading. A tenant's packet to another VTEP's VXLAN port would arrive there from
+//! this host's own address, and be trusted. The receiver cannot tell; this host can: Sluice marks
+//! the packets of its own sockets ([`mark`]), and a program at the devices' tcx egress hook (Linux
+//! 6.6) drops and counts every other packet to an [`Endpoint`] of the fabric.
 //!
 //! ```text
 //!   Sluice's sockets, marked ──────┐
