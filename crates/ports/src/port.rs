@@ -299,7 +299,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// Stops taking frames from the kernel; `read` hands over only frames that were set aside.
     fn stop_reading(&mut self) {}
 
-    /// Takes [`Self::stop_reading`] back.
+    /// Resumes reading after [`Self::stop_reading`].
     fn go_on_reading(&mut self) {}
 
     /// Returns the state that another process needs to take the port over, if it can be handed
