@@ -1,4 +1,4 @@
-//! Compiles the BPF program, where there is clang. Without it the observer says that it is absent.
+//! Compiles the BPF program, if there is clang. Without it the observer reports that it is missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ fn main() {
     let object = Path::new(&out).join("dropwatch.bpf.o");
     let mut compile = Command::new(clang);
     compile.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf"]);
-    // Where Debian keeps what is not the same on all architectures.
+    // Debian's folder for headers that depend on the architecture.
     for architecture in ["x86_64", "aarch64"] {
         compile.arg(format!("-I/usr/include/{architecture}-linux-gnu"));
     }

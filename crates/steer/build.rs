@@ -1,5 +1,5 @@
-//! Compiles the BPF program, where there is clang. Without it `sluice steer` says so and does
-//! everything by RPS, and nothing else misses it.
+//! Compiles the BPF program, if there is clang. Without it `sluice steer` reports that and uses
+//! RPS, and nothing else is affected.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn main() {
     let object = Path::new(&out).join("steer.bpf.o");
     let mut compile = Command::new(clang);
     compile.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf"]);
-    // Where Debian keeps what is not the same on all architectures.
+    // Debian's folder for headers that depend on the architecture.
     for architecture in ["x86_64", "aarch64"] {
         compile.arg(format!("-I/usr/include/{architecture}-linux-gnu"));
     }

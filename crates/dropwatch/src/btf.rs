@@ -1,7 +1,7 @@
-//! The names of an enumeration of the running kernel, from its BTF (`/sys/kernel/btf/vmlinux`).
+//! Names of an enumeration of the running kernel, from its BTF (`/sys/kernel/btf/vmlinux`).
 //!
-//! `struct btf_header`, then types one after the other, then strings. A type is 12 bytes and what
-//! its kind adds; only enumerations are looked into.
+//! `struct btf_header`, then types one after the other, then strings. A type is 12 bytes and the
+//! extra bytes of its kind; only enumerations are parsed.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub(crate) fn enumeration(bytes: &[u8], name: &str) -> Option<BTreeMap<u32, Stri
     None
 }
 
-/// Bytes that a type of this kind has behind its first twelve.
+/// Bytes of a type of this kind behind its first twelve.
 fn extra(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         1 | 14 | 17 => 4,

@@ -1,4 +1,4 @@
-//! Drops since a moment, in the namespaces that are watched, with names.
+//! Drops since a moment, in the watched namespaces, with names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::reason::is_loss;
 /// Packets that the kernel dropped for one reason at one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dropped {
-    /// Network namespace, as it was named to [`Drops::watch`].
+    /// Network namespace, by its name in [`Drops::watch`].
     pub namespace: String,
     /// Device; empty if the packet had none.
     pub device: String,
@@ -31,7 +31,7 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// Whether somebody waited for these packets ([`is_loss`]).
+    /// Returns true if somebody waited for these packets ([`is_loss`]).
     #[must_use]
     pub fn is_loss(&self) -> bool {
         is_loss(&self.reason, &self.function)
@@ -46,7 +46,7 @@ impl fmt::Display for Dropped {
     }
 }
 
-/// A namespace that is watched.
+/// A watched namespace.
 #[derive(Debug)]
 struct Watched {
     name: String,
@@ -54,7 +54,7 @@ struct Watched {
     inode: u32,
 }
 
-/// The kernel's drops in some network namespaces, from when this was made.
+/// The kernel's drops in some network namespaces, since this was made.
 pub struct Drops {
     program: Program,
     names: Names,
@@ -63,10 +63,10 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// Watches namespaces: names as `ip netns` has them, or paths such as `/proc/1/ns/net`.
+    /// Watches namespaces, given as names of `ip netns`, or as paths such as `/proc/1/ns/net`.
     ///
     /// # Errors
-    /// Says what the kernel, the build or a namespace lacks for it.
+    /// The missing part of the kernel or the build, or the namespace that does not exist.
     pub fn watch<N: AsRef<str>>(
         namespaces: impl IntoIterator<Item = N>,
     ) -> Result<Self, Unavailable> {
@@ -79,7 +79,7 @@ impl Drops {
         Ok(new)
     }
 
-    /// Counts from now on.
+    /// Restarts the count.
     pub fn restart(&mut self) {
         let all = self.program.read().into_iter();
         self.before = all.map(|(place, count)| (place, count.frames)).collect();
@@ -110,13 +110,13 @@ impl Drops {
         rows.into_iter().map(row).collect()
     }
 
-    /// Those of [`Drops::since`] that somebody waited for.
+    /// Drops of [`Drops::since`] that are losses.
     #[must_use]
     pub fn losses(&self) -> Vec<Dropped> {
         self.since().into_iter().filter(Dropped::is_loss).collect()
     }
 
-    /// Drops by a reason at a device of a namespace, since this was made or restarted.
+    /// Frames dropped by a reason at a device of a namespace, since this was made or restarted.
     #[must_use]
     pub fn frames(&self, namespace: &str, device: &str, reason: &str) -> u64 {
         let rows = self.since().into_iter();
@@ -126,7 +126,8 @@ impl Drops {
         rows.filter(is).map(|row| row.frames).sum()
     }
 
-    /// Drops that found no room in the program's map. Not 0: what is said here is not all.
+    /// Drops that found no room in the program's map. If it is not 0, the other counts are
+    /// incomplete.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.program.missed()
@@ -142,7 +143,7 @@ fn watched(name: &str) -> Result<Watched, Unavailable> {
     Ok(Watched { name: name.to_owned(), path, inode })
 }
 
-/// The device's name: as the packet had it, or as the namespace has it by its index.
+/// Name of the device: from the packet, or from the namespace by its index.
 fn device(of: &Watched, place: &Place, count: &Count) -> String {
     if !count.device.is_empty() || place.device == 0 {
         return count.device.clone();

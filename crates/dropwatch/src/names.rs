@@ -1,14 +1,14 @@
-//! Names for the numbers that the program counts by: reasons, places in the kernel.
+//! Names of the numbers in the program's counters: reasons, and places in the kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::btf;
 
-/// Names of the running kernel. Where one cannot be read the number stands for it.
+/// Names of the running kernel. A name that cannot be read is replaced by its number.
 pub(crate) struct Names {
     reasons: BTreeMap<u32, String>,
-    /// Functions of the kernel by where they begin.
+    /// Functions of the kernel by start address.
     functions: BTreeMap<u64, String>,
 }
 
@@ -22,7 +22,7 @@ impl Names {
         }
     }
 
-    /// A reason as the kernel's source has it, without `SKB_DROP_REASON_`.
+    /// Name of a reason in the kernel's source, without `SKB_DROP_REASON_`.
     pub(crate) fn reason(&self, reason: u32) -> String {
         let name = self.reasons.get(&reason).map(|name| {
             let short = name.strip_prefix("SKB_DROP_REASON_");
@@ -31,14 +31,14 @@ impl Names {
         name.unwrap_or_else(|| format!("reason {reason}"))
     }
 
-    /// The function in which an address lies.
+    /// Name of the function at an address.
     pub(crate) fn function(&self, address: u64) -> String {
         let before = self.functions.range(..=address).next_back();
         before.map_or_else(|| format!("{address:#x}"), |(_, name)| name.clone())
     }
 }
 
-/// Reads `/proc/kallsyms`. Who may not see addresses reads zeros, and gets no names.
+/// Reads `/proc/kallsyms`. A process that may not see addresses reads zeros, and gets no names.
 fn functions(text: &str) -> BTreeMap<u64, String> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();

@@ -35,17 +35,17 @@ pub(crate) struct Place {
     pub(crate) location: u64,
 }
 
-/// Packets dropped there since the program was loaded (`struct count`).
+/// Packets dropped at a place since the program was loaded (`struct count`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) frames: u64,
-    /// Empty: the packet had no device any more.
+    /// Name of the device; empty if the packet had no device any more.
     pub(crate) device: String,
 }
 
 /// The program at its tracepoint, as long as this lives.
 pub(crate) struct Program {
-    /// The link ends with it, also if the process is killed.
+    /// The link closes with it, also if the process is killed.
     _ebpf: Ebpf,
     drops: HashMap<MapData, [u64; 3], [u64; 4]>,
     missed: Array<MapData, u64>,
@@ -68,7 +68,7 @@ impl Program {
     }
 
     pub(crate) fn read(&self) -> Vec<(Place, Count)> {
-        // A key that vanishes while it is read is none: nobody removes any.
+        // No key vanishes during the read: keys are never removed.
         self.drops.iter().flatten().map(|(key, value)| (place(key), count(value))).collect()
     }
 
@@ -89,7 +89,7 @@ fn count(value: [u64; 4]) -> Count {
     Count { frames: value[0], device: String::from_utf8_lossy(name).into_owned() }
 }
 
-/// Two numbers of 32 bits that are one after the other in memory.
+/// Two numbers of 32 bits, adjacent in memory.
 fn halves(word: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]

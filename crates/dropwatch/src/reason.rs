@@ -1,9 +1,9 @@
-//! Reasons by which the kernel ends a packet that nobody waits for.
+//! Drop reasons of packets that nobody waits for.
 
-/// Prefixes of reasons that say of a packet that it was not wanted where it was dropped, rather
-/// than that there was no room for it. Names as in `enum skb_drop_reason`.
+/// Prefixes of reasons that mean that a packet was not wanted, rather than that there was no room
+/// for it. Names as in `enum skb_drop_reason`.
 const UNWANTED: &[&str] = &[
-    // Nobody in this namespace takes it: no socket, protocol, address, or another host's.
+    // No taker in this namespace: no socket, protocol, address, or another host's.
     "NO_SOCKET",
     "UNHANDLED_PROTO",
     "IP_NOPROTO",
@@ -14,28 +14,28 @@ const UNWANTED: &[&str] = &[
     "IP_OUTNOROUTES",
     "IPV6DISABLED",
     "INVALID_PROTO",
-    // Somebody said so: a socket's filter, a rule, a program at tcx or XDP. The packet socket in
-    // front of it has its copy.
+    // Dropped on purpose: by a socket's filter, a rule, a program at tcx or XDP. The packet socket
+    // in front of it has its copy.
     "SOCKET_FILTER",
     "NETFILTER_DROP",
     "TC_INGRESS",
     "TC_EGRESS",
     "XDP",
-    // TCP's own business with segments that came twice, late, or for a connection that is over.
+    // TCP's own drops of segments that came twice, late, or for a connection that is over.
     "TCP_",
-    // Its socket closed while it waited.
+    // Its socket closed while the packet waited.
     "SOCKET_CLOSE",
     "SOCKET_DESTROYED",
     "QUEUE_PURGE",
     "DEV_READY",
-    // ARP: an address that nobody answers for.
+    // ARP: an address without an answer.
     "NEIGH_FAILED",
     "ARP_PVLAN_DISABLE",
 ];
 
-/// Whether a packet that a function of the kernel ended by this reason was lost. An unknown reason
-/// is a loss; no reason at all is one unless TCP gave none, as it does for segments of a connection
-/// that is closing.
+/// Returns true if a packet that a kernel function dropped for this reason was lost. An unknown
+/// reason is a loss; no reason at all is one unless TCP gave none, as it does for segments of a
+/// connection that is closing.
 #[must_use]
 pub fn is_loss(reason: &str, function: &str) -> bool {
     let is_tcp = reason == "NOT_SPECIFIED" && function.starts_with("tcp_");

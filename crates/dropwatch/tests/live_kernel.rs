@@ -1,4 +1,4 @@
-//! The observer against the kernel's own counters, on losses that are provoked here.
+//! The observer against the kernel's own counters, with losses that are provoked here.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -49,7 +49,7 @@ fn ip(words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// An observer, or `None` and a word where it cannot run.
+/// An observer, or `None` and a message if it cannot run.
 fn watch(test: &str, namespaces: &[&Netns]) -> Option<Drops> {
     match Drops::watch(namespaces.iter().map(|netns| &netns.0)) {
         Ok(drops) => Some(drops),
@@ -60,7 +60,7 @@ fn watch(test: &str, namespaces: &[&Netns]) -> Option<Drops> {
     }
 }
 
-/// Sends datagrams to a socket that nobody reads until its buffer is full, and some more.
+/// Sends datagrams to a socket that is not read until its buffer is full, and some more.
 fn overrun(netns: &Netns, datagrams: usize) {
     netns.inside(|| {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,8 +1,8 @@
-//! From the core that has most to the one that has least.
+//! Rebalance: moves from the busiest core to the least busy one.
 //!
 //! A move is made only if the two cores' loads differ by more than the hysteresis before, and by
-//! less after, so that with loads that stay nothing moves for ever: the sum of the squares of all
-//! loads becomes smaller with every move. What has moved rests for some periods.
+//! less after, so that with constant loads moves end: the sum of the squares of all loads becomes
+//! smaller with every move. An entry that has moved stays for some periods.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::share::Share;
 use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
 
-/// What may leave a core: entries with their loads. Kept while that core stays the one with most.
+/// Entries that may leave a core, with their loads. Kept while that core stays the busiest one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates {
     of: Option<CoreIndex>,
@@ -29,7 +29,7 @@ impl Placement {
             if self.gap(hot, coldest) <= self.config.hysteresis {
                 return;
             }
-            // What can stay on its node does.
+            // An entry that can stay on its node does.
             let near = self.coldest_near(hot).filter(|near| *near != coldest);
             let made = near.and_then(|near| self.move_one(hot, near));
             match made.or_else(|| self.move_one(hot, coldest)) {
@@ -37,7 +37,7 @@ impl Placement {
                     moves.push(made);
                     stuck = 0;
                 }
-                // Nothing there can move; perhaps from the next one.
+                // No entry there can move; perhaps one of the next core can.
                 None => stuck += 1,
             }
         }
@@ -49,7 +49,7 @@ impl Placement {
 
     fn move_one(&mut self, hot: CoreIndex, cold: CoreIndex) -> Option<Move> {
         let gap = self.gap(hot, cold);
-        // A vCPU's core gains only what is too much elsewhere.
+        // A vCPU's core gets only entries of a core that is full.
         let needed = !self.cores.get(cold).runs_vcpu || self.config.mode != Mode::Adaptive;
         let is_full = self.cores.total(hot) > self.config.full_at;
         if gap <= self.config.hysteresis || !(needed || is_full) {
@@ -60,7 +60,7 @@ impl Placement {
         Some(self.put(entry, cold, None, Why::Balance(gap)))
     }
 
-    /// Whether balance may put entries there: not where a rule would take them away again.
+    /// Returns true if balance may put entries there: not if a rule would take them away again.
     fn may_gain(&self, core: CoreIndex) -> bool {
         let is = self.cores.get(core);
         match self.config.mode {
@@ -75,7 +75,7 @@ impl Placement {
         }
     }
 
-    /// Whether there is a core that shares nothing with vCPUs and high priority.
+    /// Returns true if there is a core that shares nothing with vCPUs and high priority.
     fn is_any_apart(&self) -> bool {
         self.cores.all().any(|core| {
             let is = self.cores.get(core);
@@ -84,7 +84,7 @@ impl Placement {
         })
     }
 
-    /// Whether there is no core without a vCPU that may do work, and no vCPU starves.
+    /// Returns true if every core that may do work runs a vCPU, and no vCPU starves.
     fn may_share(&self) -> bool {
         if self.surplus.is_some() || self.cores.all().any(|core| self.cores.starved(core) > 0) {
             return false;
@@ -111,7 +111,7 @@ impl Placement {
         self.coldest(|core| self.cores.get(core).node == node)
     }
 
-    /// The core with most, after so many others.
+    /// The busiest core, after `skipped` others.
     fn hottest(&self, skipped: usize) -> Option<CoreIndex> {
         let key = |core: CoreIndex| (core::cmp::Reverse(self.cores.total(core)), core);
         let mut last = None;
@@ -122,7 +122,7 @@ impl Placement {
         last.map(|(_, core)| core)
     }
 
-    /// Finds out what may leave a core.
+    /// Collects the entries that may leave a core.
     fn gather(&mut self, hot: CoreIndex) {
         if self.candidates.of == Some(hot) {
             return;
@@ -130,8 +130,8 @@ impl Placement {
         let mut entries = core::mem::take(&mut self.candidates.entries);
         entries.clear();
         let rested = |since: u32| self.period.wrapping_sub(since) > self.config.rest_periods;
-        // What came to a machine's core for balance stays: vCPUs take now what they lacked before,
-        // so that from there it looks as it did here.
+        // An entry that came to a machine's core for balance stays: vCPUs take now the time that
+        // they lacked before, so that the gap in the other direction looks the same.
         let shares = self.config.mode == Mode::Adaptive && self.cores.get(hot).runs_vcpu;
         let stays = |why: Why| shares && matches!(why, Why::Balance(_));
         entries.extend(self.entries.iter().filter_map(|(entry, state)| {
@@ -147,8 +147,8 @@ impl Placement {
     }
 
     /// Takes the entry whose move helps most: the largest that is not above half of the gap, or
-    /// else the smallest, if the gap becomes smaller by the hysteresis with it. None leaves its
-    /// node for balance alone.
+    /// else the smallest, if the gap shrinks by the hysteresis with it. No entry leaves its node
+    /// for balance alone.
     fn pick(&mut self, gap: Share, hot: CoreIndex, cold: CoreIndex) -> Option<EntryId> {
         let half = Share(gap.0 / 2);
         let most = gap.minus(Share(self.config.hysteresis.0 / 2));

@@ -1,4 +1,4 @@
-//! What a placement is told at start.
+//! Configuration of a placement.
 
 use alloc::vec::Vec;
 
@@ -7,20 +7,20 @@ use sluice_base::Priority;
 use crate::share::Share;
 use crate::{CoreIndex, cores::Core};
 
-/// By which rule cores are chosen.
+/// Rule by which cores are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By the entry's number: as receive-side scaling does, which knows neither load nor pinning.
+    /// By the entry's number: as receive-side scaling, which ignores load and pinning.
     Rss,
-    /// As [`Mode::Rss`], and entries move from the core that has most to the one that has least.
-    /// It knows load, and neither pinning nor priority (RSS++, Barbette et al., CoNEXT 2019).
+    /// As [`Mode::Rss`], and entries move from the busiest core to the least busy one. It uses
+    /// load, but neither pinning nor priority (RSS++, Barbette et al., CoNEXT 2019).
     RssPlusPlus,
     /// Assigned in advance: a priority has its cores ([`Config::reserved`]).
     Predetermined,
-    /// By load, pinning and priority when the first packet comes; then it stays, unless a rule
-    /// about pinning or priority is broken.
+    /// By load, pinning and priority when the first packet comes; then the entry stays, unless a
+    /// rule about pinning or priority is broken.
     OnTheFly,
-    /// As [`Mode::OnTheFly`], with rebalancing, and with the work of an elephant on two cores.
+    /// As [`Mode::OnTheFly`], with rebalancing, and with the work of an elephant flow on two cores.
     Adaptive,
 }
 
@@ -37,7 +37,7 @@ impl Mode {
         }
     }
 
-    /// The mode of that name.
+    /// The mode of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all =
@@ -45,46 +45,47 @@ impl Mode {
         all.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// Whether entries leave a core for the load that it has.
+    /// Returns true if entries leave a core because of its load.
     pub(crate) const fn balances(self) -> bool {
         matches!(self, Self::RssPlusPlus | Self::Adaptive)
     }
 
-    /// Whether it knows pinning and priority.
+    /// Returns true if it uses pinning and priority.
     pub(crate) const fn has_rules(self) -> bool {
         matches!(self, Self::OnTheFly | Self::Adaptive)
     }
 }
 
-/// How a placement decides.
+/// Configuration of a placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The rule.
     pub mode: Mode,
-    /// How many entries there are: 10 to 10,000 as a rule.
+    /// Number of entries: 10 to 10,000 as a rule.
     pub entries: u32,
-    /// From this priority on, an entry is of high priority: it has a core to itself while one is
-    /// free. `None`: none is.
+    /// Lowest priority that counts as high: an entry from there on has a core to itself while one
+    /// is free. `None` if no priority is high.
     pub high_from: Option<Priority>,
-    /// Up to where a core counts as having room.
+    /// Load up to which a core counts as having room.
     pub full_at: Share,
-    /// How much must be gained before anything moves.
+    /// Minimum gain of a move.
     pub hysteresis: Share,
-    /// How many entries may move in a period.
+    /// Maximum of moves in a period.
     pub moves_max: u32,
-    /// How many periods an entry stays where it came to for balance.
+    /// Number of periods that an entry stays on a core to which it moved for balance.
     pub rest_periods: u32,
-    /// From which load on an entry's stages may be done on two cores. `None`: never.
+    /// Load from which on an entry's stages may be done on two cores. `None` for never.
     pub split_at: Option<Share>,
-    /// The NUMA node of the memory in which packets come, which is that of the card. Work stays
-    /// there while a core of it has room. `None`: nobody knows.
+    /// NUMA node of the memory of received packets, which is that of the card. Work stays there
+    /// while a core of it has room. `None` if it is unknown.
     pub node: Option<u16>,
-    /// Cores that a priority has in [`Mode::Predetermined`]. Priorities without one share the rest.
+    /// Cores reserved for a priority in [`Mode::Predetermined`]. Other priorities share the
+    /// remaining cores.
     pub reserved: Vec<(Priority, CoreIndex)>,
 }
 
 impl Config {
-    /// What fits most hosts.
+    /// Defaults that fit most hosts.
     #[must_use]
     pub const fn new(mode: Mode, entries: u32) -> Self {
         Self {
@@ -112,10 +113,10 @@ pub enum ConfigError {
     Cores,
     /// A reserved core that is not in the list, or is excluded.
     Reserved(CoreIndex),
-    /// Two cores of one number.
+    /// Two cores with the same number.
     CoreTwice(u16),
-    /// More than a whole core counts as full, or nothing does; or the hysteresis is zero, with
-    /// which entries would move for ever.
+    /// A full mark above a whole core, or of zero; or a hysteresis of zero, with which entries
+    /// would move for ever.
     Threshold,
 }
 

@@ -1,4 +1,4 @@
-//! Cores: what each is, and what runs on it beside the work that is placed here.
+//! Cores: their properties, and their load beside the work that is placed here.
 
 use alloc::vec::Vec;
 
@@ -9,34 +9,35 @@ use crate::share::Share;
 /// A core of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Core {
-    /// The number that the kernel gives it.
+    /// Number of the core in the kernel.
     pub number: u16,
-    /// The physical core of which it is a thread, by any number: those that have the same one are
-    /// siblings. `None`: it has none, or nobody knows.
+    /// Number of the physical core of which it is a thread; cores with the same one are siblings.
+    /// `None` if there is none, or it is unknown.
     pub physical: Option<u16>,
-    /// Its NUMA node. `None`: nobody knows.
+    /// Its NUMA node. `None` if it is unknown.
     pub node: Option<u16>,
-    /// A vCPU of a running virtual machine is pinned to it.
+    /// True if a vCPU of a running virtual machine is pinned to it.
     pub runs_vcpu: bool,
-    /// By policy it gets no work.
+    /// True if policy gives it no work.
     pub excluded: bool,
 }
 
-/// vCPUs starve if they waited for at least so much of a period, and got less than one part in so
-/// many of that. Where work is wasted already, they are helped sooner: it costs nobody more.
+/// vCPUs starve if they waited for at least this share of a period, and ran for less than one part
+/// in `STARVES_BELOW` of that. If work is wasted already, the divisor is `LACKS_BELOW`: helping
+/// them sooner costs nobody more.
 const STARVES_FROM: Share = Share::percent(50);
 const STARVES_BELOW: u32 = 64;
 const LACKS_BELOW: u32 = 8;
 
-/// What a core did in a period beside placed work: virtual machines, programs, other interrupts.
+/// Load of a core in a period beside placed work: virtual machines, programs, other interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreLoad {
-    /// In programs, vCPUs included.
+    /// Time in programs, vCPUs included.
     pub user: Share,
-    /// In interrupts and the kernel, without placed work.
+    /// Time in interrupts and the kernel, without placed work.
     pub softirq: Share,
-    /// How long its pinned vCPUs waited for it although they had something to do, all together.
-    /// Zero where nobody measures it.
+    /// Time that its pinned vCPUs were runnable but waited for it, all together. Zero if it is not
+    /// measured.
     pub wait: Share,
 }
 
@@ -45,47 +46,47 @@ impl CoreLoad {
         self.user.plus(self.softirq)
     }
 
-    /// What vCPUs would take beyond what they took, if they waited: as much again, or `least`.
+    /// Time that waiting vCPUs would take beyond their use: as much again, or `least`.
     fn lack(self, least: Share) -> Share {
         self.wait.min(self.user.max(least))
     }
 
-    /// Whether vCPUs got next to nothing of the time that they wanted.
+    /// Returns true if vCPUs got next to nothing of the time that they wanted.
     const fn starves(self, below: u32) -> bool {
         self.wait.0 >= STARVES_FROM.0 && self.user.0 < self.wait.0 / below
     }
 }
 
-/// A physical core: what its threads share.
+/// State that the threads of a physical core share.
 #[derive(Clone, Debug, Default)]
 struct Physical {
     threads: Vec<CoreIndex>,
-    /// Of its threads, those to which a vCPU is pinned.
+    /// Number of its threads to which a vCPU is pinned.
     vcpus: u32,
-    /// Entries of high priority on all of them.
+    /// Entries of high priority on all of its threads.
     high: u32,
 }
 
-/// All cores, with the sums that every decision looks at.
+/// All cores, with the sums for every decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     cores: Vec<Core>,
     physical: Vec<Physical>,
-    /// Of which physical core each is a thread.
+    /// Physical core of each core.
     part_of: Vec<usize>,
-    /// What is not placed here and what vCPUs lack, averaged.
+    /// Load that is not placed here, plus the time that vCPUs lack, averaged.
     foreign: Vec<Share>,
-    /// The same, with all the time for which vCPUs waited.
+    /// Load that is not placed here, plus all the time for which vCPUs waited, averaged.
     wanted: Vec<Share>,
-    /// Work of entries that are placed on it.
+    /// Work of the entries that are placed on it.
     placed: Vec<Share>,
-    /// What of it is of high priority.
+    /// Its part of high priority.
     placed_high: Vec<Share>,
-    /// Entries of high priority that are placed on it.
+    /// Number of entries of high priority that are placed on it.
     high: Vec<u32>,
-    /// Entries whose machine's vCPU is pinned to it, and those of high priority among them.
+    /// Numbers of entries whose machine's vCPU is pinned to it: all, and those of high priority.
     received: Vec<(u32, u32)>,
-    /// For how many periods its vCPUs starved.
+    /// Number of periods in which its vCPUs starved.
     starved: Vec<u32>,
 }
 
@@ -119,7 +120,7 @@ impl Cores {
         &self.cores[core.index()]
     }
 
-    /// What changes while the host runs: pinning and policy.
+    /// Sets the properties that change while the host runs: pinning and policy.
     pub(crate) fn set(&mut self, core: CoreIndex, runs_vcpu: bool, excluded: bool) {
         let physical = &mut self.physical[self.part_of[core.index()]];
         let core = &mut self.cores[core.index()];
@@ -128,7 +129,8 @@ impl Cores {
         (core.runs_vcpu, core.excluded) = (runs_vcpu, excluded);
     }
 
-    /// Whether another thread of its physical core runs a vCPU, or has work of high priority.
+    /// Returns true if another thread of its physical core runs a vCPU, or has work of high
+    /// priority.
     pub(crate) fn is_beside(&self, core: CoreIndex) -> bool {
         let at = core.index();
         let physical = &self.physical[self.part_of[at]];
@@ -139,8 +141,8 @@ impl Cores {
         one != other && self.part_of[one.index()] == self.part_of[other.index()]
     }
 
-    /// How busy it is: what runs on it, and half of what runs on its siblings, since threads that
-    /// share a physical core slow each other down.
+    /// Pressure on a core: its load, and half of its siblings' load, since threads that share a
+    /// physical core slow each other down.
     pub(crate) fn pressure(&self, core: CoreIndex) -> Share {
         let threads = &self.physical[self.part_of[core.index()]].threads;
         let others = threads.iter().filter(|other| **other != core);
@@ -148,12 +150,12 @@ impl Cores {
         self.total(core).plus(Share(u32::try_from(beside / 2).unwrap_or(u32::MAX)))
     }
 
-    /// Notes what ran beside placed work in a period.
+    /// Notes the load beside placed work in a period.
     pub(crate) fn observe(&mut self, loads: &[CoreLoad], config: &Config, wastes: bool) {
         let (full_at, least) = (config.full_at, config.hysteresis);
         let below = if wastes { LACKS_BELOW } else { STARVES_BELOW };
         for (at, load) in loads.iter().enumerate().take(self.cores.len()) {
-            // Only the adaptive mode knows what vCPUs lack. Where there is time left they lack
+            // Only the adaptive mode uses the lack of vCPUs. On a core with time left they lack
             // nothing, though they may have waited for their turn.
             let is_full = load.sum().plus(self.placed[at]) > full_at;
             let lacks = is_full && config.mode == Mode::Adaptive;
@@ -166,33 +168,33 @@ impl Cores {
         }
     }
 
-    /// For how many periods in a row the vCPUs of a core starved.
+    /// Number of periods in a row in which the vCPUs of a core starved.
     pub(crate) fn starved(&self, core: CoreIndex) -> u32 {
         self.starved[core.index()]
     }
 
-    /// Something has changed there: what its vCPUs get is to be seen anew.
+    /// Restarts the count of starved periods of a core after a change.
     pub(crate) fn see_anew(&mut self, core: CoreIndex) {
         self.starved[core.index()] = 0;
     }
 
-    /// A placed entry's machine is pinned to a core, or is not any more.
+    /// Counts a placed entry whose machine is pinned to a core.
     pub(crate) fn receives(&mut self, core: CoreIndex, is_high: bool) {
         let (all, high) = &mut self.received[core.index()];
         (*all, *high) = (*all + 1, *high + u32::from(is_high));
     }
 
-    /// Entries of machines that are pinned to a core, and those of high priority among them.
+    /// Numbers of entries of machines that are pinned to a core: all, and those of high priority.
     pub(crate) fn received(&self, core: CoreIndex) -> (u32, u32) {
         self.received[core.index()]
     }
 
-    /// All that runs on it.
+    /// Total load of a core.
     pub(crate) fn total(&self, core: CoreIndex) -> Share {
         self.foreign[core.index()].plus(self.placed[core.index()])
     }
 
-    /// What an entry of high priority finds there: the others make way for it.
+    /// Load that counts for an entry of high priority: the other entries make way for it.
     pub(crate) fn total_for_high(&self, core: CoreIndex) -> Share {
         self.wanted[core.index()].plus(self.placed_high[core.index()])
     }
@@ -201,12 +203,12 @@ impl Cores {
         self.placed[core.index()]
     }
 
-    /// Entries of high priority there.
+    /// Number of entries of high priority on a core.
     pub(crate) fn high(&self, core: CoreIndex) -> u32 {
         self.high[core.index()]
     }
 
-    /// Work comes to a core.
+    /// Adds work to a core.
     pub(crate) fn add(&mut self, core: CoreIndex, load: Share, is_high: bool) {
         let at = core.index();
         self.placed[at] = self.placed[at].plus(load);
@@ -217,7 +219,7 @@ impl Cores {
         }
     }
 
-    /// Work goes from a core.
+    /// Removes work from a core.
     pub(crate) fn remove(&mut self, core: CoreIndex, load: Share, is_high: bool) {
         let at = core.index();
         self.placed[at] = self.placed[at].minus(load);
@@ -238,7 +240,7 @@ impl Cores {
     }
 }
 
-/// The physical cores, and of which of them each core is a thread.
+/// The physical cores, and the physical core of each core.
 fn threads(cores: &[Core]) -> (Vec<Physical>, Vec<usize>) {
     let mut all: Vec<Physical> = Vec::new();
     let mut part_of: Vec<usize> = Vec::with_capacity(cores.len());

@@ -1,4 +1,4 @@
-//! An entry that is too much for one core: its two stages go to two cores.
+//! Elephant entries, which are too much for one core: their two stages go to two cores.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
 
 impl Placement {
-    /// Splits what is too much for its core, and joins what is not any more.
+    /// Splits entries that are too much for their core, and joins entries that are not any more.
     pub(crate) fn elephants(&mut self, most: usize, moves: &mut Vec<Move>) {
         let Some(split_at) = self.config.split_at else { return };
         for at in 0..self.entries.placed().len() {
@@ -38,9 +38,9 @@ impl Placement {
         Some(self.put(entry, state.core, Some(core), Why::Split))
     }
 
-    /// A core with room for an entry's delivery, other than its own. One that runs a vCPU may do
-    /// it if it leaves room, that of its own machine first: delivery is the smaller part. A sibling
-    /// of its own core has little to give.
+    /// A core with room for an entry's delivery, other than its own. A core with a vCPU may do it
+    /// if it leaves room, that of its own machine first: delivery is the smaller part. A sibling of
+    /// its own core has little capacity left.
     fn for_delivery(&mut self, entry: EntryId, state: &EntryState) -> Option<CoreIndex> {
         let work = Work { load: state.load.deliver, ..self.whole(state) };
         let margin = self.config.hysteresis;
@@ -53,7 +53,8 @@ impl Placement {
         best.map(|(core, _)| core)
     }
 
-    /// One core is enough again, with some room, or one of both is not fit any more.
+    /// Joins an entry if one core is enough again, with some room; moves a stage off a core that is
+    /// not fit any more.
     fn join(
         &mut self,
         entry: EntryId,

@@ -1,4 +1,4 @@
-//! Entries: whose work is placed, and where it is.
+//! Entries: their load and their cores.
 
 use alloc::vec::Vec;
 
@@ -8,12 +8,12 @@ use crate::share::Share;
 use crate::why::Why;
 use crate::{CoreIndex, EntryId};
 
-/// What an entry's work took in a period.
+/// Load of an entry in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryLoad {
     /// Receiving and decapsulation.
     pub decap: Share,
-    /// Delivery: the copy, and waking the receiver.
+    /// Delivery: the copy, and the wake-up of the receiver.
     pub deliver: Share,
 }
 
@@ -25,31 +25,31 @@ impl EntryLoad {
     }
 }
 
-/// Where an entry is.
+/// State of a placed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryState {
-    /// Where all of its work is done, or decapsulation if that is apart.
+    /// Core of all of its work, or of decapsulation if delivery is apart.
     pub core: CoreIndex,
-    /// Where delivery is done, if apart.
+    /// Core of its delivery, if apart.
     pub delivery: Option<CoreIndex>,
     /// Its load, averaged.
     pub load: EntryLoad,
     /// Its priority.
     pub priority: Priority,
-    /// Why it is there.
+    /// Reason of its place.
     pub why: Why,
-    /// Since which period.
+    /// Period in which it came there.
     pub since: u32,
-    /// The core to which the machine that receives it is pinned, if that is known.
+    /// Core to which the machine that receives it is pinned, if known.
     pub receiver: Option<CoreIndex>,
-    /// On the core of its own machine it starved that, and there is a surplus since.
+    /// True if it starved its own machine on the machine's core, and there is a surplus since.
     pub(crate) starved_own: bool,
-    /// The load is a guess: nothing was measured yet.
+    /// True if the load is a guess: nothing was measured yet.
     pub(crate) is_guess: bool,
 }
 
 impl EntryState {
-    /// What of its work is done on `core`, and whether any is.
+    /// Returns the part of its work on `core`; `None` if there is none.
     pub(crate) fn on(&self, core: CoreIndex) -> Option<Share> {
         match self.delivery {
             None => (core == self.core).then(|| self.load.sum()),
@@ -58,7 +58,7 @@ impl EntryState {
         }
     }
 
-    /// Each core with what is done there.
+    /// Each core with its part of the work.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (CoreIndex, Share)> + use<> {
         let first = if self.delivery.is_some() { self.load.decap } else { self.load.sum() };
         let second = self.delivery.map(|core| (core, self.load.deliver));
@@ -66,13 +66,13 @@ impl EntryState {
     }
 }
 
-/// All entries. Those without a core have not been seen yet.
+/// All entries. Entries without a core have not been seen yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Entries {
     slots: Vec<Option<EntryState>>,
-    /// Those that have a core, in the order in which they came.
+    /// Entries that have a core, in order of arrival.
     placed: Vec<EntryId>,
-    /// Where each is received, placed or not.
+    /// Core of the receiving machine of each entry, placed or not.
     receivers: Vec<Option<CoreIndex>>,
 }
 
@@ -82,7 +82,7 @@ impl Entries {
         Self { slots: (0..count).map(|_| None).collect(), placed: Vec::new(), receivers }
     }
 
-    /// Where an entry is received.
+    /// Core of the machine that receives an entry.
     pub(crate) fn receiver(&self, entry: EntryId) -> Option<CoreIndex> {
         self.receivers[entry.index()]
     }
@@ -110,7 +110,7 @@ impl Entries {
         }
     }
 
-    /// Forgets an entry, whose number may be used for another one.
+    /// Forgets an entry; its number may be used for another one.
     pub(crate) fn take(&mut self, entry: EntryId) -> Option<EntryState> {
         let state = self.slots.get_mut(entry.index())?.take()?;
         self.receivers[entry.index()] = None;

@@ -1,9 +1,9 @@
-//! Which core does whose tunnel work.
+//! Placement of tunnel work on cores.
 //!
 //! Encapsulation, decapsulation and delivery take processor time, and a host has cores that run
-//! virtual machines. On the wrong core that work and a machine take turns, and both are slow. Here
-//! it is decided which core does the work of which *entry*: a flow, a bucket of flows that hash
-//! alike, or a port.
+//! virtual machines. On the wrong core that work and a machine take turns, and both are slow. This
+//! crate chooses the core for the work of each *entry*: a flow, a bucket of flows that hash alike,
+//! or a port.
 //!
 //! ```text
 //!   cores, pinning ──┐
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - [`Placement`] decides once a period. Every decision has a [`Why`].
-//! - [`Table`] carries decisions out: it is asked for every packet, in constant time, and moves an
-//!   entry only when no packet of it is under way, so that packets stay in order.
+//! - [`Table`] carries decisions out: it is consulted for every packet, in constant time, and moves
+//!   an entry only when no packet of it is under way, so that packets stay in order.
 //! - [`Mode`] names the rule: by hash, as assigned in advance, by the load at the first packet, or
 //!   adaptive.
 //!
@@ -45,16 +45,16 @@ pub use share::Share;
 pub use table::{Dispatch, Order, Table};
 pub use why::{Move, Why};
 
-/// A core, by its place in the list of cores that a [`Placement`] was given.
+/// A core, by its index in the list of cores that a [`Placement`] was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreIndex(pub u16);
 
-/// Something whose work is done on one core: a flow, a bucket of flows, or a port.
+/// A unit of work that is done on one core: a flow, a bucket of flows, or a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(pub u32);
 
 impl CoreIndex {
-    /// As an index.
+    /// Returns it as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -62,7 +62,7 @@ impl CoreIndex {
 }
 
 impl EntryId {
-    /// As an index.
+    /// Returns it as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -13,28 +13,28 @@ use crate::share::Share;
 use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
 
-/// What a first packet counts as if no entry was measured yet.
+/// Load assumed for a first packet before any entry was measured.
 const GUESS_LEAST: Share = Share(1_000);
 
-/// Which core does whose work.
+/// Assignment of work to cores.
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub(crate) config: Config,
     pub(crate) cores: Cores,
     pub(crate) entries: Entries,
-    /// Periods so far.
+    /// Number of periods so far.
     pub(crate) period: u32,
-    /// Where the search for entries that break a rule goes on.
+    /// Position at which the search for entries that break a rule continues.
     pub(crate) cursor: usize,
     pub(crate) candidates: Candidates,
-    /// The core that takes what is too much for all, while there is too much.
+    /// The core that takes the surplus, while there is more work than all cores can do.
     pub(crate) surplus: Option<CoreIndex>,
-    /// For how many periods no vCPU starved there.
+    /// Number of periods in which no vCPU starved there.
     pub(crate) calm: u32,
 }
 
 impl Placement {
-    /// A placement in which nothing is placed.
+    /// Makes a placement without placed entries.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -46,7 +46,7 @@ impl Placement {
         Ok(Self { config, cores, entries, period, cursor, candidates, surplus, calm: 0 })
     }
 
-    /// Places an entry whose first packet has come. One that is placed stays where it is.
+    /// Places an entry whose first packet has come. An entry that is placed stays.
     ///
     /// # Panics
     /// If there is no entry of that number.
@@ -61,8 +61,8 @@ impl Placement {
         Move { entry, core, delivery: None, why }
     }
 
-    /// Takes over an entry that is on a core already, because of its hash: what is measured and the
-    /// rules move it on from there. One that is placed stays where it is.
+    /// Takes over an entry that is on a core already, because of its hash: measurements and the
+    /// rules move it on from there. An entry that is placed stays.
     ///
     /// # Panics
     /// If there is no entry of that number, or no such core.
@@ -101,8 +101,8 @@ impl Placement {
         self.entries.put(entry, state);
     }
 
-    /// The core to which the machine is pinned that receives an entry, be it placed or not. Nothing
-    /// is known of it at first.
+    /// Sets the core to which the machine that receives an entry is pinned, also for an entry that
+    /// is not placed. It is unknown at first.
     ///
     /// # Panics
     /// If there is no entry of that number.
@@ -114,7 +114,7 @@ impl Placement {
         }
     }
 
-    /// The core that takes what is too much, while vCPUs would starve elsewhere.
+    /// The core that takes the surplus, while vCPUs would starve elsewhere.
     #[must_use]
     pub const fn surplus(&self) -> Option<CoreIndex> {
         self.surplus
@@ -127,32 +127,32 @@ impl Placement {
         }
     }
 
-    /// Where an entry is, if it is placed.
+    /// State of an entry, if it is placed.
     #[must_use]
     pub fn entry(&self, entry: EntryId) -> Option<&EntryState> {
         self.entries.get(entry)
     }
 
-    /// All that are placed.
+    /// All placed entries.
     pub fn entries(&self) -> impl Iterator<Item = (EntryId, &EntryState)> {
         self.entries.iter()
     }
 
-    /// How much of a core is taken, by placed work and by the rest.
+    /// Load of a core, by placed work and by the rest.
     #[must_use]
     pub fn load_of(&self, core: CoreIndex) -> (Share, Share) {
         let (placed, total) = (self.cores.placed(core), self.cores.total(core));
         (placed, total.minus(placed))
     }
 
-    /// How many cores there are.
+    /// Number of cores.
     #[must_use]
     pub fn core_count(&self) -> usize {
         self.cores.len()
     }
 
-    /// A core's pinning or policy has changed; entries leave it with the next period. False, and
-    /// nothing is changed, if no core would be left for the work.
+    /// Sets a core's pinning and policy; entries leave it with the next period. Returns false, and
+    /// changes nothing, if no core would be left for the work.
     pub fn set_core(&mut self, core: CoreIndex, runs_vcpu: bool, excluded: bool) -> bool {
         let mut others = self.cores.all().filter(|other| *other != core);
         if excluded && others.all(|other| self.cores.get(other).excluded) {
@@ -162,7 +162,7 @@ impl Placement {
         true
     }
 
-    /// Another priority for an entry; what follows of it comes with the next period.
+    /// Sets another priority for an entry; it takes effect with the next period.
     pub fn set_priority(&mut self, entry: EntryId, priority: Priority) {
         if let Some(state) = self.entries.get_mut(entry) {
             state.priority = priority;
@@ -170,8 +170,8 @@ impl Placement {
         }
     }
 
-    /// A period is over: what each core did beside placed work, and what each entry took, by number
-    /// (those beyond the end took nothing). What is to move is added to `moves`.
+    /// Ends a period: `cores` has the load of each core beside placed work, and `loads` the load of
+    /// each entry, by number (entries beyond the end had none). Moves are appended to `moves`.
     pub fn period(&mut self, cores: &[CoreLoad], loads: &[EntryLoad], moves: &mut Vec<Move>) {
         self.period += 1;
         let wastes = self.wastes(loads);
@@ -198,7 +198,7 @@ impl Placement {
             let at_least = self.hides_load(self.entries.get(entry).expect("it is placed").core);
             let state = self.entries.get_mut(entry).expect("it is placed");
             if at_least {
-                // At once: it is to be known before it goes elsewhere.
+                // At once: its load must be known before it moves.
                 if new.sum() > state.load.sum() {
                     state.load = new;
                 }
@@ -212,7 +212,7 @@ impl Placement {
         }
     }
 
-    /// Sums up anew what is placed where.
+    /// Recomputes the sums of placed work.
     fn count(&mut self) {
         self.cores.clear();
         for at in 0..self.entries.placed().len() {
@@ -228,8 +228,8 @@ impl Placement {
         }
     }
 
-    /// What an entry takes of which nothing is known: as much as the others on average, so that
-    /// many that come within a period do not all choose one core.
+    /// Guess for an entry without a measurement: the average of the others, so that many that come
+    /// within a period do not all choose one core.
     fn guess(&self) -> Share {
         let placed: u64 = self.cores.all().map(|core| u64::from(self.cores.placed(core).0)).sum();
         let count = self.entries.placed().len().max(1) as u64;
@@ -250,8 +250,8 @@ impl Placement {
         }
     }
 
-    /// The core that an entry's number says, of those that are not excluded and `may`; of all that
-    /// are not excluded if there is none.
+    /// The core for an entry's number, among the cores that are not excluded and `may`; among all
+    /// that are not excluded if there is none.
     pub(crate) fn by_hash(&self, entry: EntryId, may: impl Fn(CoreIndex) -> bool) -> CoreIndex {
         let usable = || self.cores.all().filter(|core| !self.cores.get(*core).excluded);
         let nth = |cores: &mut dyn Iterator<Item = CoreIndex>, count: usize| {
@@ -263,8 +263,8 @@ impl Placement {
             .expect("not all are excluded")
     }
 
-    /// The core that was assigned to a priority in advance. Those without one share what is not
-    /// reserved and runs no vCPU.
+    /// The core that was assigned to a priority in advance. Priorities without one share the cores
+    /// that are not reserved and run no vCPU.
     pub(crate) fn assigned(&self, entry: EntryId, priority: Priority) -> (CoreIndex, Why) {
         let reserved = &self.config.reserved;
         let is_of = |core| reserved.contains(&(priority, core));
@@ -276,7 +276,7 @@ impl Placement {
         (self.by_hash(entry, free), Why::Hash)
     }
 
-    /// Puts an entry elsewhere, and counts it there.
+    /// Moves an entry, and its work in the sums.
     pub(crate) fn put(
         &mut self,
         entry: EntryId,
@@ -295,7 +295,8 @@ impl Placement {
         Move { entry, core, delivery, why }
     }
 
-    /// Takes an entry's work out of the sums, while `look` looks for a better place for it.
+    /// Runs `look`, which searches a better place for an entry, without the entry's work in the
+    /// sums.
     pub(crate) fn without<T>(&mut self, entry: EntryId, look: impl FnOnce(&Self) -> T) -> T {
         let state = *self.entries.get(entry).expect("it is placed");
         let is_high = self.is_high(state.priority);

@@ -1,21 +1,21 @@
-//! How good a core is for an entry.
+//! Rank of a core for an entry.
 //!
 //! The rules, in the order in which they count:
 //!
 //! 1. An excluded core gets nothing.
-//! 2. A core without room is the last choice; if none has room, it is the one with the least to do
+//! 2. A core without room is the last choice; if none has room, it is the one with the least load
 //!    of those without a pinned vCPU.
 //! 3. A core to which a running vCPU is pinned gets nothing while another one has room.
 //! 4. Two entries of high priority do not share a core while one is free of them, and others keep
 //!    away from them while they have room elsewhere.
 //! 5. A core whose sibling, another thread of the same physical core, runs a vCPU or has work of
-//!    high priority is taken after those that have no such sibling.
-//! 6. A core on another NUMA node than the packets' memory is taken after those on that node.
+//!    high priority is taken after cores without such a sibling.
+//! 6. A core on another NUMA node than the packets' memory is taken after cores on that node.
 //!
-//! In the adaptive mode also, where it is known who is received where:
+//! In the adaptive mode also, if the receivers of entries and their cores are known:
 //!
-//! 7. An entry that has to share with a vCPU takes that of its own machine, so that what is too
-//!    much harms who causes it.
+//! 7. An entry that has to share with a vCPU takes that of its own machine, so that the surplus
+//!    harms the machine that causes it.
 //! 8. The core of a machine that receives work of high priority is shared after all others.
 
 use sluice_base::Priority;
@@ -26,10 +26,10 @@ use crate::entries::EntryState;
 use crate::placement::Placement;
 use crate::share::Share;
 
-/// Lower is better.
+/// Rank of a core; lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// As it should be.
+    /// No rule is broken.
     Good,
     /// On another NUMA node.
     Far,
@@ -54,7 +54,7 @@ pub(crate) enum Rank {
 pub(crate) struct Work {
     pub(crate) load: Share,
     pub(crate) is_high: bool,
-    /// The core to which the machine that receives it is pinned.
+    /// Core to which the machine that receives it is pinned.
     pub(crate) receiver: Option<CoreIndex>,
 }
 
@@ -63,14 +63,14 @@ impl Placement {
         self.config.mode.has_rules() && self.config.high_from.is_some_and(|from| priority >= from)
     }
 
-    /// All of an entry's work.
+    /// The whole work of an entry.
     pub(crate) fn whole(&self, state: &EntryState) -> Work {
         let is_high = self.is_high(state.priority);
         Work { load: state.load.sum(), is_high, receiver: state.receiver }
     }
 
-    /// How good a core is for work that is not counted on any core, with `margin` to spare. `None`:
-    /// it may not be used.
+    /// Rank of a core for work that is not counted on any core, with `margin` to spare. `None` if
+    /// the core may not be used.
     pub(crate) fn rank(&self, core: CoreIndex, work: Work, margin: Share) -> Option<Rank> {
         let Self { cores, config, .. } = self;
         let Work { load, is_high, .. } = work;
@@ -100,7 +100,7 @@ impl Placement {
         })
     }
 
-    /// Whether a core is on another NUMA node than the packets: on that of the machine that
+    /// Returns true if a core is on another NUMA node than the packets: on that of the machine that
     /// receives them, if it is known, or else on that of the card.
     pub(crate) fn is_far(&self, core: CoreIndex, receiver: Option<CoreIndex>) -> bool {
         let receiver = receiver.filter(|_| self.knows_receivers());
@@ -109,7 +109,7 @@ impl Placement {
         home.zip(node_of(core)).is_some_and(|(home, there)| home != there)
     }
 
-    /// The best core for work that is not counted on any, and how good it is.
+    /// The best core for work that is not counted on any, and its rank.
     pub(crate) fn best(
         &self,
         work: Work,
@@ -130,7 +130,7 @@ impl Placement {
         let ranked = candidates.filter_map(|core| {
             let rank = self.rank(core, work, margin)?;
             let runs_vcpu = self.cores.get(core).runs_vcpu;
-            // Without room: where the rest is already, or else where it harms its own machine.
+            // Without room: the core of the surplus, or else the core of the work's own machine.
             let apart = (self.surplus != Some(core), !self.is_own(core, work));
             let apart = if rank < Rank::Full { (false, false) } else { apart };
             let is_far = self.is_far(core, work.receiver);

@@ -1,4 +1,4 @@
-//! Entries that are where a rule says that they should not be.
+//! Entries on cores that a rule forbids or disfavours.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
 
 impl Rank {
-    /// Why something leaves a core of this rank for a better one.
+    /// Reason of a move from a core of this rank to a better one.
     pub(crate) const fn why_left(self, is_high: bool) -> Why {
         match self {
             Self::Shared if is_high => Why::OwnCore,
@@ -24,13 +24,13 @@ impl Rank {
     }
 }
 
-/// For how many entries per move that is allowed another core is looked for in a period: most
-/// looks find none where every core is full, and each takes as long as there are cores.
+/// Number of entries, per allowed move, for which another core is searched in a period: most
+/// searches fail if every core is full, and each takes time in the number of cores.
 const LOOKS_PER_MOVE: u32 = 8;
 
 impl Placement {
-    /// Moves entries off cores on which they may not be, or should not be while there are better
-    /// ones: those of high priority first, because others make way for them.
+    /// Moves entries off cores that they may not use, or should not use while there are better
+    /// ones: entries of high priority first, because others make way for them.
     pub(crate) fn repair(&mut self, most: usize, moves: &mut Vec<Move>) {
         self.leave_excluded(most, moves);
         if !self.config.mode.has_rules() {
@@ -61,7 +61,7 @@ impl Placement {
         }
     }
 
-    /// How good the core is on which an entry is, while it is taken out of the sums.
+    /// Rank of an entry's core, while the entry is taken out of the sums.
     fn rank_now(&self, state: &EntryState, core: CoreIndex) -> Rank {
         self.rank(core, self.whole(state), Share::ZERO).unwrap_or(Rank::FullHigh)
     }
@@ -78,7 +78,7 @@ impl Placement {
         Some(self.put(entry, core, None, now.why_left(work.is_high)))
     }
 
-    /// What is on an excluded core leaves it, whatever the mode.
+    /// Moves entries off excluded cores, in every mode.
     fn leave_excluded(&mut self, most: usize, moves: &mut Vec<Move>) {
         let excluded = |p: &Self, core| p.cores.get(core).excluded;
         if !self.cores.all().any(|core| excluded(self, core) && self.has_work(core)) {
@@ -106,7 +106,7 @@ impl Placement {
         }
     }
 
-    /// Whether anything is placed on a core, be it without load.
+    /// Returns true if an entry is placed on a core, even without load.
     fn has_work(&self, core: CoreIndex) -> bool {
         self.entries.iter().any(|(_, state)| state.on(core).is_some())
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::iter::Sum;
 
-/// How much of a core's time something takes, in millionths.
+/// Share of a core's time, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(pub u32);
 
@@ -13,14 +13,14 @@ impl Share {
     /// A whole core.
     pub const WHOLE: Self = Self(1_000_000);
 
-    /// So many hundredths of a core.
+    /// A share in hundredths of a core.
     #[must_use]
     pub const fn percent(percent: u32) -> Self {
         Self(percent * 10_000)
     }
 
-    /// So much of a period was used. More than the period counts as measured: two cores may have
-    /// worked at it.
+    /// Share of a period that was used. More than the period is kept as measured: two cores may
+    /// have worked at it.
     #[must_use]
     pub fn of_period(used_ns: u64, period_ns: u64) -> Self {
         if period_ns == 0 {
@@ -30,24 +30,24 @@ impl Share {
         Self(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
-    /// Both together.
+    /// Sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left of it; nothing if the other one is larger.
+    /// Difference; zero if the other one is larger.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// A quarter of the way from here to `new`: an average over about four periods, in which a
-    /// single one counts little.
+    /// Returns the value a quarter of the way from here to `new`: an average over about four
+    /// periods, in which a single one counts little.
     #[must_use]
     pub(crate) const fn towards(self, new: Self) -> Self {
         let (old, new) = (self.0 as u64, new.0 as u64);
-        // Rounded towards the new one, so that it gets there.
+        // Rounded towards the new value, so that it is reached.
         let sum = old * 3 + new + if new > old { 3 } else { 0 };
         #[expect(clippy::cast_possible_truncation, reason = "between two numbers of 32 bits")]
         Self((sum / 4) as u32)

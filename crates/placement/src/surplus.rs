@@ -1,17 +1,18 @@
-//! What is too much for all cores together: it goes to one, so that machines starve on no other.
+//! Surplus: work beyond the capacity of all cores goes to one of them, so that machines starve on
+//! no other.
 //!
 //! Tunnel work comes before vCPUs. On a core with more of it than there is time, they get next to
-//! nothing, however little is too much. Spread evenly, a small surplus starves every machine; on
-//! one core, only those that are pinned there.
+//! nothing, even for a small excess. Spread evenly, a small surplus starves every machine; on one
+//! core, only the machines that are pinned there.
 //!
 //! ```text
 //!   starves, and no core has room         fits again
 //!   core ───────────────────────> surplus ──────────> core
 //! ```
 //!
-//! What an entry takes of a core on which machines starve says little about what it would take
-//! elsewhere, so there its load may rise and does not fall. With that it goes back only to where it
-//! fits, after a trial or two.
+//! The load of an entry on a core on which machines starve tells little about its load elsewhere,
+//! so there its load may rise and does not fall. Thus it goes back only to a core on which it fits,
+//! after a trial or two.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -24,17 +25,17 @@ use crate::share::Share;
 use crate::why::{Move, Why};
 use crate::{CoreIndex, EntryId};
 
-/// For how many periods vCPUs starve before something goes elsewhere.
+/// Number of periods in which vCPUs starve before an entry moves.
 pub(crate) const PERIODS: u32 = 3;
 
 impl Placement {
-    /// Whether the loads of entries there are less than what they would take elsewhere.
+    /// Returns true if the measured loads of entries there are less than elsewhere.
     pub(crate) fn hides_load(&self, core: CoreIndex) -> bool {
         self.config.mode == Mode::Adaptive
             && (self.surplus == Some(core) || self.cores.starved(core) > 0)
     }
 
-    /// There is no surplus any more when its core has room in a period, or no vCPU starves there.
+    /// Ends the surplus when its core has room in a period, or no vCPU starves there.
     pub(crate) fn end_surplus(&mut self, cores: &[CoreLoad], loads: &[EntryLoad]) {
         let Some(core) = self.surplus else { return };
         let took = |entry: EntryId, state: &EntryState| {
@@ -52,8 +53,8 @@ impl Placement {
         }
     }
 
-    /// Whether there is a surplus, and work goes on for machines that starve: what is received for
-    /// them is dropped. Where their senders are held back, it would have stopped.
+    /// Returns true if there is a surplus, and work goes on for machines that starve: packets for
+    /// them are dropped. With senders held back, the work would have stopped.
     pub(crate) fn wastes(&self, loads: &[EntryLoad]) -> bool {
         let is_wasted = |(entry, state): (EntryId, &EntryState)| {
             let took = loads.get(entry.index()).copied().unwrap_or_default().sum();
@@ -63,7 +64,7 @@ impl Placement {
         self.surplus.is_some() && self.entries.iter().any(is_wasted)
     }
 
-    /// Takes work from cores on which vCPUs starve, an entry from each, until they do no more.
+    /// Moves work off cores on which vCPUs starve, one entry from each, until no more starve.
     pub(crate) fn relieve(&mut self, most: usize, moves: &mut Vec<Move>) {
         for core in self.cores.all() {
             if moves.len() >= most {
@@ -94,7 +95,7 @@ impl Placement {
         Some(self.put(entry, to, None, Why::Starves))
     }
 
-    /// Where an entry may go: to its own machine, or where it just fits.
+    /// Core to which an entry may go: that of its own machine, or one on which it just fits.
     fn way_out(&self, entry: EntryId, from: CoreIndex) -> Option<CoreIndex> {
         let state = self.entries.get(entry)?;
         let home = state.receiver.filter(|home| *home != from && self.may_go_home(entry, *home));
@@ -107,22 +108,22 @@ impl Placement {
         })
     }
 
-    /// Whether a core may be given work that is too much, as far as priority goes.
+    /// Returns true if a core may be given surplus work, as far as priority goes.
     fn takes_more(&self, core: CoreIndex) -> bool {
         let is_high = self.cores.high(core) > 0 || self.cores.received(core).1 > 0;
         !is_high && !self.cores.get(core).excluded
     }
 
-    /// Whether an entry may go to the core of its own machine, where too much of it harms none but
-    /// that, and stops with it if its sender is held back.
+    /// Returns true if an entry may go to the core of its own machine, where its excess harms only
+    /// that machine, and stops with it if its sender is held back.
     fn may_go_home(&self, entry: EntryId, home: CoreIndex) -> bool {
         let is_tried = self.entries.get(entry).is_none_or(|state| state.starved_own);
         !is_tried && self.takes_more(home)
     }
 
-    /// What leaves a core: the largest entry of those that other machines receive, or else of all.
-    /// One of high priority only if it starves a machine of high priority. From the core that takes
-    /// the surplus, what may go elsewhere.
+    /// Entry to leave a core: the largest of those that other machines receive, or else of all. One
+    /// of high priority only if it starves a machine of high priority. From the core that takes the
+    /// surplus, only an entry that has a place elsewhere.
     fn largest(&self, core: CoreIndex) -> Option<(EntryId, bool)> {
         let is_surplus = self.surplus == Some(core);
         let may = |&(entry, state): &(EntryId, &EntryState)| {
@@ -136,8 +137,8 @@ impl Placement {
         (is_low || self.cores.received(core).1 > 0).then_some((entry, !is_low))
     }
 
-    /// A core for an entry of high priority that starves a machine of its kind: where the fewest
-    /// machines pay for it.
+    /// A core for an entry of high priority that starves a machine of its kind: the core at which
+    /// the fewest machines pay for it.
     fn for_high(&self, from: CoreIndex) -> Option<CoreIndex> {
         let may = |core: &CoreIndex| {
             let is_other = *core != from && Some(*core) != self.surplus;
@@ -150,8 +151,8 @@ impl Placement {
         self.cores.all().filter(may).min_by_key(cost)
     }
 
-    /// The core that takes the surplus; it stays the same one as long as there is any. Where none
-    /// is without a vCPU, one on which few machines starve, and starve already.
+    /// The core that takes the surplus; it stays the same one as long as there is any. If all cores
+    /// have a vCPU, one on which few machines starve, and starve already.
     fn surplus_core(&mut self) -> CoreIndex {
         let usable = self.cores.all().filter(|core| !self.cores.get(*core).excluded);
         let cost = |core: CoreIndex| {

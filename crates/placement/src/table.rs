@@ -1,13 +1,13 @@
 //! Carries decisions out, packet by packet, and keeps the order of packets.
 //!
 //! Two packets of one entry that are on two cores at a time may overtake each other. So an entry
-//! goes to its new core only when nothing of it is under way: either that is counted
-//! ([`Order::Counted`]), or it is known how long a packet can be under way at most
-//! ([`Order::Quiet`]), where nobody tells when it is done.
+//! goes to its new core only when no packet of it is under way: either its packets are counted
+//! ([`Order::Counted`]), or there is a limit of the time that a packet can be under way
+//! ([`Order::Quiet`]), if no event tells when it is done.
 //!
-//! Work that never pauses would never move. Where it is counted, packets of an entry that has
-//! waited for longer than the patience are held back where they are, until those before them are
-//! done: a few microseconds, and nothing is lost.
+//! Work that never pauses would never move. With counting, packets of an entry that has waited for
+//! longer than the patience are held back in their queue, until the earlier ones are done: a few
+//! microseconds, and no packet is lost.
 
 use alloc::vec::Vec;
 
@@ -16,35 +16,35 @@ use sluice_base::Nanos;
 use crate::why::Move;
 use crate::{CoreIndex, EntryId};
 
-/// How it is known that nothing of an entry is under way.
+/// Evidence that no packet of an entry is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// [`Table::done`] is called for each packet. An entry that waits for longer than `patience` is
     /// held back.
     Counted {
-        /// How long.
+        /// Limit of the wait.
         patience: Nanos,
     },
-    /// None came for so long.
+    /// No packet came for this time.
     Quiet(Nanos),
 }
 
-/// What to do with a packet.
+/// Decision for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// To this core, and for delivery to the other one, if any.
+    /// To this core, and to the other one for delivery, if any.
     To(CoreIndex, Option<CoreIndex>),
-    /// Not yet: leave it where it is, and those of its entry behind it.
+    /// Not yet: leave it in its queue, and the packets of its entry behind it.
     Hold,
-    /// Its entry has no core: it is to be placed.
+    /// Its entry has no core and must be placed.
     Unplaced,
 }
 
-/// Where an entry's work is done.
+/// Cores of an entry's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     core: u16,
-    /// [`NONE`] if not apart.
+    /// [`NONE`] if delivery is not apart.
     delivery: u16,
 }
 
@@ -54,14 +54,14 @@ const NOWHERE: Place = Place { core: NONE, delivery: NONE };
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     now: Place,
-    /// Where it goes; the same if it does not move.
+    /// Target of a move; equal to `now` without a move.
     next: Place,
     under_way: u32,
-    /// [`Order::Counted`]: since when it is to move. [`Order::Quiet`]: when its last packet came.
+    /// [`Order::Counted`]: time of the decision to move. [`Order::Quiet`]: time of its last packet.
     at: Nanos,
 }
 
-/// The place of every entry, for who dispatches packets. It belongs to one thread.
+/// Place of every entry, for the dispatcher of packets. It belongs to one thread.
 #[derive(Clone, Debug)]
 pub struct Table {
     slots: Vec<Slot>,
@@ -70,14 +70,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of so many entries, none of which has a place.
+    /// Makes a table for this number of entries, none of which has a place.
     #[must_use]
     pub fn new(entries: u32, order: Order) -> Self {
         let empty = Slot { now: NOWHERE, next: NOWHERE, under_way: 0, at: Nanos::ZERO };
         Self { slots: (0..entries).map(|_| empty).collect(), order, held: 0 }
     }
 
-    /// An entry is to go elsewhere. It goes at once if nothing of it is under way.
+    /// Sets a new place of an entry. The move happens at once if no packet of it is under way.
     ///
     /// # Panics
     /// If there is no entry of that number.
@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// What to do with a packet that has come.
+    /// Returns the decision for a packet that has come.
     ///
     /// # Panics
     /// If there is no entry of that number.
@@ -129,7 +129,7 @@ impl Table {
         Dispatch::To(CoreIndex(core), (delivery != NONE).then_some(CoreIndex(delivery)))
     }
 
-    /// So many packets of an entry are done.
+    /// Notes that `count` packets of an entry are done.
     ///
     /// # Panics
     /// In debug builds, if not so many were under way.
@@ -140,13 +140,13 @@ impl Table {
         slot.under_way = slot.under_way.saturating_sub(count);
     }
 
-    /// Whether an entry is where it should be.
+    /// Returns true if an entry has reached its place.
     #[must_use]
     pub fn is_settled(&self, entry: EntryId) -> bool {
         self.slots.get(entry.index()).is_some_and(|slot| slot.now == slot.next)
     }
 
-    /// How often a packet was held back.
+    /// Number of times that a packet was held back.
     #[must_use]
     pub const fn held(&self) -> u64 {
         self.held

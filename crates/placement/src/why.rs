@@ -1,4 +1,4 @@
-//! Why something is where it is.
+//! Reasons of decisions.
 
 use core::fmt;
 
@@ -8,11 +8,11 @@ use crate::{CoreIndex, EntryId};
 /// The reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its number says so.
+    /// Its number selects the core.
     Hash,
     /// The core is reserved for its priority.
     Reserved,
-    /// Of the cores that it may use, this one had the least to do.
+    /// This core had the least load of those that it may use.
     LeastLoaded,
     /// No other entry of high priority was there.
     OwnCore,
@@ -28,9 +28,10 @@ pub enum Why {
     Excluded,
     /// The core it was on had no room.
     Full,
-    /// The two cores' loads differed by so much.
+    /// The two cores' loads differed by this much.
     Balance(Share),
-    /// vCPUs starved on the core it was on, and none has room: it goes where the surplus is.
+    /// vCPUs starved on the core it was on, and no core has room: it goes to the core with the
+    /// surplus.
     Starves,
     /// It is too much for one core: its delivery goes to another one.
     Split,
@@ -61,14 +62,14 @@ impl fmt::Display for Why {
     }
 }
 
-/// A change of where an entry's work is done.
+/// A change of the cores of an entry's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Whose.
+    /// The entry.
     pub entry: EntryId,
-    /// Where all of its work is done, or decapsulation if that is apart.
+    /// Core of all of its work, or of decapsulation if delivery is apart.
     pub core: CoreIndex,
-    /// Where delivery is done, if apart.
+    /// Core of its delivery, if apart.
     pub delivery: Option<CoreIndex>,
     /// The reason.
     pub why: Why,

@@ -1,4 +1,4 @@
-//! What each mode does, on small hosts where the answer can be read off.
+//! Behaviour of each mode, on small hosts where the answer is obvious.
 
 use sluice_base::Priority;
 use sluice_placement::{
@@ -9,7 +9,7 @@ use sluice_placement::{
 const HIGH: Priority = Priority::new(6).unwrap();
 const LOW: Priority = Priority::ZERO;
 
-/// Cores of which the marked ones run a vCPU.
+/// Cores; those marked `v` run a vCPU.
 fn cores(marks: &str) -> Vec<Core> {
     let core = |(number, mark)| Core { number, runs_vcpu: mark == 'v', ..Core::default() };
     (0..).zip(marks.chars()).map(core).collect()
@@ -32,7 +32,7 @@ impl Run {
         Self { placement, foreign, loads: vec![EntryLoad::default(); 100] }
     }
 
-    /// Places an entry that takes so many hundredths of a core, and says where.
+    /// Places an entry with a load in hundredths of a core, and returns its core.
     fn place(&mut self, entry: u32, priority: Priority, percent: u32) -> (u16, Why) {
         self.load(entry, percent);
         let made = self.placement.place(EntryId(entry), priority);
@@ -158,7 +158,7 @@ fn high_priorities_have_a_core_each_and_others_make_way() {
     for entry in 0..6 {
         assert!(![0, run.at(10), run.at(11)].contains(&run.at(entry)), "entry {entry}");
     }
-    // A third one has no core left for itself that runs no machine: the rest makes way.
+    // A third one has no core left for itself that runs no machine: the other entries make way.
     run.place(12, HIGH, 40);
     run.settle();
     let highs = [run.at(10), run.at(11), run.at(12)];
@@ -191,7 +191,7 @@ fn an_elephant_is_split_and_joined_again() {
     let half = Share::percent(60);
     assert_eq!(run.placement.load_of(delivery).0, half);
     assert_eq!(run.placement.load_of(state.core).0, half);
-    // A little less changes nothing.
+    // A slightly lower load changes nothing.
     run.load(0, 70);
     assert_eq!(run.settle(), []);
     run.load(0, 30);
@@ -234,7 +234,7 @@ fn the_core_of_a_machine_of_high_priority_is_shared_last() {
         assert_ne!(run.place(entry, LOW, 25).0, 0, "entry {entry}");
         run.settle();
     }
-    // Not even where there is room on no other core.
+    // Not even if no other core has room.
     assert!((1..6).all(|entry| run.at(entry) != 0));
 }
 
@@ -247,7 +247,7 @@ fn an_elephant_is_delivered_on_the_core_of_its_machine_if_that_leaves_room() {
         run.placement.set_receiver(EntryId(0), Some(CoreIndex(0)));
         run.place(0, LOW, 80);
         run.settle();
-        // More than the core has: a part of it is for delivery.
+        // More than the core has: a part of it is delivery.
         run.load(0, 100);
         run.settle();
         let state = run.placement.entry(EntryId(0)).unwrap();
@@ -289,14 +289,14 @@ fn a_physical_core_that_is_shared_comes_later() {
     let cores: Vec<Core> = (0..4).map(core).collect();
     let mut placement = Placement::new(config(Mode::Adaptive), &cores).unwrap();
     let mut place = |entry, priority| placement.place(EntryId(entry), priority).core.0;
-    // Beside the machine only if nothing else is left: two share a physical core before that.
+    // Beside the machine only if nothing else is left: before that two share a physical core.
     assert_eq!([place(0, LOW), place(1, LOW)], [2, 3]);
     assert_eq!(place(2, HIGH), 2);
     let mut moves = Vec::new();
     let small = EntryLoad { decap: Share::percent(5), deliver: Share::ZERO };
     (0..20).for_each(|_| placement.period(&[CoreLoad::default(); 4], &[small; 3], &mut moves));
     let at = |entry| placement.entry(EntryId(entry)).unwrap();
-    // Who makes way is beside a machine or beside high priority now, and one is like the other.
+    // An entry that makes way is now beside a machine or beside high priority; both are equal.
     assert_eq!([at(0).core.0, at(1).core.0, at(2).core.0], [0, 3, 2]);
 }
 
@@ -317,7 +317,7 @@ fn work_stays_on_the_node_of_the_card() {
     };
     (0..12).for_each(|entry| _ = placement.place(EntryId(entry), LOW));
     assert_eq!(settle(&mut placement, 12).0, [0, 0, 6, 6]);
-    // More than there is room for on its node.
+    // More work than its node has room for.
     let (on, moves) = settle(&mut placement, 20);
     assert_eq!((on[2], on[3]), (4, 4), "{on:?} {moves:?}");
     let (on, moves) = settle(&mut placement, 10);

@@ -1,4 +1,4 @@
-//! How near the adaptive mode comes to the best there is, found by trying all on small hosts.
+//! Distance of the adaptive mode from the optimum, found by trying all placements on small hosts.
 
 mod support;
 
@@ -7,7 +7,7 @@ use proptest::test_runner::TestRunner;
 use sluice_placement::Mode;
 use support::{Host, World};
 
-/// Hosts without machines and priorities, where nothing counts but the load of the fullest core.
+/// Hosts without machines and priorities, on which only the load of the fullest core counts.
 fn small() -> impl Strategy<Value = Host> {
     let few = |host: &mut Host| {
         host.cores.truncate(4);
@@ -58,8 +58,8 @@ fn the_fullest_core_has_hardly_more_than_in_the_best_placement() {
     for _ in 0..CASES {
         let host = small().new_tree(&mut runner).unwrap().current();
         let (best, reached) = (best(&host), reached(&host));
-        // Moves of one entry at a time end where none helps any more; that is at most twice the
-        // best (Finn and Horowitz 1979), and the hysteresis is not worth a move.
+        // Moves of one entry at a time end when none helps any more; that is at most twice the
+        // optimum (Finn and Horowitz 1979), and a gain below the hysteresis causes no move.
         assert!(reached <= 2 * best + 110_000, "{reached} against {best}: {host:?}");
         above += u32::from(reached > best + 110_000);
         let ratio = reached.max(1) as f64 / best.max(1) as f64;

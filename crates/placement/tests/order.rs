@@ -1,4 +1,4 @@
-//! Packets of an entry stay in order, whatever is decided and whenever cores get on.
+//! Packets of an entry stay in order, for all decisions and any progress of the cores.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ const CORES: u16 = 4;
 const ENTRIES: u32 = 3;
 const PATIENCE: Nanos = Nanos(50);
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Packet(u32),
@@ -30,12 +30,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..400)
 }
 
-/// Cores with queues: a packet that has a delivery of its own goes there when its first stage is
+/// Cores with queues: a packet with a separate delivery goes to that core when its first stage is
 /// done.
 #[derive(Default)]
 struct Machine {
     queues: [VecDeque<(u32, u32, Option<CoreIndex>)>; CORES as usize],
-    /// Per entry: the next packet that comes, and the next one that must end.
+    /// Per entry: the number of the next packet, and of the next one that must end.
     next: [(u32, u32); ENTRIES as usize],
 }
 
@@ -75,7 +75,7 @@ proptest! {
                         machine.queues[core.index()].push_back((entry, *next, delivery));
                         *next += 1;
                     }
-                    // It comes again.
+                    // The packet comes again.
                     Dispatch::Hold => {}
                     Dispatch::Unplaced => unreachable!("all are placed"),
                 },
@@ -86,7 +86,7 @@ proptest! {
                 Step::Wait(time) => now.0 += time,
             }
         }
-        // Nothing is lost, and every move is made in the end.
+        // No packet is lost, and every move is made in the end.
         for _ in 0..1_000 {
             (0..CORES).for_each(|core| machine.work(core.into(), &mut table));
         }
@@ -99,7 +99,7 @@ proptest! {
         }
     }
 
-    /// Where nobody counts, it is enough that no packet is under way for longer than the gap.
+    /// Without counting, it is enough that no packet is under way for longer than the gap.
     #[test]
     fn a_pause_that_is_long_enough_keeps_the_order_too(
         steps in proptest::collection::vec((0..60_u64, 0..CORES, 1..100_u64), 1..200),
@@ -116,7 +116,7 @@ proptest! {
             let there = table.dispatch(Nanos(now), entry);
             let mut old = before;
             if old.dispatch(Nanos(now), entry) != there {
-                // It went elsewhere: all before it must have ended.
+                // The entry moved: all earlier packets must have ended.
                 prop_assert!(last_end <= now, "one ends at {last_end}, the next began at {now}");
             }
             last_end = last_end.max(now + takes);

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use sluice_placement::{Config, Mode};
 use support::{World, broken_rule, worlds};
 
-/// As many periods as it may take until all is in its place: entries over moves in a period, and
-/// some for the averages and for rest.
+/// Number of periods until all entries are in place: entries over moves in a period, and some for
+/// the averages and for rest.
 const SETTLES_IN: u32 = 120;
 
 proptest! {
@@ -41,11 +41,11 @@ proptest! {
             run.shake(noise, period);
             moves += run.period();
         }
-        // What was just at a threshold may go over it once, for each entry.
+        // A load that was just at a threshold may go over it once, for each entry.
         prop_assert!(moves <= run.world.entries.len(), "{moves} moves");
     }
 
-    /// Whatever the load does, an entry that moved for balance rests, so that moves are bounded.
+    /// Under any load, an entry that moved for balance rests, so that moves are bounded.
     #[test]
     fn moves_are_bounded_whatever_the_load_does(world in worlds(), noise in any::<u64>()) {
         let mut run = World::start(&world, Mode::Adaptive);
@@ -63,7 +63,7 @@ proptest! {
         (0..10).for_each(|_| _ = run.period());
         let core = run.world.entries.len() % run.world.cores.len();
         let excluded = run.exclude(core);
-        // As many as it takes for all of 40 entries.
+        // Enough periods for all of 40 entries.
         (0..14).for_each(|_| _ = run.period());
         let there = run.entries_on(core);
         prop_assert!(!excluded || there == 0, "{there} entries are on an excluded core");

@@ -1,4 +1,4 @@
-//! Hosts with more work than there is time: softirq work comes first, vCPUs get what it leaves.
+//! Hosts with more work than time: softirq work comes first, vCPUs get the remainder.
 
 use proptest::prelude::*;
 use sluice_base::Priority;
@@ -9,12 +9,12 @@ use sluice_placement::{
 const HIGH: Priority = Priority::new(6).unwrap();
 const WHOLE: u32 = 1_000_000;
 
-/// A host all cores of which run machines: what its entries would take, and its vCPUs.
+/// A host on which every core runs machines: the demand of its entries, and of its vCPUs.
 struct Host {
     placement: Placement,
-    /// Hundredths of a core that each entry would take.
+    /// Demand of each entry, in hundredths of a core.
     offered: Vec<u32>,
-    /// Hundredths that the vCPUs of each core would take.
+    /// Demand of each core's vCPUs, in hundredths.
     needed: Vec<u32>,
     /// Cores on which vCPUs starved in the last period.
     starved: Vec<usize>,
@@ -35,7 +35,7 @@ impl Host {
         Self { placement, offered, needed: needed.to_vec(), starved: Vec::new() }
     }
 
-    /// Entries of a core that is full take part of what they would, vCPUs the rest.
+    /// Entries of a full core get a part of their demand, vCPUs the rest.
     fn period(&mut self) -> Vec<Move> {
         let mut wanted = vec![0; self.needed.len()];
         for (entry, state) in self.placement.entries() {
@@ -87,7 +87,7 @@ fn what_is_too_much_goes_to_one_core() {
     host.settle();
     assert_eq!(host.starved.len(), 1, "{:?}", host.starved);
     assert_eq!(host.placement.surplus().map(CoreIndex::index), Some(host.starved[0]));
-    // Where there is less, all goes back.
+    // With less work, all of it goes back.
     host.offered.fill(30);
     host.settle();
     assert_eq!((host.starved.len(), host.placement.surplus()), (0, None));
@@ -105,7 +105,7 @@ fn a_machine_of_high_priority_is_not_on_the_core_with_the_surplus() {
 
 #[test]
 fn who_is_too_much_goes_home_first() {
-    // Entry 0 is received on core 1, and core 0 is where it harms others.
+    // Entry 0 is received on core 1, and harms others on core 0.
     let mut host = Host::new(&[10, 10], &[(120, 1, false), (10, 0, false)]);
     host.settle();
     assert_eq!(host.starved.len(), 1);
@@ -115,7 +115,7 @@ fn who_is_too_much_goes_home_first() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// With work that stays it comes to rest, and one core has what is too much.
+    /// With constant work moves end, and one core has the surplus.
     #[test]
     fn machines_starve_on_one_core_at_most(
         needed in proptest::collection::vec(3..25_u32, 2..6),

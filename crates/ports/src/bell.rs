@@ -1,4 +1,4 @@
-//! A descriptor by which one thread wakes another (`eventfd`).
+//! Notification eventfd, by which one thread wakes another.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::event::EventfdFlags;
 
-/// The bell. Clones ring the same.
+/// A notification eventfd. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell(Arc<OwnedFd>);
 
@@ -16,7 +16,7 @@ impl Bell {
         Ok(Self(Arc::new(rustix::event::eventfd(0, flags)?)))
     }
 
-    /// Wakes who waits on it.
+    /// Wakes the thread that waits on it.
     pub(crate) fn ring(&self) {
         ring(self.fd());
     }
@@ -26,7 +26,7 @@ impl Bell {
     }
 }
 
-/// Adds one to the count of an `eventfd`, somebody else's perhaps.
+/// Adds one to the count of an `eventfd`, possibly of another process.
 pub(crate) fn ring(fd: BorrowedFd<'_>) {
     // It fails only when 2^64 - 2 kicks wait to be read, and then it is readable anyway.
     let _full = rustix::io::write(fd, &1u64.to_ne_bytes());

@@ -3,12 +3,12 @@
 
 use std::ptr;
 
-/// The size of a line of the cache, which is what a hint is about.
+/// Size of a cache line, the unit of a prefetch hint.
 const LINE: usize = 64;
 
-/// Copies bytes. Up to two lines it takes a few moves and no call; bytes in the middle may be
-/// copied twice, with what stands there the second time. Of places that overlap, nothing is said
-/// about what is in `to` afterwards.
+/// Copies bytes. Up to two lines take a few moves and no call; bytes in the middle may be copied
+/// twice, with their value at the second time. If the places overlap, the content of `to` is
+/// unspecified.
 ///
 /// # Safety
 /// `from` has `size` bytes to be read and `to` has as many to be written.
@@ -24,7 +24,7 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// The first `N` bytes, and the last `N`.
+/// Copies the first `N` bytes, and the last `N`.
 #[inline]
 unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, size: usize) {
     debug_assert!((N..=2 * N).contains(&size));
@@ -36,7 +36,7 @@ unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// Will be read soon: two lines from here on. Any address will do.
+/// Prefetches two lines from here on for reading. Any address is allowed.
 #[inline]
 pub(crate) fn will_read(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -52,7 +52,7 @@ pub(crate) fn will_read(at: *const u8) {
     let _ = (at, LINE);
 }
 
-/// Will be written soon, as [`will_read`].
+/// Prefetches for writing, as [`will_read`] for reading.
 #[inline]
 pub(crate) fn will_write(at: *mut u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,12 +1,12 @@
 //! Lists of cores as the kernel writes them: `0-3,8`.
 
-/// More cores than any machine has: a longer list is a mistake.
+/// Maximum number of a core, above any machine's: a longer list is a mistake.
 const CORE_MAX: u16 = 4095;
 
-/// What is no list of cores.
+/// Error of a list of cores.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// Something that is no number.
+    /// A part that is no number.
     #[error("{0:?} is no core: write lists as 0-3,8")]
     NoCore(String),
     /// A part that ends before it begins, or too far away.
@@ -14,10 +14,10 @@ pub enum ListError {
     Range(String),
 }
 
-/// Reads a list; an empty one is one.
+/// Reads a list; it may be empty.
 ///
 /// # Errors
-/// What is not a list.
+/// The first part that is wrong.
 pub fn parse(text: &str) -> Result<Vec<u16>, ListError> {
     let mut cores = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

@@ -14,7 +14,7 @@ use crate::netlink::Netlink;
 use crate::port::Counters;
 use crate::sys::{self, DeviceRequest};
 
-/// What a device is.
+/// State of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its index.
@@ -23,16 +23,16 @@ pub struct Device {
     pub mac: Mac,
     /// Its layer-3 MTU.
     pub mtu: u32,
-    /// Whether it is set up.
+    /// True if it is set up.
     pub up: bool,
-    /// Whether it has a carrier.
+    /// True if it has a carrier.
     pub running: bool,
 }
 
 /// Looks a device up by name.
 ///
 /// # Errors
-/// What the kernel said; `ENODEV` if there is none of that name.
+/// The kernel's error; `ENODEV` if there is none of that name.
 pub fn device(name: &str) -> io::Result<Device> {
     let request =
         DeviceRequest::new(name).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
@@ -51,12 +51,12 @@ pub fn device(name: &str) -> io::Result<Device> {
 /// The device of this namespace that has an address.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn device_with(address: Ipv4Addr) -> io::Result<Option<String>> {
     sys::device_with(address)
 }
 
-/// Whether the frames of a device begin with an Ethernet header.
+/// Returns true if the frames of a device begin with an Ethernet header.
 pub(crate) fn is_ethernet(name: &str) -> io::Result<bool> {
     let request =
         DeviceRequest::new(name).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
@@ -69,7 +69,7 @@ pub(crate) fn ioctl_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?)
 }
 
-/// The counters of a device behind which a loss can hide, since this was made.
+/// Counters of a device that could hide a loss, since this was made.
 #[derive(Debug)]
 pub(crate) struct DeviceCounters {
     netlink: RefCell<Netlink>,
@@ -87,17 +87,18 @@ impl DeviceCounters {
         Ok(Self { netlink: RefCell::new(netlink), index, stats, qdisc_drops })
     }
 
-    /// Whether the device is set up.
+    /// Returns true if the device is set up.
     pub(crate) fn is_up(&self) -> io::Result<bool> {
         self.netlink.borrow_mut().is_up(self.index)
     }
 
-    /// What the device is now; `None` if it is gone.
+    /// State of the device; `None` if it is gone.
     pub(crate) fn link(&self) -> io::Result<Option<LinkNow>> {
         self.netlink.borrow_mut().link(self.index)
     }
 
-    /// Adds the rows. The words are the kernel's: `rx` is what the device gave to the stack.
+    /// Adds the rows. Their names are the kernel's: `rx` counts frames from the device to the
+    /// stack.
     pub(crate) fn read(&self, rows: &mut Counters) -> io::Result<()> {
         let mut netlink = self.netlink.borrow_mut();
         let (now, then) = (netlink.link_stats(self.index)?, &self.stats);

@@ -1,5 +1,5 @@
-//! Programs of eBPF, assembled here: a few dozen instructions need no compiler, neither where this
-//! is built nor where it runs.
+//! Programs of eBPF, assembled here: a few dozen instructions need no compiler, neither at build
+//! time nor at run time.
 //!
 //! A program is attached to a device's tcx hook (Linux 6.6) by a link that ends with its
 //! descriptor: after SIGKILL nothing is left behind. Maps are hash tables and arrays of bytes.
@@ -18,7 +18,7 @@ pub(crate) struct Insn {
     value: i32,
 }
 
-/// What `bpf_skb_load_bytes` is called by.
+/// Number of the helper `bpf_skb_load_bytes`.
 pub(crate) const LOAD_BYTES: i32 = 26;
 /// `TC_ACT_SHOT`: the frame ends here.
 pub(crate) const SHOT: i32 = 2;
@@ -107,21 +107,21 @@ pub(crate) const fn add_register(to: u8, from: u8) -> Insn {
     insn(0x0f, to, from, 0, 0)
 }
 
-/// What `bpf_map_lookup_elem` is called by.
+/// Number of the helper `bpf_map_lookup_elem`.
 pub(crate) const MAP_LOOKUP: i32 = 1;
 /// Offset of `mark` in `struct __sk_buff`.
 pub(crate) const SKB_MARK: i16 = 8;
 /// Offset of `len`.
 pub(crate) const SKB_LEN: i16 = 0;
 
-/// How a jump compares.
+/// Condition of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum If {
     /// The low 32 bits are the value.
     Is,
-    /// They are not.
+    /// The low 32 bits are not the value.
     IsNot,
-    /// They have a bit of the value.
+    /// The low 32 bits have a bit of the value.
     Has,
     /// The pointer is null.
     Null,
@@ -136,28 +136,28 @@ pub(crate) struct Label(usize);
 pub(crate) struct Program {
     insns: Vec<Insn>,
     jumps: Vec<(usize, Label)>,
-    /// Before which instruction each label stands, once that is known.
+    /// Index of the instruction behind each label, once it is placed.
     labels: Vec<Option<usize>>,
 }
 
 impl Program {
-    /// A label that stands nowhere yet.
+    /// Makes a label that is not placed yet.
     pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label stands here.
+    /// Places the label here.
     pub(crate) fn here(&mut self, label: Label) {
         self.labels[label.0] = Some(self.insns.len());
     }
 
-    /// Instructions without jumps.
+    /// Adds instructions without jumps.
     pub(crate) fn plain(&mut self, insns: &[Insn]) {
         self.insns.extend_from_slice(insns);
     }
 
-    /// Goes on at the label if r`of` compares so.
+    /// Jumps to the label if the condition holds for r`of`.
     pub(crate) fn jump(&mut self, of: u8, how: If, value: i32, to: Label) {
         let code = match how {
             If::Is => 0x16,
@@ -189,9 +189,9 @@ impl Program {
 /// A hook of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// What the device receives, behind the place where AF_PACKET sees it.
+    /// Frames that the device receives, behind the point at which AF_PACKET sees them.
     Ingress,
-    /// What the host sends there, whoever made it.
+    /// Frames that the host sends there, from any source.
     Egress,
 }
 
@@ -276,7 +276,7 @@ unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A descriptor that a command returned.
+/// Runs a command that returns a descriptor.
 ///
 /// # Safety
 /// As for [`bpf`], and the command makes a descriptor.

@@ -1,4 +1,4 @@
-//! Why a port cannot be opened.
+//! Errors of opening a port.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// No device of that name in the namespace that was looked at.
+    /// There is no device of that name in the namespace.
     #[error("device {device}: there is none of that name in {place}")]
     NoSuchDevice {
         /// The device.
@@ -15,7 +15,7 @@ pub enum OpenError {
         /// The network namespace.
         place: String,
     },
-    /// A device name that Linux does not take.
+    /// A device name that Linux does not accept.
     #[error("device {device:?}: a name has 1 to 15 bytes, no '/', no space and no zero byte")]
     BadName {
         /// The name.
@@ -26,9 +26,9 @@ pub enum OpenError {
     Device {
         /// The device.
         device: String,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A network namespace that cannot be entered.
@@ -36,9 +36,9 @@ pub enum OpenError {
     Netns {
         /// The path of the namespace.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// An offload that would give this port frames that never were on a wire.
@@ -52,7 +52,7 @@ pub enum OpenError {
         /// The offload, in the words of ethtool.
         feature: &'static str,
     },
-    /// The frames of this MTU do not fit where they must go.
+    /// A buffer is too small for the frames of this MTU.
     #[error("device {device}: an MTU of {mtu} needs {needed} bytes per frame, there are {there}")]
     FrameSize {
         /// The device.
@@ -61,7 +61,7 @@ pub enum OpenError {
         mtu: u32,
         /// Bytes needed for one frame.
         needed: usize,
-        /// Bytes there are.
+        /// Bytes available for one frame.
         there: usize,
     },
     /// The address of an underlay cannot be used.
@@ -69,24 +69,24 @@ pub enum OpenError {
     Address {
         /// The address.
         address: std::net::SocketAddrV4,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Memory for frames could not be taken.
     #[error("cannot take {bytes} bytes for {what}: {source}")]
     Memory {
-        /// How many bytes.
+        /// Number of bytes.
         bytes: usize,
-        /// What for.
+        /// Use of the memory.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// What to do about an error that has a usual cause.
+/// Remedy of an error that has a usual cause.
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "; run as root, or with CAP_NET_ADMIN and CAP_NET_RAW",
@@ -104,7 +104,7 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl OpenError {
-    /// For `map_err` behind a system call about `device`.
+    /// Converts the error of a system call about `device`, for `map_err`.
     pub(crate) fn device(
         device: &str,
         what: &'static str,

@@ -1,19 +1,19 @@
 //! Finishes frames of guests for a driver whose peer does not: checksums, and segments.
 //!
-//! Each finished frame is made in a buffer of its own and offered like one that the switch made, so
-//! that a driver need not know where it comes from.
+//! Each finished frame is made in a buffer of the finisher and offered like a frame that the switch
+//! made, so that a driver need not know its origin.
 
 use sluice_switch::{Egress, Taken, resize_outer};
 
 use crate::frame::{FrameBuf, frame_size, gather, is_unfinished};
 use crate::offload::Offload;
 
-/// The largest frame that is finished, with what the switch puts in front.
+/// Size of the largest frame that is finished, with the outer headers that the switch adds.
 const FRAME_SIZE_MAX: usize = (1 << 16) + 256;
-/// How many segments are offered until the switch is asked again whose turn it is.
+/// Number of segments offered before the switch schedules again.
 const TOGETHER_MAX: u16 = 64;
 
-/// The buffer.
+/// The buffer in which frames are finished.
 #[derive(Debug, Default)]
 pub(crate) struct Finisher {
     frame: Box<[u8]>,
@@ -24,7 +24,7 @@ impl Finisher {
         Self { frame: vec![0; FRAME_SIZE_MAX].into_boxed_slice() }
     }
 
-    /// Offers what an unfinished frame is on the wire, one frame after the other.
+    /// Offers the wire frames of an unfinished frame, one after the other.
     fn offer(
         &mut self,
         frame: &Egress<'_, FrameBuf>,
@@ -85,7 +85,7 @@ impl Finisher {
     }
 }
 
-/// The same frame, all in `header`.
+/// A finished copy of `frame`, all in `header`.
 fn whole<'a>(bytes: &'a [u8], frame: &Egress<'_, FrameBuf>) -> Egress<'a, FrameBuf> {
     Egress {
         header: bytes,
@@ -98,7 +98,7 @@ fn whole<'a>(bytes: &'a [u8], frame: &Egress<'_, FrameBuf>) -> Egress<'a, FrameB
     }
 }
 
-/// Offers an unfinished frame to a driver that takes finished ones, which has a finisher.
+/// Offers an unfinished frame, through a finisher, to a driver that takes only finished frames.
 #[cold]
 pub(crate) fn finish<D>(
     driver: &mut D,

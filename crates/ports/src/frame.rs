@@ -1,22 +1,22 @@
-//! Handles of frames, wherever these lie.
+//! Handles of frames, in a pool or in a guest's memory.
 //!
 //! ```text
 //!   FrameBuf ──▶ slot of a pool:      | frame ................................ |
 //!   FrameBuf ──▶ record of a guest's: | head: a copy | pieces ──▶ guest memory |
-//!                                     | more ──▶ what is left to be done, and more pieces |
+//!                                     | more ──▶ offloads, and more pieces |
 //! ```
 //!
-//! A frame to which something is left to be done ([`Offload`]) says so in its handle. A super-frame
-//! says it in its size, too, which then is that of no frame and stands elsewhere.
+//! A frame with offloads still to be performed ([`Offload`]) has a flag in its handle. A
+//! super-frame also has a reserved size there; its real size stands with the offloads.
 //!
-//! A frame in a [`Pool`](crate::Pool) is frozen: nobody writes to it before its handle came back.
-//! A guest may write to its memory at any time, so nobody is ever given a reference into it. Its
-//! first bytes, by which the switch decides, are copied once when the frame is read
-//! ([`Record::head`]), and it is this copy that is sent; what follows is copied once, on its way
-//! out. What a guest changes meanwhile changes its payload and nothing else.
+//! A frame in a [`Pool`](crate::Pool) is frozen: nobody writes to it before its handle came back. A
+//! guest may write to its memory at any time, so no code gets a reference into it. The first bytes,
+//! by which the switch decides, are copied once when the frame is read ([`Record::head`]), and this
+//! copy is sent; the rest is copied once, on its way out. A guest that writes meanwhile changes its
+//! own payload and nothing else.
 //!
 //! A handle is a pointer without a lifetime, so that the switch can keep it. It stays valid because
-//! whoever made it unmaps nothing before every handle came back; see [`crate::Pool`] for slots and
+//! its maker unmaps nothing before every handle came back; see [`crate::Pool`] for slots and
 //! [`crate::vhost_user`] for records.
 #![allow(unsafe_code, reason = "handles are pointers into shared memory; see above")]
 
@@ -28,31 +28,31 @@ use sluice_wire::vlan;
 
 use crate::offload::Offload;
 
-/// How a handle says that its driver did nothing about its tag, and that no VLAN may have it: tag
-/// control information of the VID that is reserved (802.1Q table 9-2).
+/// Tag values of a handle for a tag that the driver left alone, and for a tag that no VLAN may
+/// have: tag control information of the reserved VID (802.1Q table 9-2).
 const TAG_AS_IS: u16 = 0xffff;
 const TAG_NOT_ALLOWED: u16 = 0x0fff;
 
-/// The bit of [`FrameBuf::slot`] that says that the frame lies in a guest's memory.
+/// Bit of [`FrameBuf::slot`]: the frame lies in a guest's memory.
 pub(crate) const IN_GUEST: u32 = 1 << 31;
-/// The bit that says that something is left to be done to it.
+/// Bit: the frame has offloads to be performed.
 const UNFINISHED: u32 = 1 << 30;
-/// What [`FrameBuf::size16`] is for a super-frame.
+/// Value of [`FrameBuf::size16`] for a super-frame.
 const SUPER: u16 = u16::MAX;
-/// The largest frame that is no super-frame.
+/// Size of the largest frame that is no super-frame.
 pub(crate) const PLAIN_SIZE_MAX: usize = SUPER as usize - 1;
-/// How far in front of an unfinished frame in a pool it is said what is left to be done.
+/// Distance of the offloads of an unfinished frame in a pool, in front of the frame.
 pub(crate) const OFFLOAD_ROOM: usize = 64;
 const _: () = assert!(size_of::<Offload>() <= OFFLOAD_ROOM);
 
-/// How many bytes of a guest's frame are copied when it is read.
+/// Bytes of a guest's frame that are copied when it is read.
 pub(crate) const HEAD_SIZE: usize = FrameBuf::HEAD_SIZE_MAX;
 
-/// Into how many pieces a guest's frame may be scattered behind its head, and stay where it is.
-/// Linux needs two for a frame without TSO: what is left of the first page, and the rest.
+/// Maximum of pieces behind the head of a guest's frame that is not copied. Linux needs two for a
+/// frame without TSO: the remains of the first page, and the rest.
 pub(crate) const PIECES_MAX: usize = 6;
 
-/// The same for an unfinished frame: Linux has 17 fragments at most, and what is linear.
+/// Maximum of pieces of an unfinished frame: Linux has 17 fragments at most, and the linear part.
 pub(crate) const MORE_PIECES_MAX: usize = 20;
 
 /// A part of a frame in a guest's memory, mapped as long as its record has a handle.
@@ -69,18 +69,18 @@ impl Piece {
 // SAFETY: a place in a mapping, which is not bound to a thread.
 unsafe impl Send for Piece {}
 
-/// What a driver remembers of a guest's frame while its handle is out.
+/// A driver's record of a guest's frame while its handle is out.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Record {
     pub(crate) head: [u8; HEAD_SIZE],
-    /// How many pieces there are.
+    /// Number of pieces.
     pub(crate) count: u8,
-    /// The head of the chain that it came in.
+    /// Head of the descriptor chain of the frame.
     pub(crate) chain: u16,
-    /// What follows the head of a finished frame.
+    /// Pieces behind the head of a finished frame.
     pub(crate) pieces: [Piece; PIECES_MAX],
-    /// What else there is of an unfinished one.
+    /// Offloads and pieces of an unfinished frame.
     pub(crate) more: NonNull<More>,
 }
 
@@ -94,7 +94,7 @@ impl Record {
     };
 }
 
-/// What is remembered of an unfinished frame, besides.
+/// Offloads and pieces of an unfinished frame.
 #[derive(Debug)]
 pub(crate) struct More {
     pub(crate) offload: Offload,
@@ -106,7 +106,7 @@ impl More {
         Self { offload: Offload::NOTHING, pieces: [Piece::NONE; MORE_PIECES_MAX] };
 }
 
-/// A frame in a slot of a pool or in a guest's memory. It has one owner; it must be given back to
+/// A frame in a slot of a pool or in a guest's memory. It has one owner, which must give it back to
 /// the port or the pool that it came from.
 #[derive(Debug)]
 #[must_use = "a handle that is dropped is lost to its pool"]
@@ -119,8 +119,8 @@ pub struct FrameBuf {
 
 const _: () = assert!(size_of::<FrameBuf>() <= 16 && size_of::<Option<FrameBuf>>() <= 16);
 
-/// Slot, size and tag of a handle in one word: it is made in one store and moved on by one load. A
-/// load behind several stores, each to a part of what it needs, waits until they are in the cache.
+/// Packs slot, size and tag of a handle into one word: it is made in one store and moved on by one
+/// load. A load that spans several smaller stores waits until they are in the cache.
 #[inline]
 const fn about(slot: u32, size: u16, tag: u16) -> u64 {
     slot as u64 | (size as u64) << SIZE_SHIFT | (tag as u64) << TAG_SHIFT
@@ -134,13 +134,13 @@ unsafe impl Send for FrameBuf {}
 
 #[expect(clippy::cast_possible_truncation, reason = "each is its part of the word")]
 impl FrameBuf {
-    /// Slot of a pool or number of a guest's, with what it says of the frame in its bits.
+    /// Slot of a pool or number of a guest's frame, with the flags.
     #[inline]
     const fn slot(&self) -> u32 {
         self.about as u32
     }
 
-    /// Its size, or [`SUPER`].
+    /// Size, or [`SUPER`].
     #[inline]
     const fn size16(&self) -> u16 {
         (self.about >> SIZE_SHIFT) as u16
@@ -153,7 +153,7 @@ impl FrameBuf {
 }
 
 impl FrameBuf {
-    /// A frame in a slot.
+    /// Makes a handle of a frame in a slot.
     ///
     /// # Safety
     /// From `start` on there are `size` bytes, which stay as they are until the handle is back.
@@ -162,7 +162,7 @@ impl FrameBuf {
         Self { start, about: about(slot, size, TAG_AS_IS) }
     }
 
-    /// A frame in a guest's memory; `number` is for whoever gets it back.
+    /// Makes a handle of a frame in a guest's memory; `number` is for the port that gets it back.
     ///
     /// # Safety
     /// Nobody writes to the record, and its pieces stay mapped, until the handle is back. The head
@@ -173,12 +173,12 @@ impl FrameBuf {
         Self { start: record.cast(), about: about(number | IN_GUEST, size, TAG_AS_IS) }
     }
 
-    /// The same frame, to which something is left to be done.
+    /// Flags the same frame as one with offloads to be performed.
     ///
     /// # Safety
-    /// What that is, stands in its record's [`More`], with its pieces; of a frame in a pool it
-    /// stands [`OFFLOAD_ROOM`] bytes in front of it, on a boundary of its kind. A super-frame has a
-    /// whole head, be it with zeros.
+    /// The offloads stand in its record's [`More`], with its pieces; for a frame in a pool they
+    /// stand [`OFFLOAD_ROOM`] bytes in front of it, aligned. A super-frame has a whole head, padded
+    /// with zeros if need be.
     pub(crate) unsafe fn unfinished(mut self, is_super: bool) -> Self {
         self.about |= u64::from(UNFINISHED);
         if is_super {
@@ -187,7 +187,7 @@ impl FrameBuf {
         self
     }
 
-    /// What is left to be done.
+    /// Offloads to be performed.
     #[inline]
     pub(crate) fn offload(&self) -> Option<&Offload> {
         (self.slot() & UNFINISHED != 0).then(|| self.unfinished_offload())
@@ -207,26 +207,25 @@ impl FrameBuf {
         unsafe { self.record().more.as_ref() }
     }
 
-    /// How many bytes it has where it lies.
+    /// Size in memory in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if self.size16() == SUPER { self.unfinished_offload().size() } else { self.size16().into() }
     }
 
-    /// The slot of a pool, and the place of the frame; `None` if it lies in a guest's memory.
+    /// Slot of a pool, and address of the frame; `None` if it lies in a guest's memory.
     #[inline]
     pub(crate) fn pool_slot(&self) -> Option<(u32, NonNull<u8>)> {
         (self.slot() & IN_GUEST == 0).then_some((self.slot() & !UNFINISHED, self.start))
     }
 
-    /// What a guest's frame was numbered; `None` if it lies in a pool.
+    /// Number of a guest's frame; `None` if it lies in a pool.
     #[inline]
     pub(crate) fn guest_number(&self) -> Option<u32> {
         (self.slot() & IN_GUEST != 0).then_some(self.slot() & !(IN_GUEST | UNFINISHED))
     }
 
-    /// The same frame, with what its driver did about its tag. A tag that is taken off has no
-    /// VID 4095.
+    /// Sets the driver's handling of the tag. A tag that is taken off has no VID 4095.
     pub(crate) fn with_vlan_tag(mut self, tag: VlanTag) -> Self {
         let tag = match tag {
             VlanTag::AsIs => TAG_AS_IS,
@@ -259,8 +258,8 @@ impl FrameBuf {
         unsafe { self.start.cast::<Record>().as_ref() }
     }
 
-    /// Gives the parts of the frame from byte `skip` on, in order, none of them empty. What they
-    /// point at may be written by a guest at any time.
+    /// Passes the parts of the frame from byte `skip` on, in order, none of them empty. A guest may
+    /// write to the memory behind these pointers at any time.
     #[inline]
     pub(crate) fn each_part(&self, skip: usize, mut each: impl FnMut(*const u8, usize)) {
         if self.slot() & UNFINISHED != 0 {
@@ -276,7 +275,7 @@ impl FrameBuf {
         }
         let record = self.record();
         let pieces = &record.pieces[..record.count.into()];
-        // Less than there is, if it was cut.
+        // Less than the pieces have, if the frame was cut.
         let size = usize::from(self.size16()) - HEAD_SIZE;
         each_piece(pieces, skip.saturating_sub(HEAD_SIZE), size, each);
     }
@@ -296,7 +295,7 @@ impl FrameBuf {
         }
     }
 
-    /// Copies the frame from byte `skip` on; `into` has the size of what is left.
+    /// Copies the frame from byte `skip` on; `into` has the size of the rest.
     pub(crate) fn copy_to(&self, skip: usize, into: &mut [u8]) {
         let mut at = 0;
         self.each_part(skip, |from, size| {
@@ -308,7 +307,7 @@ impl FrameBuf {
         assert_eq!(at, into.len(), "all of it was asked for");
     }
 
-    /// Copies as many bytes as there is room for, from byte `skip` on.
+    /// Copies from byte `skip` on until `into` is full.
     ///
     /// # Panics
     /// If the frame has fewer.
@@ -325,7 +324,7 @@ impl FrameBuf {
     }
 }
 
-/// Gives the first `left` bytes of pieces, from byte `skip` on.
+/// Passes the first `left` bytes of pieces, from byte `skip` on.
 #[inline]
 fn each_piece(
     pieces: &[Piece],
@@ -363,7 +362,7 @@ impl Buf for FrameBuf {
     }
 
     /// # Panics
-    /// If something is left to be done to it, which is so of no frame of an underlay.
+    /// If the frame has offloads to be performed; no frame of an underlay has.
     fn truncate(&mut self, size: u32) {
         assert!(self.slot() & UNFINISHED == 0, "an underlay has no unfinished frames");
         let size = u16::try_from(size).ok().filter(|size| *size <= self.size16());
@@ -400,25 +399,25 @@ impl Buf for FrameBuf {
     }
 }
 
-/// How many bytes follow the header of a frame that leaves.
+/// Bytes behind the header of a frame that leaves.
 #[inline]
 pub(crate) fn payload_size(frame: &Egress<'_, FrameBuf>) -> usize {
     frame.buf.map_or(0, |buf| buf.len().saturating_sub(frame.strip.into()))
 }
 
-/// Whether something is left to be done to a frame that leaves.
+/// Returns true if a frame that leaves has offloads to be performed.
 #[inline]
 pub(crate) fn is_unfinished(frame: &Egress<'_, FrameBuf>) -> bool {
     frame.buf.is_some_and(|buf| buf.slot() & UNFINISHED != 0)
 }
 
-/// How many bytes it has in all.
+/// Size of a frame that leaves, in bytes.
 #[inline]
 pub(crate) fn frame_size(frame: &Egress<'_, FrameBuf>) -> usize {
     frame.header.len() + payload_size(frame)
 }
 
-/// Writes a frame that leaves, from byte `skip` of its header on; `into` has the size of that.
+/// Copies a frame that leaves, from byte `skip` of its header on; `into` has that size.
 pub(crate) fn gather(frame: &Egress<'_, FrameBuf>, skip: usize, into: &mut [u8]) {
     let (front, back) = into.split_at_mut(frame.header.len() - skip);
     front.copy_from_slice(&frame.header[skip..]);

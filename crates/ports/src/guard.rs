@@ -1,10 +1,10 @@
-//! The guard of an underlay: nobody on this host speaks to other hosts in its VTEP's name.
+//! Guard of an underlay: no other program on this host sends to other hosts in its VTEP's name.
 //!
 //! A tenant may have a way out through the kernel: a `--host` port that routes for it, with or
-//! without masquerading. What it sends to another VTEP's VXLAN port would come there from this
-//! host's own address, and be believed. The receiver cannot tell; this host can: Sluice marks what
-//! its own sockets send ([`mark`]), and a program at the devices' tcx egress hook (Linux 6.6) ends
-//! everything else that goes to an [`Endpoint`] of the fabric, and counts it.
+//! without masquerading. A tenant's packet to another VTEP's VXLAN port would arrive there from
+//! this host's own address, and be trusted. The receiver cannot tell; this host can: Sluice marks
+//! the packets of its own sockets ([`mark`]), and a program at the devices' tcx egress hook (Linux
+//! 6.6) drops and counts every other packet to an [`Endpoint`] of the fabric.
 //!
 //! ```text
 //!   Sluice's sockets, marked ──────┐
@@ -12,10 +12,10 @@
 //!   forwarded, masqueraded, forged ┘               └─ to an endpoint, unmarked ─✗ counted
 //! ```
 //!
-//! The source address does not count: a forged one ends like the host's own. Ports stand in the
-//! first fragment of a datagram; without it the others come to nothing. Up to two 802.1Q tags are
-//! looked behind. A TCP reset passes: the kernel itself answers with it, unmarked, for connections
-//! that this host has forgotten, and it opens none.
+//! The source address does not count: a forged one is dropped like the host's own. Ports stand in
+//! the first fragment of a datagram; without it the other fragments are useless. Up to two 802.1Q
+//! tags are skipped. A TCP reset passes: the kernel itself answers with it, unmarked, for
+//! connections that this host has forgotten, and it opens none.
 //!
 //! Programs and maps end with their descriptors, also after SIGKILL.
 
@@ -33,14 +33,14 @@ use crate::ebpf::{
 };
 use crate::sys;
 
-/// The mark of what Sluice itself sends: `SL`, and zeroes where others keep theirs (Kubernetes
-/// has bits 14 and 15, Cilium 8 to 11, Tailscale 18 and 19).
+/// The mark of Sluice's own packets: `SL`, and zeroes in the bits that others use (Kubernetes has
+/// bits 14 and 15, Cilium 8 to 11, Tailscale 18 and 19).
 pub const MARK: u32 = 0x534c_0000;
 
-/// Marks what a socket sends as Sluice's own.
+/// Marks the packets of a socket as Sluice's own.
 ///
 /// # Errors
-/// What the kernel said. It is none that this may not be done (`CAP_NET_ADMIN`): then no guard
+/// The kernel's error. A missing permission (`CAP_NET_ADMIN`) is no error: without it no guard
 /// could be installed either.
 pub fn mark(socket: impl AsFd) -> io::Result<()> {
     let value = MARK.cast_signed();
@@ -50,7 +50,7 @@ pub fn mark(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Where another host listens for what only Sluice may send.
+/// A listener of another host to which only Sluice may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     /// Its address.
@@ -70,10 +70,10 @@ pub enum Transport {
     Tcp = 6,
 }
 
-/// Frames that the guard ended.
+/// Frames that the guard dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -96,20 +96,20 @@ impl Endpoint {
 /// The guard of some devices.
 #[derive(Debug)]
 pub struct Guard {
-    /// They are looked at by the programs.
+    /// Kept open for the programs, which look endpoints up.
     _endpoints: Map<KEY_SIZE, 1>,
     ended: Map<4, 2>,
-    /// For devices whose frames begin with Ethernet, and for others.
+    /// Programs for devices whose frames begin with Ethernet, and for others.
     programs: [OwnedFd; 2],
-    /// By the name of the device: its index, and what ends with the descriptor.
+    /// Index and link of each device, by name.
     links: Mutex<BTreeMap<String, (u32, OwnedFd)>>,
 }
 
 impl Guard {
-    /// A guard that is attached nowhere yet.
+    /// Makes a guard that is attached nowhere yet.
     ///
     /// # Errors
-    /// What the kernel said to the programs or their maps.
+    /// The kernel's error for the programs or their maps.
     pub fn new(endpoints: &[Endpoint]) -> io::Result<Self> {
         let known = Map::hash(endpoints.len())?;
         for endpoint in endpoints {
@@ -124,10 +124,10 @@ impl Guard {
         Ok(Self { _endpoints: known, ended, programs, links: Mutex::default() })
     }
 
-    /// Guards the device that was configured under this name, by the index that it has now.
+    /// Guards the device that was configured under this name, by its current index.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn attach(&self, name: &str, index: u32) -> io::Result<()> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if links.get(name).is_some_and(|(known, _)| *known == index) {
@@ -139,22 +139,22 @@ impl Guard {
         Ok(())
     }
 
-    /// A device is gone, and its link with it: another one may have its index.
+    /// Drops the link of a device that is gone: another one may have its index.
     pub fn detach(&self, name: &str) {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// What was ended so far.
+    /// Frames dropped so far.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn ended(&self) -> io::Result<Ended> {
         let [frames, bytes] = self.ended.get(&COUNTERS)?;
         Ok(Ended { frames, bytes })
     }
 }
 
-/// Where things lie on the stack, below r10.
+/// Stack offsets of variables, below r10.
 const IP: i16 = -24;
 const PORTS: i16 = -28;
 const FLAGS: i16 = -32;
@@ -162,15 +162,16 @@ const KEY: i16 = -40;
 const KIND: i16 = -44;
 const WHICH: i16 = -48;
 
-/// Calls `bpf_skb_load_bytes`: `size` bytes from r`at` + `over` on, to the stack. It is 0 in r0.
+/// Calls `bpf_skb_load_bytes`: `size` bytes from r`at` + `over` on, to the stack. r0 is 0 on
+/// success.
 fn load_bytes(program: &mut Program, (at, over): (u8, i32), to: i16, size: i32) {
     let to_stack = [mov(3, 10), add(3, to.into()), set(4, size), call(LOAD_BYTES)];
     program.plain(&[mov(1, 6), mov(2, at), add(2, over)]);
     program.plain(&to_stack);
 }
 
-/// Ends what goes to an endpoint and has no mark. r6: the frame; r7: where the IPv4 header is; r8:
-/// its protocol; r9: where the header behind it is. Comparisons are of bytes as they lie in memory.
+/// Drops packets to an endpoint without the mark. r6: the frame; r7: offset of the IPv4 header; r8:
+/// its protocol; r9: offset of the next header. Comparisons are of bytes as they lie in memory.
 fn program(ethernet: bool, endpoints: &Map<KEY_SIZE, 1>, ended: &Map<4, 2>) -> Vec<Insn> {
     let net16 = |value: u16| i32::from(value.to_be());
     let mut program = Program::default();
@@ -179,7 +180,8 @@ fn program(ethernet: bool, endpoints: &Map<KEY_SIZE, 1>, ended: &Map<4, 2>) -> V
     p.plain(&[mov(6, 1), load32(1, 6, SKB_MARK)]);
     p.jump(1, If::Is, MARK.cast_signed(), pass);
     if ethernet {
-        // By the bytes of the frame: whoever made it may have said anything else to the kernel.
+        // By the bytes of the frame: the sender may have set any other protocol in the kernel's
+        // metadata.
         p.plain(&[set(7, 12)]);
         let ip = p.label();
         for _ in 0..3 {
@@ -203,11 +205,11 @@ fn program(ethernet: bool, endpoints: &Map<KEY_SIZE, 1>, ended: &Map<4, 2>) -> V
     p.jump(0, If::IsNot, 0, pass);
     p.plain(&[load16(1, 10, IP + 6), and(1, net16(0x1fff))]);
     p.jump(1, If::IsNot, 0, pass);
-    // The header behind it, where the ports stand.
+    // The next header, with the ports.
     p.plain(&[load8(9, 10, IP), and(9, 0x0f), shift_left(9, 2), add_register(9, 7)]);
     load_bytes(p, (9, 0), PORTS, 4);
     p.jump(0, If::IsNot, 0, pass);
-    // The rest of the key is zero but for the protocol, which is its 7th byte.
+    // The rest of the key is zero but for the protocol, its 7th byte.
     p.plain(&[load8(8, 10, IP + 9), load32(1, 10, IP + 16), store32(10, KEY, 1)]);
     p.plain(&[load16(1, 10, PORTS + 2), set32(10, KEY + 4, 0), store16(10, KEY + 4, 1)]);
     p.plain(&[ebpf::store8(10, KEY + 6, 8)]);
@@ -216,7 +218,7 @@ fn program(ethernet: bool, endpoints: &Map<KEY_SIZE, 1>, ended: &Map<4, 2>) -> V
     p.jump(0, If::Null, 0, pass);
     p.jump(8, If::IsNot, Transport::Tcp as i32, known);
     load_bytes(p, (9, 13), FLAGS, 1);
-    // A first fragment without its flags is nobody's of good faith.
+    // No honest sender makes a first fragment without the TCP flags.
     p.jump(0, If::IsNot, 0, known);
     p.plain(&[load8(1, 10, FLAGS)]);
     p.jump(1, If::Has, TCP_RESET, pass);

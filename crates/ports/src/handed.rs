@@ -1,17 +1,17 @@
 //! A port on its way from one process to another: descriptors, and numbers beside them.
 //!
-//! Both are told by name, so that a process of another version finds what it knows and can say what
-//! it misses. The kernel keeps what stands behind a descriptor while it changes hands: datagrams in
-//! a socket, frames in a ring.
+//! Both have names, so that a process of another version finds those that it knows and can report
+//! missing ones. The kernel keeps the contents behind a descriptor during the hand-over: datagrams
+//! in a socket, frames in a ring.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// How many ports share it.
+/// Name of the number of ports that share it.
 pub(crate) const SHARERS: &str = "sharers";
 
-/// What a port hands over.
+/// State that a port hands over.
 #[derive(Debug, Default)]
 pub struct Handed {
     /// Descriptors.
@@ -23,7 +23,7 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// Whether several workers share what it leads to.
+    /// Returns true if several workers share the port's resource.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.numbers.get(SHARERS).is_some_and(|sharers| *sharers > 1)
@@ -40,7 +40,7 @@ impl Handed {
         self.numbers.insert(name.to_owned(), value);
     }
 
-    /// Takes a descriptor out.
+    /// Removes a descriptor and returns it.
     pub(crate) fn take_file(&mut self, name: &str) -> Option<OwnedFd> {
         self.files.remove(name)
     }

@@ -1,21 +1,21 @@
-//! Live attachments of a switch: where frames come from and go to on a real machine.
+//! Live attachments of a switch: sources and destinations of frames on a real machine.
 //!
 //! There are five kinds, each a folder: [`memory`] (two ports joined by a cable in this process),
 //! [`tap`] (a container's network card), [`vhost_user`] (a virtual machine's), [`l2`] (whole frames
 //! on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and
-//! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows what the
-//! kernel knows about next hops, [`device`] asks it about devices, [`machines`] about the cores of
-//! virtual machines, [`topology`] about which cores belong together. [`guard`] keeps others from
-//! speaking in a VTEP's name.
+//! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows the kernel's
+//! next hops, [`device`] queries devices, [`machines`] lists the cores of virtual machines,
+//! [`topology`] the cores that belong together. [`guard`] keeps others from sending in a VTEP's
+//! name.
 //!
-//! A port is driven by one thread and promises three things. It reads a frame only if somebody
-//! promised to take it (a window) and if there is a slot for it. It never drops a frame that it
-//! took: what the kernel does not take now stays staged and is counted by [`Port::pending`], and
-//! what the kernel refuses for good is counted by [`Port::lost`]. And it reads every counter of the
-//! kernel behind which a loss on its way could hide ([`Port::kernel_counters`]).
+//! A port is driven by one thread and promises three things. It reads a frame only if the caller
+//! granted a window for it and a slot is free. It never drops a frame that it took: a frame that
+//! the kernel does not take now stays staged and is counted by [`Port::pending`], and a frame that
+//! the kernel refuses for good is counted by [`Port::lost`]. And it reads every counter of the
+//! kernel that could hide a loss on the frames' path ([`Port::kernel_counters`]).
 //!
-//! This is the one crate that may use `unsafe`: a pool of memory that the kernel writes into,
-//! rings shared with the kernel, and system calls that no safe wrapper has.
+//! This is the one crate that may use `unsafe`: a pool of memory that the kernel writes into, rings
+//! shared with the kernel, and system calls that no safe wrapper has.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod bell;

@@ -1,4 +1,4 @@
-//! A device as the kernel tells of it: what it is now, that it went away, and that it is back.
+//! State of a device, followed by netlink: its attributes, its departure, and its return.
 //!
 //! ```text
 //!            RTM_NEWLINK: address, MTU, flags, name
@@ -9,8 +9,8 @@
 //!              └────────────────────────────────────────┘
 //! ```
 //!
-//! A device is known by its index as long as that is there, whatever it is called meanwhile, and by
-//! its name when it comes back. Its going is believed; what it is otherwise is asked anew.
+//! A device is identified by its index as long as it is there, under any name, and by its name when
+//! it comes back. A message of its departure is trusted; any other state is queried anew.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -23,13 +23,13 @@ use crate::device::device;
 use crate::error::OpenError;
 use crate::netlink::{Changes, GROUP_LINK, Netlink};
 
-/// What a device is now.
+/// State of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkNow {
     /// Its index.
     pub index: u32,
-    /// How often it has come since it is followed: sockets at it end when it goes away, also if it
-    /// comes back with the same index.
+    /// Number of times it has come since it is followed: sockets bound to it end when it goes away,
+    /// also if it comes back with the same index.
     pub times: u32,
     /// Its name.
     pub name: String,
@@ -37,14 +37,14 @@ pub struct LinkNow {
     pub mac: Mac,
     /// Its layer-3 MTU.
     pub mtu: u32,
-    /// Whether it is set up.
+    /// True if it is set up.
     pub up: bool,
-    /// Whether it has a carrier.
+    /// True if it has a carrier.
     pub carrier: bool,
 }
 
 impl LinkNow {
-    /// Reads a message; `None` if it does not say all of it.
+    /// Reads a message; `None` if an attribute is missing.
     pub(crate) fn of(message: &LinkMessage) -> Option<Self> {
         let (mut name, mut mac, mut mtu) = (None, None, None);
         for attribute in &message.attributes {
@@ -68,10 +68,10 @@ impl LinkNow {
     }
 }
 
-/// Where a device is.
+/// Presence of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// Here.
+    /// It is here.
     There(LinkNow),
     /// It was deleted.
     Deleted,
@@ -86,12 +86,12 @@ pub struct Link {
     /// Its index, while it is there.
     index: Option<u32>,
     times: u32,
-    /// It went to another namespace when it was seen last.
+    /// True if it went to another namespace when it was seen last.
     moved: bool,
     questions: Netlink,
     changes: Netlink,
     stale: bool,
-    /// A message was lost.
+    /// True if a message was lost.
     overrun: bool,
     told: Option<LinkState>,
 }
@@ -103,7 +103,7 @@ impl Link {
     /// [`OpenError`] if there is no such device or netlink cannot be used.
     pub fn open(name: &str) -> Result<Self, OpenError> {
         let failed = |what| OpenError::device(name, what);
-        // Before the first look, so that nothing happens between.
+        // Before the first query, so that no change is missed between.
         let changes = Netlink::subscribe(GROUP_LINK).map_err(failed("follow it"))?;
         Ok(Self {
             name: name.to_owned(),
@@ -124,7 +124,7 @@ impl Link {
         self.changes.fd()
     }
 
-    /// Takes in the kernel's changes; what the device is now, if that is not what it was at the
+    /// Reads the kernel's changes; returns the state of the device, if it differs from that of the
     /// last call.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Link {
                 let back = self.index.is_none() && name_of(link) == Some(&self.name);
                 self.stale |= back || self.index == Some(link.header.index);
             }
-            // A bridge tells of a port that leaves it in the words of a device that is deleted.
+            // A bridge announces a port that leaves it by the same message as a deleted device.
             RouteNetlinkMessage::DelLink(link)
                 if self.index == Some(link.header.index)
                     && link.header.interface_family != AddressFamily::Bridge =>
@@ -171,7 +171,7 @@ impl Link {
         }
     }
 
-    /// Asks what the device is; `None`: it is gone, and the message that says how is on its way.
+    /// Queries the device; `None` if it is gone, and the message with the reason is still to come.
     fn look(&mut self) -> io::Result<Option<LinkState>> {
         if let Some(index) = self.index {
             if let Some(now) = self.questions.link(index)? {

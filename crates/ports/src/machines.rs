@@ -1,4 +1,4 @@
-//! Which cores run virtual machines: those to which a vCPU's thread is pinned.
+//! Cores that run virtual machines: cores to which a vCPU thread is pinned.
 //!
 //! QEMU names its vCPU threads `CPU 0/KVM` and `CPU 0/TCG`; libvirt and `taskset` pin them by
 //! affinity. A thread that may run on many cores is pinned to none.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cpu_list;
 
-/// A vCPU that may use so many cores of the machine is not pinned.
+/// Maximum of cores in the affinity of a vCPU that counts as pinned.
 const PINNED_TO_MAX: usize = 1;
 
 /// A vCPU's thread and the core to which it is pinned.
@@ -27,7 +27,7 @@ pub fn pinned_cores() -> BTreeSet<u16> {
     pinned().iter().map(|vcpu| vcpu.core).collect()
 }
 
-/// The vCPUs that are pinned. Threads that end while they are looked at count no more.
+/// The pinned vCPUs. Threads that end during the scan are left out.
 #[must_use]
 pub fn pinned() -> BTreeSet<Vcpu> {
     look(Path::new("/proc"))

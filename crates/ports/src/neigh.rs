@@ -1,9 +1,10 @@
 //! The next hop of a tunnel, as the kernel knows it.
 //!
 //! An `l2` underlay writes whole frames and so needs the MAC of the next hop. The kernel keeps the
-//! address, the routes and the ARP table; here they are read and followed. No frame of ours passes
-//! the kernel, so it would never ask by itself and would forget what it knows: it is told again and
-//! again that the entry is in use, which makes it resolve and confirm it as if there were traffic.
+//! address, the routes and the ARP table; this module reads and follows them. No frame of ours
+//! passes the kernel, so it would never resolve by itself and would forget its entries: it gets "in
+//! use" for the entry again and again, which makes it resolve and confirm the entry as if there
+//! were traffic.
 //!
 //! ```text
 //!   watch ─▶ route? ──none, or over another device──▶ no MAC ◀──── link or route changed
@@ -36,30 +37,30 @@ use crate::error::OpenError;
 use crate::netlink::reply::{neighbor_address, neighbor_mac};
 use crate::netlink::{Changes, GROUP_IPV4_ROUTE, GROUP_LINK, GROUP_NEIGHBOUR, Netlink};
 
-/// How often the kernel is told that a resolved entry is in use. Well below the 15 s after which
-/// an entry may become stale, so that it is confirmed at once.
+/// Interval of "in use" for a resolved entry. Well below the 15 s after which an entry may become
+/// stale, so that it is confirmed at once.
 const CONFIRM_EVERY: Nanos = Nanos::from_millis(5_000);
-/// How often the kernel is asked to resolve an entry that is not.
+/// Interval of requests to resolve an entry.
 const RESOLVE_EVERY: Nanos = Nanos::from_millis(1_000);
 
-/// A next hop that became known, or is not known any more.
+/// Change of a next hop: it became known, or is not known any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// The destination that was asked for.
+    /// The destination that is watched.
     pub destination: Ipv4Addr,
-    /// The MAC that frames to it must carry; `None`: there is none now.
+    /// MAC that frames to it must carry; `None` if there is none now.
     pub mac: Option<Mac>,
 }
 
-/// What is known about one destination.
+/// State of one destination.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The next hop on our device; `None`: no route over it.
+    /// Next hop on our device; `None` if no route goes over it.
     hop: Option<Ipv4Addr>,
     mac: Option<Mac>,
-    /// Set by an administrator: the kernel does not resolve it and must not be told to.
+    /// Set by an administrator: the kernel does not resolve it and must not be asked to.
     fixed: bool,
-    /// What the caller was told last.
+    /// MAC that the caller got last.
     told: Option<Mac>,
 }
 
@@ -72,7 +73,7 @@ pub struct Neighbours {
     questions: Netlink,
     changes: Netlink,
     known: BTreeMap<Ipv4Addr, Known>,
-    /// Routes must be looked at again.
+    /// True if routes must be looked up again.
     stale: bool,
     next_use: Nanos,
 }
@@ -109,8 +110,8 @@ impl Neighbours {
         self.changes.fd()
     }
 
-    /// Takes in the kernel's changes, tells it what is in use if that is due at `now`, and returns
-    /// what became different since the last call.
+    /// Reads the kernel's changes, sends "in use" if that is due at `now`, and returns the
+    /// differences since the last call.
     ///
     /// # Errors
     /// If netlink cannot be used any more.
@@ -140,18 +141,18 @@ impl Neighbours {
         Ok(news)
     }
 
-    /// When [`Self::poll`] is to be called at the latest.
+    /// Latest time of the next [`Self::poll`].
     #[must_use]
     pub fn deadline(&self) -> Nanos {
         if self.known.is_empty() { Nanos::MAX } else { self.next_use }
     }
 
-    /// One change that the kernel told of.
+    /// Applies one change from the kernel.
     fn take_in(&mut self, message: &RouteNetlinkMessage) {
         match message {
             RouteNetlinkMessage::NewNeighbour(neighbour) => self.set(neighbour, true),
             RouteNetlinkMessage::DelNeighbour(neighbour) => self.set(neighbour, false),
-            // A link that goes down takes its routes with it, without a word about them.
+            // A link that goes down takes its routes with it, without a message about them.
             RouteNetlinkMessage::NewRoute(_)
             | RouteNetlinkMessage::DelRoute(_)
             | RouteNetlinkMessage::NewLink(_)
@@ -229,7 +230,7 @@ impl Neighbours {
         Ok(None)
     }
 
-    /// What the kernel knows about a neighbour.
+    /// The kernel's entry of a neighbour.
     fn neighbour(&mut self, hop: Ipv4Addr) -> io::Result<Option<NeighbourMessage>> {
         let question = RouteNetlinkMessage::GetNeighbour(self.message(hop));
         let answer = none_if_absent(self.questions.ask(question, 0))?;
@@ -268,8 +269,8 @@ impl Neighbours {
     }
 }
 
-/// "There is none" and "not now" as an empty answer: a missing entry, an unreachable network, a
-/// device that is down or gone.
+/// Turns the errors "there is none" and "not now" into an empty answer: a missing entry, an
+/// unreachable network, a device that is down or gone.
 fn none_if_absent(
     answer: io::Result<Vec<RouteNetlinkMessage>>,
 ) -> io::Result<Vec<RouteNetlinkMessage>> {

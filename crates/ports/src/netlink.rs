@@ -24,24 +24,24 @@ use crate::link::LinkNow;
 
 pub mod reply;
 
-/// As large as the kernel makes the parts of a long answer.
+/// Size of a receive buffer: the kernel makes the parts of a long answer no larger.
 const BUFFER_SIZE: usize = 32 << 10;
-/// How long the kernel may take to answer.
+/// Limit of the kernel's time to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Changes that a socket can be told of, as a set of groups.
+/// Multicast groups of changes to which a socket subscribes, one bit each.
 pub(crate) const GROUP_LINK: u32 = 1;
 pub(crate) const GROUP_NEIGHBOUR: u32 = 1 << 2;
 pub(crate) const GROUP_IPV4_ROUTE: u32 = 1 << 6;
 
-/// What came when the kernel was asked for changes.
+/// Result of reading a socket of changes.
 #[derive(Debug)]
 pub(crate) enum Changes {
-    /// These.
+    /// Changes.
     Some(Vec<RouteNetlinkMessage>),
     /// None now.
     None,
-    /// More than the socket could hold: look at everything again.
+    /// More changes than the socket could hold: the caller must look at everything again.
     Overrun,
 }
 
@@ -54,14 +54,14 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    /// A socket for questions.
+    /// Opens a socket for questions.
     pub(crate) fn open() -> io::Result<Self> {
         let netlink = Self::socket(SocketFlags::CLOEXEC, 0)?;
         sockopt::set_socket_timeout(&netlink.fd, sockopt::Timeout::Recv, Some(ANSWER_WITHIN))?;
         Ok(netlink)
     }
 
-    /// A socket that is told of changes, and never waits.
+    /// Opens a socket that receives changes and never waits.
     pub(crate) fn subscribe(groups: u32) -> io::Result<Self> {
         Self::socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, groups)
     }
@@ -77,7 +77,7 @@ impl Netlink {
         self.fd.as_fd()
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Asks a question, and waits for the whole answer.
     pub(crate) fn ask(
         &mut self,
         question: RouteNetlinkMessage,
@@ -107,7 +107,7 @@ impl Netlink {
         }
     }
 
-    /// Takes in changes, if there are any.
+    /// Reads changes, if there are any.
     pub(crate) fn changes(&mut self) -> io::Result<Changes> {
         match rustix::net::recv(&self.fd, &mut *self.buffer, RecvFlags::TRUNC) {
             Ok((_, size)) if size > self.buffer.len() => Ok(Changes::Overrun),
@@ -118,9 +118,9 @@ impl Netlink {
         }
     }
 
-    /// Gives a device an address, as `ip address add` does; one that it has already is kept. An
-    /// IPv6 address is usable at once: nobody else is asked whether it is theirs (RFC 4862 section
-    /// 5.4), for whoever gives it out knows.
+    /// Gives a device an address, as `ip address add` does; an address that it has already is kept.
+    /// An IPv6 address is usable at once, without duplicate address detection (RFC 4862 section
+    /// 5.4).
     pub(crate) fn add_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> io::Result<()> {
         let mut wanted = AddressMessage::default();
         wanted.header.family = match ip {
@@ -137,7 +137,7 @@ impl Netlink {
         }
     }
 
-    /// Takes an address from a device; one that it does not have is taken already.
+    /// Takes an address from a device; no error if the device does not have it.
     pub(crate) fn del_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> io::Result<()> {
         let mut gone = AddressMessage::default();
         gone.header.family = match ip {
@@ -153,7 +153,7 @@ impl Netlink {
         }
     }
 
-    /// Gives a device a route of the main table, as `ip route add` does; one that is there is kept.
+    /// Gives a device a route of the main table, as `ip route add` does; an existing route is kept.
     pub(crate) fn add_route(
         &mut self,
         index: u32,
@@ -183,7 +183,7 @@ impl Netlink {
         }
     }
 
-    /// The name of a device, and what was written beside it (`ip link set alias`).
+    /// The name of a device and its alias (`ip link set alias`).
     pub(crate) fn name_and_alias(&mut self, index: u32) -> io::Result<(String, String)> {
         let mut question = LinkMessage::default();
         question.header.index = index;
@@ -202,7 +202,7 @@ impl Netlink {
         Ok((name, alias))
     }
 
-    /// Writes something beside a device, for whoever looks at it.
+    /// Sets the alias of a device.
     pub(crate) fn set_alias(&mut self, index: u32, alias: &str) -> io::Result<()> {
         let mut wanted = LinkMessage::default();
         wanted.header.index = index;
@@ -227,7 +227,7 @@ impl Netlink {
             .ok_or_else(|| io::Error::other("the kernel gave no counters of the device"))
     }
 
-    /// What a device is; `None` if there is none of this index.
+    /// State of a device; `None` if there is none of this index.
     pub(crate) fn link(&mut self, index: u32) -> io::Result<Option<LinkNow>> {
         let mut question = LinkMessage::default();
         question.header.index = index;
@@ -238,7 +238,7 @@ impl Netlink {
         Ok(reply::link(&answer))
     }
 
-    /// Whether a device is set up.
+    /// Returns true if a device is set up.
     pub(crate) fn is_up(&mut self, index: u32) -> io::Result<bool> {
         let mut question = LinkMessage::default();
         question.header.index = index;
@@ -258,7 +258,7 @@ impl Netlink {
         let index = index.cast_signed();
         let mut question = TcMessage::with_index(index);
         question.header.family = AddressFamily::Unspec;
-        // Of this device alone: a dump tells of all, and with many ports would be asked for each.
+        // The root of this device alone: a dump has all devices, and would run once per port.
         question.header.parent = TcHandle::ROOT;
         let answer = match self.ask(RouteNetlinkMessage::GetQueueDiscipline(question), 0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),

@@ -1,4 +1,4 @@
-//! Doing something inside a network namespace.
+//! Work inside a network namespace.
 
 use std::fs::File;
 use std::io;
@@ -9,8 +9,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::OpenError;
 
-/// Runs `work` on a thread of its own inside the network namespace at `path`; where the caller is
-/// if there is none. Descriptors that `work` opens keep belonging to that namespace.
+/// Runs `work` on a thread of its own inside the network namespace at `path`, or on the caller's
+/// thread if there is none. Descriptors that `work` opens keep belonging to that namespace.
 pub(crate) fn within<T: Send>(
     path: Option<&Path>,
     work: impl FnOnce() -> Result<T, OpenError> + Send,
@@ -25,7 +25,7 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
     File::open(path).map(OwnedFd::from).map_err(failed)
 }
 
-/// Runs `work` on a thread of its own inside an open namespace, which errors call `path`.
+/// Runs `work` on a thread of its own inside an open namespace; `path` is its name in errors.
 pub(crate) fn inside<T: Send>(
     namespace: BorrowedFd<'_>,
     path: &Path,

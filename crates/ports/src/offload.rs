@@ -1,4 +1,4 @@
-//! What a guest leaves to be done to its frames, and how it is done (virtio 1.2 section 5.1.6.2).
+//! Offloads of a guest's frames: checks and performs them (virtio 1.2 section 5.1.6.2).
 //!
 //! ```text
 //!   NEEDS_CSUM      | ethernet | ip | tcp, its checksum open | payload |
@@ -7,32 +7,32 @@
 //!   its segments    | headers' | part | headers' | part | ... | headers' | rest |
 //! ```
 //!
-//! A frame stays as it is up to the driver of its output. If the peer there does the same work, it
-//! is told what is left to be done; else a [`Finisher`](crate::finish::Finisher) does it.
+//! A frame stays as it is up to its egress driver. If the peer of that driver does offloads, it
+//! gets the request with the frame; else a [`Finisher`](crate::finish::Finisher) performs it.
 //!
-//! **What a guest says is not believed.** Where its checksum stands must lie behind everything by
-//! which the switch decided: a checksum that is "finished" in a source address would change whose
-//! frame it is. What is cut must be what its headers say, up to the last byte of these, which all
-//! lie in the head that was copied.
+//! **A guest's request is not trusted.** Its checksum field must lie behind everything by which the
+//! switch decided: a checksum that is "finished" in a source address would change the sender of the
+//! frame. A frame to be cut must match its headers, up to their last byte, and all headers must lie
+//! in the head that was copied.
 //!
-//! Segments are made as Linux makes them (`tcp_gso_segment`): the IPv4 identification counts on,
+//! Segments are made as Linux makes them (`tcp_gso_segment`): the IPv4 identification increments,
 //! FIN and PSH stand in the last one only, CWR in the first one only (RFC 3168 section 6.1.2).
 
 use sluice_wire::{EtherType, checksum, ipv4, ipv6, tcp, udp, vlan};
 
-/// How many segments a super-frame has at most. A TCP segment in Linux has 48 bytes at least, so
-/// that the largest frame has fewer; without an end a byte each would be 65,000 frames.
+/// Maximum of segments of a super-frame. A TCP segment in Linux has 48 bytes at least, so that the
+/// largest frame stays below; without a limit, segments of a byte would be 65,000 frames.
 const SEGMENTS_MAX: u32 = 2048;
-/// ICMPv6, and where its checksum stands (RFC 4443 section 2.1).
+/// ICMPv6, and the offset of its checksum (RFC 4443 section 2.1).
 const ICMPV6: u8 = 58;
 const ICMPV6_CHECKSUM_AT: u16 = 2;
-/// Where TCP and UDP have their checksums.
+/// Offsets of the checksums of TCP and UDP.
 const TCP_CHECKSUM_AT: u16 = 16;
 const UDP_CHECKSUM_AT: u16 = 6;
-/// How many tags stand in front of a packet at most.
+/// Maximum of tags in front of a packet.
 const TAGS_MAX: usize = 2;
 
-/// What a super-frame is cut into.
+/// Kind of the segments of a super-frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// TCP over IPv4.
@@ -43,37 +43,37 @@ pub(crate) enum Kind {
     Udp,
 }
 
-/// What a guest says of a frame, before it is checked.
+/// Offloads that a guest requests for a frame, not yet checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
-    /// Where the bytes begin that the checksum covers, and where it stands, from there.
+    /// Start of the bytes that the checksum covers, and the offset of its field from there.
     pub(crate) start: u16,
     pub(crate) offset: u16,
-    /// How it is to be cut, and into how many bytes of payload each.
+    /// Kind of the segments, and bytes of payload of each.
     pub(crate) cut: Option<(Kind, u16)>,
-    /// Whether CWR may be set.
+    /// True if CWR may be set.
     pub(crate) ecn: bool,
 }
 
-/// What is left to be done to a frame, checked.
+/// Offloads to be performed on a frame, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offload {
     ask: Ask,
-    /// The size of the frame as it lies.
+    /// Size of the frame in memory.
     size: u32,
-    /// Where its IP header begins.
+    /// Offset of the IP header.
     network_at: u16,
-    /// The size of the headers that each segment has.
+    /// Size of the headers of each segment.
     header_size: u16,
     is_ipv6: bool,
 }
 
-/// A frame asks for what cannot be done.
+/// A frame requests an offload that cannot be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonsense;
 
 impl Offload {
-    /// For room that holds none yet.
+    /// Placeholder for memory that holds no request yet.
     pub(crate) const NOTHING: Self = Self {
         ask: Ask { start: 0, offset: 0, cut: None, ecn: false },
         size: 0,
@@ -82,7 +82,7 @@ impl Offload {
         is_ipv6: false,
     };
 
-    /// Checks what is asked for a frame of `size` bytes whose first ones are `head`.
+    /// Checks a request for a frame of `size` bytes that begins with `head`.
     pub(crate) fn check(mut ask: Ask, head: &[u8], size: usize) -> Result<Self, Nonsense> {
         let end = usize::from(ask.start) + usize::from(ask.offset) + 2;
         if end > size {
@@ -115,37 +115,37 @@ impl Offload {
         Ok(Self { ask, size, network_at, header_size, is_ipv6 })
     }
 
-    /// What is left to be done.
+    /// The request.
     pub(crate) const fn ask(&self) -> &Ask {
         &self.ask
     }
 
-    /// The size of the headers that each segment has.
+    /// Size of the headers of each segment.
     pub(crate) const fn header_size(&self) -> u16 {
         self.header_size
     }
 
-    /// Whether the IP header is that of version 6.
+    /// Returns true if the IP header is of version 6.
     pub(crate) const fn is_ipv6(&self) -> bool {
         self.is_ipv6
     }
 
-    /// Whether it is more than one frame on the wire.
+    /// Returns true if it is more than one frame on the wire.
     pub(crate) const fn is_super(&self) -> bool {
         self.ask.cut.is_some()
     }
 
-    /// The size of the frame as it lies.
+    /// Size of the frame in memory.
     pub(crate) const fn size(&self) -> usize {
         self.size as usize
     }
 
-    /// How much payload each segment but the last one has.
+    /// Bytes of payload of each segment but the last one.
     fn payload_each(&self) -> u32 {
         self.ask.cut.map_or(self.size, |(_, each)| each.into())
     }
 
-    /// How many frames it is on the wire.
+    /// Number of frames on the wire.
     pub(crate) fn segments(&self) -> u16 {
         if !self.is_super() {
             return 1;
@@ -154,17 +154,17 @@ impl Offload {
         u16::try_from(payload.div_ceil(self.payload_each())).expect("at most `SEGMENTS_MAX`")
     }
 
-    /// The size of all of these.
+    /// Size of all wire frames together.
     pub(crate) fn wire_size(&self) -> u32 {
         self.size + u32::from(self.segments() - 1) * u32::from(self.header_size)
     }
 
-    /// The size of the largest of them.
+    /// Size of the largest wire frame.
     pub(crate) fn segment_size(&self) -> u32 {
         if self.is_super() { u32::from(self.header_size) + self.payload_each() } else { self.size }
     }
 
-    /// Where the payload of the `nth` segment begins in the frame, and how large it is.
+    /// Offset and size, in the frame, of the payload of the `nth` segment.
     pub(crate) fn part(&self, nth: u16) -> (usize, usize) {
         let at = u32::from(self.header_size) + u32::from(nth) * self.payload_each();
         (at as usize, self.payload_each().min(self.size - at) as usize)
@@ -177,8 +177,8 @@ impl Offload {
         frame[start + usize::from(self.ask.offset)..][..2].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Makes `segment`, which has the headers of the whole frame and the payload of the `nth`
-    /// segment, that segment.
+    /// Turns `segment`, which has the headers of the whole frame and the payload of the `nth`
+    /// segment, into that segment.
     pub(crate) fn make(&self, nth: u16, segment: &mut [u8]) {
         let Some((kind, each)) = self.ask.cut else { return };
         let (network_at, transport_at) = (self.network_at.into(), usize::from(self.ask.start));
@@ -201,7 +201,8 @@ impl Offload {
     }
 }
 
-/// Zero would say that there is none (RFC 768); both are zero in one's complement (RFC 1071).
+/// A checksum of zero would mean "none" (RFC 768); 0xffff is also zero in one's complement (RFC
+/// 1071).
 const fn not_zero(sum: u16) -> u16 {
     if sum == 0 { 0xffff } else { sum }
 }
@@ -219,7 +220,7 @@ fn make_tcp(nth: u16, is_last: bool, each: u16, header: &mut [u8]) {
     }
 }
 
-/// The protocol's number, and where its checksum stands.
+/// Number of the protocol, and offset of its checksum.
 const fn protocol_of(kind: Kind) -> (u8, usize) {
     match kind {
         Kind::Tcp4 | Kind::Tcp6 => (ipv4::PROTOCOL_TCP, TCP_CHECKSUM_AT as usize),
@@ -261,19 +262,19 @@ fn make_ipv6(header: &mut [u8], kind: Kind, transport: &mut [u8]) {
     });
 }
 
-/// What is known of a frame's layer 3.
+/// Layer 3 of a frame, as parsed.
 #[derive(Clone, Copy, Debug)]
 struct Network {
-    /// Where it begins.
+    /// Offset of the IP header.
     at: usize,
-    /// Where what it carries begins, as far as the switch understands it.
+    /// Offset of its payload, as far as the switch parses headers.
     transport_at: usize,
-    /// What that is.
+    /// Protocol of that payload.
     protocol: Option<u8>,
     is_ipv6: bool,
-    /// What its header says of the size from `at` on; zero says nothing.
+    /// Size from `at` on, according to the header; zero if the header does not give it.
     size: usize,
-    /// A fragment, or with a routing header: its segments would not be what they seem.
+    /// False for a fragment, or with a routing header, which cannot be cut.
     is_whole: bool,
 }
 
@@ -320,7 +321,7 @@ impl Network {
         })
     }
 
-    /// Walks over headers that are not the last one (RFC 8200 section 4).
+    /// Skips extension headers (RFC 8200 section 4).
     fn of_ipv6(at: usize, bytes: &[u8]) -> Result<Self, Nonsense> {
         const HOP_BY_HOP: u8 = 0;
         const ROUTING: u8 = 43;
@@ -349,7 +350,7 @@ impl Network {
         })
     }
 
-    /// The size of the headers of a frame that is to be cut, if that can be done.
+    /// Size of the headers of a frame to be cut, if it can be cut.
     fn cuttable(&self, kind: Kind, ask: Ask, head: &[u8], size: usize) -> Result<u16, Nonsense> {
         let is_of_kind = match kind {
             Kind::Tcp4 => !self.is_ipv6,
@@ -357,7 +358,7 @@ impl Network {
             Kind::Udp => true,
         };
         let (protocol, checksum_at) = protocol_of(kind);
-        // Some drivers leave the size to the card.
+        // Some drivers leave the size field to the card.
         let is_all = self.size == 0 || self.at + self.size == size;
         if !is_of_kind
             || self.protocol != Some(protocol)

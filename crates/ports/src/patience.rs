@@ -1,9 +1,8 @@
-//! How long a driver tries a frame that its device refuses, before it believes that the device
-//! never takes it.
+//! Patience with a frame that its device refuses: when a driver gives the frame up.
 //!
-//! No error says whether a device has no room now or never wants a frame: `ENOBUFS` says both, and
-//! so does `EPERM` of a rule with a rate. What happens to other frames does. A *sign* is one
-//! refusal of the head while there was, as far as a driver can know, room for another frame:
+//! No error tells a device without room now from a device that never takes a frame: `ENOBUFS` means
+//! both, and so does `EPERM` of a rule with a rate. The fate of other frames does tell. A *sign* is
+//! one refusal of the head while there was, as far as a driver can know, room for another frame:
 //!
 //! ```text
 //!            sign                  sign             as many as wanted
@@ -12,25 +11,25 @@
 //!                         └─ it leaves after n signs: 4 n are wanted at least
 //! ```
 //!
-//! One head costs the time of the signs that are wanted. That is halved each time, so that a
-//! hundred heads in a row, of whatever size and to whomever, cost twice the time of the first one;
-//! the last ones, [`AT_ONCE`] signs and fewer, are not even waited for. A frame that was suspected
-//! and left says how many signs mean nothing here, as where a full queue has room for some now and
-//! then. Frames that nobody refuses bring the patience back, slowly.
+//! One head costs the time of the wanted signs. Their number is halved each time, so that a hundred
+//! heads in a row, of any size and to any destination, cost twice the time of the first one; at
+//! [`AT_ONCE`] signs and fewer the driver does not even wait. A head that was suspected and left
+//! shows how many signs mean nothing here, as with a full queue that has room for some now and
+//! then. Frames that are never refused bring the number back up, slowly.
 
-/// So many signs are always wanted.
+/// Minimum of wanted signs.
 const SIGNS_MIN: u32 = 16;
-/// Up to so many are gathered in one go.
+/// Up to this many signs are gathered in one go.
 const AT_ONCE: u32 = 32;
-/// A frame that left after some signs: so many times more of them mean nothing either.
+/// After a head that left despite some signs, this many times more are wanted at least.
 const MARGIN: u32 = 4;
-/// After so many frames that were never refused one sign more is wanted.
+/// After this many frames that were never refused, one sign more is wanted.
 const CALM: u32 = 64;
 
-/// Signs that the frame at the head of one queue is never taken.
+/// Signs that the device never takes the frame at the head of one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
-    /// Signs that are wanted of a device that has taken everything so far.
+    /// Signs wanted of a device that has taken everything so far.
     full: u32,
     wanted: u32,
     signs: u32,
@@ -42,7 +41,7 @@ impl Patience {
         Self { full, wanted: full, signs: 0, calm: 0 }
     }
 
-    /// The head left.
+    /// Notes that the head left.
     #[inline]
     pub(crate) fn passed(&mut self) {
         if self.wanted < self.full || self.signs > 0 {
@@ -62,7 +61,7 @@ impl Patience {
         self.signs = 0;
     }
 
-    /// The head was refused although there was room. Returns whether it ends.
+    /// Notes a refusal of the head although there was room. Returns true if the head is given up.
     #[cold]
     pub(crate) fn is_over(&mut self) -> bool {
         self.signs += 1;
@@ -74,13 +73,13 @@ impl Patience {
         true
     }
 
-    /// The head is another one.
+    /// Notes that the head is another frame.
     pub(crate) const fn forget(&mut self) {
         self.signs = 0;
         self.calm = 0;
     }
 
-    /// Whether the next sign is looked for at once.
+    /// Returns true if the driver tries again at once for the next sign.
     pub(crate) const fn is_short(&self) -> bool {
         self.wanted <= AT_ONCE
     }

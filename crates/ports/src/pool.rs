@@ -31,23 +31,23 @@ mod large;
 /// The size of a cache line; slots begin on one.
 const ALIGN: u16 = 64;
 
-/// How a pool is laid out.
+/// Layout of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// How many frames it holds.
+    /// Number of frames it holds.
     pub slots: u32,
-    /// The size of one slot, at most 65,535.
+    /// Size of one slot, at most 65,535.
     pub slot_size: u16,
-    /// Whether all of it is taken from the kernel at once, so that no frame ever waits for a page.
+    /// True if all memory is taken from the kernel at once, so that no frame ever waits for a page.
     pub populate: bool,
 }
 
 impl PoolConfig {
-    /// What a frame may have beside its layer-3 packet: Ethernet, two tags, and slack.
+    /// Bytes of a frame beside its layer-3 packet: Ethernet, two tags, and slack.
     pub const FRAME_OVERHEAD: usize = 64;
 
-    /// Slots for frames of a layer-3 MTU: 2,048 bytes at least, and one cache line more than a
-    /// power of two would be, since the heads of all frames would else share a few cache sets.
+    /// Slots for frames of a layer-3 MTU: 2,048 bytes at least, and one cache line more if the size
+    /// is a power of two, since the heads of all frames would else share a few cache sets.
     #[must_use]
     pub fn for_mtu(slots: u32, mtu: u16) -> Self {
         let wanted =
@@ -57,7 +57,7 @@ impl PoolConfig {
     }
 }
 
-/// The pool. It has one owner, who takes slots and gets them back.
+/// The pool. Its one owner takes slots and gets them back.
 #[derive(Debug)]
 pub struct Pool {
     base: NonNull<u8>,
@@ -74,7 +74,7 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// Takes the memory.
+    /// Maps the memory.
     ///
     /// # Errors
     /// [`OpenError::Memory`] if the kernel does not give it.
@@ -119,7 +119,7 @@ impl Pool {
         })
     }
 
-    /// The same pool, with room for so many super-frames beside.
+    /// Adds memory for this number of super-frames.
     ///
     /// # Errors
     /// [`OpenError::Memory`] if the kernel does not give it.
@@ -128,20 +128,20 @@ impl Pool {
         Ok(self)
     }
 
-    /// How many super-frames it has room for.
+    /// Number of slots for super-frames.
     #[must_use]
     pub fn large_slots(&self) -> u32 {
         self.large.as_ref().map_or(0, Large::count)
     }
 
-    /// Takes room for a super-frame; `None` if there is none.
+    /// Takes a slot for a super-frame; `None` if there is none.
     pub(crate) fn take_large(&mut self) -> Option<LargeSlot> {
         let slot = self.large.as_mut()?.take()?;
         self.used_max = self.used_max.max(self.used());
         Some(slot)
     }
 
-    /// Takes such room back that holds no frame.
+    /// Takes back a slot for super-frames that holds no frame.
     pub(crate) fn cancel_large(&mut self, slot: &LargeSlot) {
         self.put_large(slot.number());
     }
@@ -175,7 +175,7 @@ impl Pool {
         self.put(slot, start);
     }
 
-    /// A copy of a frame that lies somewhere else, or `None` if there is no slot for it. It is
+    /// Copies a frame that lies elsewhere into a slot; `None` if there is none. The copy is
     /// finished, unless it is a super-frame.
     #[inline]
     pub fn copy_of(&mut self, buf: &FrameBuf) -> Option<FrameBuf> {
@@ -197,7 +197,7 @@ impl Pool {
         Some(slot.freeze(0, size).with_vlan_tag(buf.vlan_tag()))
     }
 
-    /// Takes a slot back that holds no frame.
+    /// Takes back a slot that holds no frame.
     ///
     /// # Panics
     /// If it is not of this pool.
@@ -214,31 +214,31 @@ impl Pool {
         self.free.push(slot);
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// The size of a slot.
+    /// Size of a slot.
     #[must_use]
     pub fn slot_size(&self) -> u16 {
         self.slot_size
     }
 
-    /// How many slots are free.
+    /// Number of free slots.
     #[must_use]
     pub fn free(&self) -> u32 {
         u32::try_from(self.free.len()).expect("at most `slots`")
     }
 
-    /// How many slots are in use: handles in the switch, in drivers, or lost.
+    /// Number of slots in use: handles in the switch, in drivers, or lost.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.slots - self.free() + self.large.as_ref().map_or(0, Large::used)
     }
 
-    /// The most slots ever in use.
+    /// Maximum of slots ever in use.
     #[must_use]
     pub fn used_max(&self) -> u32 {
         self.used_max
@@ -269,7 +269,7 @@ pub struct SlotMut {
 unsafe impl Send for SlotMut {}
 
 impl SlotMut {
-    /// All bytes of the slot. What stands in them is left over from earlier frames.
+    /// All bytes of the slot; they hold remains of earlier frames.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the slot lies in a region that is mapped while the slot is out, its memory was
@@ -277,13 +277,13 @@ impl SlotMut {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.size.into()) }
     }
 
-    /// How many bytes it has.
+    /// Size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size.into()
     }
 
-    /// Makes a handle of the frame that was written at `offset`.
+    /// Turns the slot into a handle of the frame that was written at `offset`.
     ///
     /// # Panics
     /// If the frame does not lie in the slot.

@@ -1,4 +1,4 @@
-//! What every live port can do.
+//! The interface of every live port.
 //!
 //! ```text
 //!             window             batch of handles             frames
@@ -8,26 +8,26 @@
 //!                    taken first                 give_back()         No: stays      stays staged
 //! ```
 //!
-//! Waiting is edge-triggered. After [`Port::read`] said `more: false`, the kernel had nothing, and
-//! the next frame makes a new edge on a descriptor of [`Port::poll_fds`]; as long as it says `more:
-//! true` the loop must come again by itself, for no edge may follow. A port whose queues are memory
-//! says so always, and asks for an edge only when the loop is about to sleep.
-//! In the other direction, frames
-//! that stay staged make [`Port::wants_write`] true until the kernel can take more (an edge), or
-//! give a time in [`Port::retry_after`] if the kernel will not tell.
+//! Waiting is edge-triggered. After [`Port::read`] returned `more: false`, the kernel had nothing,
+//! and the next frame makes a new edge on a descriptor of [`Port::poll_fds`]. As long as it returns
+//! `more: true` the loop must call again by itself, for no edge may follow. A port whose queues are
+//! memory always returns `more: true`, and arms an edge only when the loop is about to sleep.
 //!
-//! **Before a sleep** the loop calls [`Port::rest`], which arms and then looks once more. Its
-//! answer is about levels, not about news: what is there is compared with what was *served*, with
+//! In the other direction, frames that stay staged make [`Port::wants_write`] true until the kernel
+//! can take more (an edge), or give a time in [`Port::retry_after`] if the kernel sends no event.
+//!
+//! **Before a sleep** the loop calls [`Port::rest`], which arms notifications and then looks once
+//! more. Its answer is level-triggered: it compares the queues with what was *served*, that is with
 //! the frames that were read and with the index at which an offer found no room, and never with
 //! what an earlier `rest` saw. So it may be called any number of times before the port is served,
-//! and says the same, or [`Rest::More`] if more came. The loop keeps its part:
+//! and gives the same answer, or [`Rest::More`] if more came. The loop keeps its part:
 //!
-//! * after [`Rest::More`] it does not sleep, and serves the port as if a descriptor had told:
+//! * after [`Rest::More`] it does not sleep, and serves the port as if a descriptor had an event:
 //!   `attend`, `read` of every queue that it named, and `offer`, at once and not after
 //!   [`Port::retry_after`];
-//! * [`Rest::Armed`] is taken for "a descriptor tells of room" only if [`Port::wants_write`] says
-//!   so afterwards; otherwise the port is offered to once more ([`crate::Room`]);
-//! * a queue that it did not name it reads by itself as soon as it may.
+//! * [`Rest::Armed`] means "a descriptor signals room" only if [`Port::wants_write`] is true
+//!   afterwards; otherwise the loop offers to the port once more ([`crate::Room`]);
+//! * a queue that the loop did not name in the call is read by the loop itself as soon as it may.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,29 +54,29 @@ pub struct PollFd<'a> {
     pub write: bool,
 }
 
-/// What one [`Port::read`] did.
+/// Result of one [`Port::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// How many frames it put into the batch.
+    /// Number of frames put into the batch.
     pub frames: usize,
-    /// Whether there may be more. Only false after the kernel said that there is nothing, and
-    /// nothing is set aside.
+    /// True if there may be more. False only after the kernel had nothing, and nothing is set
+    /// aside.
     pub more: bool,
-    /// How many frames of closed priorities it set aside.
+    /// Number of frames of closed priorities set aside.
     pub aside: usize,
 }
 
-/// Frames of priorities that the switch takes nothing of, which a port has set aside so that they
-/// do not stand in the way of the others. For the switch they have not come yet.
+/// Frames of closed priorities, which a port has set aside so that they do not block the frames of
+/// open ones. For the switch they have not arrived yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aside {
     /// Frames, now.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The most frames that there ever were.
+    /// Maximum of `frames` since the start.
     pub frames_max: u64,
-    /// The most bytes that there ever were.
+    /// Maximum of `bytes` since the start.
     pub bytes_max: u64,
 }
 
@@ -103,12 +103,12 @@ impl Amount {
     }
 }
 
-/// Frames that were taken by `offer` and then refused by the kernel for good, by the error it gave
-/// (such as `EMSGSIZE`).
+/// Frames taken by `offer` and then refused by the kernel for good, by the error it gave (such as
+/// `EMSGSIZE`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     by_errno: BTreeMap<i32, Amount>,
-    /// Of those the ones that nobody has booked, by priority.
+    /// The frames among them that nobody has booked yet, by priority.
     refused: [Amount; Priority::COUNT],
     unbooked: PriorityMask,
 }
@@ -127,7 +127,7 @@ impl Losses {
         self.unbooked.insert(priority);
     }
 
-    /// Frames of a priority that devices never take, each told once.
+    /// Frames of a priority that devices never take; each is reported once.
     #[inline]
     pub(crate) fn take_refused(&mut self) -> Option<(Priority, Amount)> {
         if self.unbooked.is_empty() {
@@ -138,7 +138,7 @@ impl Losses {
         Some((priority, std::mem::take(&mut self.refused[priority.index()])))
     }
 
-    /// All of them together.
+    /// Sum over all errors.
     #[must_use]
     pub fn total(&self) -> Amount {
         self.by_errno.values().fold(Amount::default(), |sum, one| Amount {
@@ -153,27 +153,26 @@ impl Losses {
     }
 }
 
-/// Counters by name. Every one counts frames that were lost outside the switch, since the port was
-/// opened.
+/// Counters by name. Each counts frames lost outside the switch since the port was opened.
 pub type Counters = BTreeMap<&'static str, u64>;
 
 /// The queue in front of [`Port::read`], which the kernel (or the peer) fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// How many frames it can hold; of the largest size, if it is limited in bytes.
+    /// Capacity in frames; in frames of the largest size, if it is limited in bytes.
     pub capacity_frames: u64,
-    /// The most frames ever seen waiting; `None` where nobody can look.
+    /// Maximum of frames ever seen waiting; `None` if the queue cannot be inspected.
     pub waiting_frames_max: Option<u64>,
 }
 
-/// Whether a port keeps the promise of no loss.
+/// The promise of no loss, as far as a port keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lossless {
-    /// It does.
+    /// The port keeps it.
     Yes,
-    /// It does only if something else is so.
+    /// The port keeps it only under a condition.
     No {
-        /// What it needs.
+        /// The condition.
         needs: &'static str,
     },
 }
@@ -187,38 +186,39 @@ impl fmt::Display for Lossless {
     }
 }
 
-/// What a port asks of whoever drives it.
+/// Request of a port to its driving loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Nothing.
     Nothing,
-    /// Every handle that it gave away of this queue, and then to be asked again: the memory in
-    /// which those frames lie goes away ([`sluice_switch::Switch::evacuate`]).
+    /// Return every handle of this queue, then call `attend` again: the memory of those frames goes
+    /// away ([`sluice_switch::Switch::evacuate`]).
     Handles(u8),
 }
 
-/// What [`Port::rest`] found.
+/// Result of [`Port::rest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing changes: descriptors tell of everything, or [`Port::retry_after`] says when to look.
+    /// Nothing changes: descriptors signal everything, or [`Port::retry_after`] gives the time to
+    /// look.
     Told,
-    /// Nothing is there that was not served. From now on a descriptor tells, of frames and of room.
+    /// Everything was served. From now on a descriptor signals frames and room.
     Armed,
-    /// Frames or room are there that were not served.
+    /// There are frames or room that were not served.
     More,
 }
 
-/// Queues of a port, a bit each.
+/// Set of a port's queues, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues(u8);
 
 impl Queues {
-    /// Adds a queue, of which a port has eight at most.
+    /// Adds a queue; a port has eight at most.
     pub fn insert(&mut self, queue: u8) {
         self.0 |= 1 << queue;
     }
 
-    /// Whether a queue is among them.
+    /// Returns true if the set has this queue.
     pub(crate) const fn has(self, queue: usize) -> bool {
         self.0 >> queue & 1 == 1
     }
@@ -233,18 +233,17 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// The descriptors to wait on.
     fn poll_fds(&self) -> Vec<PollFd<'_>>;
 
-    /// Reads at most `min(window.frames, limit)` frames into `batch`, in the order in which they
-    /// came, and stops when they reach `window.bytes` (the last one may exceed it). It reads no
-    /// frame that it could not hand over: without a free slot in `pool` or room in `batch` it
-    /// reads nothing and says `more`.
+    /// Reads at most `min(window.frames, limit)` frames into `batch`, in order of arrival, and
+    /// stops when they reach `window.bytes` (the last one may exceed it). Without a free slot in
+    /// `pool` or room in `batch` it reads nothing and returns `more: true`.
     ///
-    /// One that [tells priorities apart](Self::tells_apart) hands over none of `window.closed`, and
-    /// sets aside what stands in the way. Order is kept within each priority. Any other is given
-    /// [`Window::of_any`].
+    /// A port that [tells priorities apart](Self::tells_apart) hands over no frame of
+    /// `window.closed`, and sets aside the frames that block others. Order is kept within each
+    /// priority. Any other port is given [`Window::of_any`].
     ///
     /// # Errors
-    /// What the kernel said, when the device or its namespace is gone. Frames that were read
-    /// before are in `batch`.
+    /// The kernel's error, when the device or its namespace is gone. Frames read before it are in
+    /// `batch`.
     fn read(
         &mut self,
         window: Window,
@@ -253,12 +252,12 @@ pub trait Port: Sink<FrameBuf> + Send {
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read>;
 
-    /// How many queues it reads, each an input of its own.
+    /// Number of queues it reads, each an input of its own.
     fn queues(&self) -> u8 {
         1
     }
 
-    /// As [`Self::read`], from one of its queues; `read` is the first one's.
+    /// Reads from one of its queues, as [`Self::read`] does from the first one.
     ///
     /// # Errors
     /// As `read`.
@@ -274,62 +273,62 @@ pub trait Port: Sink<FrameBuf> + Send {
         self.read(window, limit, pool, batch)
     }
 
-    /// Tells what the neighbour said of flow control, if the port keeps that apart from data:
-    /// whole frames, each once. It needs no window, and what waits to be read is not before it.
-    /// Returns how many there were; there may be more if there were any.
+    /// Passes on the neighbour's flow-control frames, if the port keeps them apart from data: whole
+    /// frames, each once. No window is needed, and waiting data does not delay them. Returns their
+    /// number; there may be more if it is not zero.
     fn hear(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
         let _ = tell;
         0
     }
 
-    /// Takes the rule by which priorities are told apart.
+    /// Sets the rule that gives a frame its priority.
     fn classify_by(&mut self, classifier: &Classifier) {
         let _ = classifier;
     }
 
-    /// Whether it reads priorities apart, and keeps `window.closed`.
+    /// Returns true if it reads priorities apart and honours `window.closed`.
     fn tells_apart(&self) -> bool {
         false
     }
 
-    /// What it has set aside.
+    /// Frames it has set aside.
     fn aside(&self) -> Aside {
         Aside::default()
     }
 
-    /// From now on `read` takes nothing from the kernel, and hands over what was set aside.
+    /// Stops taking frames from the kernel; `read` hands over only frames that were set aside.
     fn stop_reading(&mut self) {}
 
-    /// Takes [`Self::stop_reading`] back.
+    /// Resumes reading after [`Self::stop_reading`].
     fn go_on_reading(&mut self) {}
 
-    /// What another process needs to go on with it, if it can be handed over. The port stays as it
-    /// is; whoever hands it over uses it no more.
+    /// Returns the state that another process needs to take the port over, if it can be handed
+    /// over. The port stays as it is; the caller uses it no more after a hand-over.
     ///
     /// # Errors
-    /// What the kernel said, if a descriptor cannot be duplicated.
+    /// The kernel's error, if a descriptor cannot be duplicated.
     fn hand_over(&mut self) -> io::Result<Option<Handed>> {
         Ok(None)
     }
 
-    /// Sees to what a descriptor of [`Self::poll_fds`] told of, beside frames and room.
+    /// Handles events of [`Self::poll_fds`] other than frames and room.
     fn attend(&mut self) -> Wanted {
         Wanted::Nothing
     }
 
-    /// The buckets of what it reads, if it is one of several ports at an address.
+    /// The flow buckets of its input, if it is one of several ports at an address.
     fn buckets(&mut self) -> Option<&mut Buckets> {
         None
     }
 
-    /// Whether its queues are memory, so that to look at them is no system call.
+    /// Returns true if its queues are memory, so that inspecting them is no system call.
     fn is_memory(&self) -> bool {
         false
     }
 
-    /// Arms what tells of frames in these queues and of room, and looks once more: whoever drives
-    /// it is about to sleep, and would read these queues if frames were there. See the module's
-    /// page for what both owe each other.
+    /// Arms notifications for frames in these queues and for room, and looks once more. Called
+    /// before a sleep, with the queues that the loop would read if they had frames. The module's
+    /// page has the contract of both sides.
     fn rest(&mut self, reads: Queues) -> Rest {
         let _ = reads;
         Rest::Told
@@ -347,7 +346,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// # Errors
     /// The same handle, if the pool has no slot for it.
     fn spill(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
-        // It lies there already.
+        // The frame lies in the pool already.
         let _ = pool;
         Ok(buf)
     }
@@ -355,57 +354,56 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// Hands staged frames to the kernel, as many as it takes.
     ///
     /// # Errors
-    /// What the kernel said, when the device is gone. A kernel that has no room is no error.
+    /// The kernel's error, when the device is gone. A kernel without room is no error.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Whether the kernel had no room, so that a writable descriptor means "go on".
+    /// Returns true if the kernel had no room, so that a writable descriptor means "go on".
     fn wants_write(&self) -> bool;
 
-    /// The time after which to `flush` again, although no descriptor will tell.
+    /// The time after which to `flush` again although no descriptor has an event.
     fn retry_after(&self) -> Option<Nanos> {
         None
     }
 
-    /// Frames that were taken by `offer` and not yet by the kernel.
+    /// Frames taken by `offer` and not yet by the kernel.
     fn pending(&self) -> Amount;
 
-    /// Frames that were taken by `offer` and then refused by the kernel for good.
+    /// Frames taken by `offer` and then refused by the kernel for good.
     fn lost(&self) -> &Losses;
 
-    /// Frames of one priority that the device never takes, each told once: they end under
+    /// Frames of one priority that the device never takes, each reported once: they end under
     /// [`DropReason::Refused`](sluice_base::DropReason::Refused).
     fn take_refused(&mut self) -> Option<(Priority, Amount)> {
         None
     }
 
-    /// Counters of the kernel, and of this driver, behind which a loss on the way of this port's
-    /// frames could hide, counted from when it was opened.
+    /// Counters of the kernel, and of this driver, that could hide a loss of this port's frames,
+    /// counted from its opening.
     ///
     /// # Errors
-    /// What the kernel said, when it cannot be asked.
+    /// The kernel's error, when its counters cannot be read.
     fn kernel_counters(&self) -> io::Result<Counters>;
 
-    /// Whether the device behind it is set up; `None` if that is not known.
+    /// True if its device is set up; `None` if that is not known.
     fn is_up(&self) -> Option<bool> {
         None
     }
 
-    /// Why nothing passes, if the port knows.
+    /// The reason why nothing passes, if the port knows it.
     fn problem(&self) -> Option<String> {
         None
     }
 
-    /// The MTU of the way to a host, if the kernel refused a frame as too large for it since this
-    /// was asked last.
+    /// The path MTU to a host, if the kernel refused a frame as too large for it since the last
+    /// call.
     fn path_mtu(&mut self) -> Option<(Ipv4Addr, u16)> {
         None
     }
 
-    /// Its device is there, perhaps anew under the same name: what was bound to the old one is
-    /// bound to it.
+    /// Binds to its device again, which is there, perhaps anew under the same name.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn device_is(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -413,18 +411,18 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// The queue in front of [`Self::read`].
     fn ring(&self) -> Ring;
 
-    /// Whether nothing is lost between the sender behind this port and the switch.
+    /// Tells if nothing is lost between the sender behind this port and the switch.
     fn lossless(&self) -> Lossless;
 
     /// The largest layer-3 packet it carries.
     fn mtu(&self) -> u16;
 
-    /// Closes every descriptor, gives up what is staged and undoes what opening did: afterwards
-    /// nothing is read or taken, a device that the port made is gone, and one that was there
-    /// before has its offloads back. Dropping a port does the same.
+    /// Closes every descriptor, gives up staged frames and undoes the changes of opening:
+    /// afterwards nothing is read or taken, a device that the port made is gone, and one that was
+    /// there before has its offloads back. Dropping a port does the same.
     ///
     /// # Errors
-    /// What the kernel said. The port is closed all the same.
+    /// The kernel's error. The port is closed all the same.
     fn close(&mut self) -> io::Result<()>;
 }
 

@@ -1,18 +1,18 @@
-//! What a loop remembers of a port that had no room, and when it offers to it again.
+//! State of a port that had no room, and the time of the next offer to it.
 //!
 //! ```text
 //!             refused, a time                   Armed, and it waits for room
-//!   free ────────────────────────▶ again at T ───────────────────────────────▶ until told
+//!   free ────────────────────────▶ again at T ───────────────────────────────▶ until event
 //!    ▲   ◀────────────────────────  ▲     │                                     │
-//!    │            taken             │     │ More, or it waits for nothing       │ told
+//!    │            taken             │     │ More, or it waits for nothing       │ event
 //!    │                              │     ▼                                     │
 //!    └───────────────────────────  at once ◀────────────────────────────────────┘
 //!                 taken
 //! ```
 //!
-//! Only a port that itself still waits for room, and says that a descriptor tells of it, is left
-//! alone without an end: a wake-up that was missed would hold its frames for ever. Everything else
-//! that it says before a sleep makes the loop offer once more.
+//! A port is left alone without a limit only if it still waits for room itself, and answers that a
+//! descriptor signals it: a missed wake-up would hold its frames for ever. After any other answer
+//! before a sleep the loop offers once more.
 
 use sluice_base::Nanos;
 
@@ -21,16 +21,16 @@ use crate::port::{Port, Rest};
 /// Event for which a port without room waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// It has room, as far as it knows.
+    /// None: it has room, as far as it knows.
     No,
-    /// A descriptor tells of room.
+    /// A descriptor signals room.
     ForRoom,
-    /// This long, for nobody will tell.
+    /// A time span, for there is no event.
     For(Nanos),
 }
 
 impl Waits {
-    /// Reads it off a port, after an offer or a flush.
+    /// Returns the state of a port, after an offer or a flush.
     #[must_use]
     pub fn of(port: &dyn Port) -> Self {
         match (port.retry_after(), port.wants_write()) {
@@ -41,33 +41,33 @@ impl Waits {
     }
 }
 
-/// Whether, and until when, a port is not offered to.
+/// Time until which a port is not offered to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// `None`: there was room.
+    /// Time of the next offer; `None` if there was room.
     missing: Option<Nanos>,
 }
 
 impl Room {
-    /// The last offer found none.
+    /// Returns true if the last offer found no room.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         self.missing.is_some()
     }
 
-    /// The port may be offered to.
+    /// Returns true if the port may be offered to.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.missing.is_none_or(|until| now >= until)
     }
 
-    /// The moment of the next offer, if one is awaited: [`Nanos::MAX`] if a descriptor has to tell.
+    /// Time of the next offer, if one is due; [`Nanos::MAX`] if a descriptor has to signal first.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         self.missing
     }
 
-    /// It was offered to, and waits for this now.
+    /// Notes the state of the port after an offer.
     pub fn offered(&mut self, now: Nanos, waits: Waits) {
         self.missing = match waits {
             Waits::No => None,
@@ -76,15 +76,15 @@ impl Room {
         };
     }
 
-    /// A descriptor told of something: the next turn offers. Trying once too often does no harm.
+    /// Notes an event: the next turn offers. An offer too many does no harm.
     pub fn told(&mut self) {
         if self.missing.is_some() {
             self.missing = Some(Nanos::ZERO);
         }
     }
 
-    /// The port answered [`Port::rest`]; `wants_write` is what it says afterwards. Returns whether
-    /// the loop has to serve the port once more before it may sleep.
+    /// Notes the answer of [`Port::rest`]; `wants_write` is the port's value afterwards. Returns
+    /// true if the loop has to serve the port once more before it may sleep.
     #[must_use]
     pub fn rested(&mut self, answer: Rest, wants_write: bool) -> bool {
         match (answer, self.missing) {

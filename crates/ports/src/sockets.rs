@@ -1,8 +1,8 @@
-//! Counters of the UDP sockets of a network namespace: what arrived there and found no room.
+//! Counters of the UDP sockets of a network namespace: datagrams that arrived and found no room.
 //!
-//! The namespace's own files are opened once, by a thread that is in it; whoever has them reads
-//! that namespace's counters from anywhere. A read costs some tens of microseconds: it is for
-//! questions, not for frames.
+//! The namespace's own files are opened once, by a thread that is in it; with these descriptors the
+//! counters can be read from any thread. A read costs some tens of microseconds: it is for queries,
+//! not for frames.
 
 use std::fs::File;
 use std::io;
@@ -10,11 +10,11 @@ use std::os::unix::fs::FileExt as _;
 
 use crate::port::Counters;
 
-/// More than either file has.
+/// Limit of a file's size, above that of both files.
 const FILE_SIZE_MAX: usize = 16 << 10;
 
-/// Rows, and what the kernel calls them. The last one holds all of the others, and is told without
-/// them.
+/// Rows, and the kernel's names of them. The kernel's last counter includes the others; its row is
+/// without them.
 const ROWS: [(&str, &str); 4] = [
     ("container.udp_rcvbuf_errors", "RcvbufErrors"),
     ("container.udp_mem_errors", "MemErrors"),
@@ -26,7 +26,7 @@ const ROWS: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub(crate) struct SocketCounters {
     v4: File,
-    /// Absent without IPv6.
+    /// `None` without IPv6.
     v6: Option<File>,
     before: [u64; 4],
 }

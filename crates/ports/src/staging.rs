@@ -1,7 +1,8 @@
-//! Frames that were taken from the switch and that the kernel has not taken yet.
+//! Frames taken from the switch that the kernel has not taken yet.
 //!
 //! A bounded ring of copies: header and payload are gathered here, so that the switch's handle is
-//! free as soon as `offer` returns. What the kernel does not take stays at the front, in order.
+//! free as soon as `offer` returns. Frames that the kernel does not take stay at the front, in
+//! order.
 
 use sluice_base::Priority;
 use sluice_switch::Egress;
@@ -10,10 +11,10 @@ use sluice_wire::vlan;
 use crate::frame::{FrameBuf, frame_size, gather};
 use crate::port::{Amount, Losses};
 
-/// How many frames are staged before the kernel must take some.
+/// Number of frames staged before the kernel must take some.
 pub(crate) const STAGED_FRAMES_MAX: usize = 32;
 
-/// Destination and source address: a tag comes behind them.
+/// Size of the destination and source addresses; a tag follows them.
 pub(crate) const ADDRESSES_SIZE: usize = 12;
 
 /// The ring of copies.
@@ -27,7 +28,7 @@ pub(crate) struct Staging {
     amount: Amount,
 }
 
-/// Why a frame is not staged.
+/// Reason why a frame is not staged.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotStaged {
     /// There is no room; try again after a flush.
@@ -95,7 +96,7 @@ impl Staging {
         Ok(())
     }
 
-    /// How many frames are staged.
+    /// Number of staged frames.
     pub(crate) fn len(&self) -> usize {
         usize::try_from(self.amount.frames).expect("at most STAGED_FRAMES_MAX")
     }
@@ -120,14 +121,14 @@ impl Staging {
         &self.bytes[place * self.frame_size_max..][..self.sizes[place]]
     }
 
-    /// Takes the first frame away, which its device never takes.
+    /// Removes the first frame, which its device never takes.
     #[cold]
     pub(crate) fn refuse(&mut self, errno: i32, lost: &mut Losses) {
         let priority = self.priorities[self.first];
         lost.refuse(errno, priority, self.pop());
     }
 
-    /// Takes the first frame away and returns its size.
+    /// Removes the first frame and returns its size.
     pub(crate) fn pop(&mut self) -> usize {
         assert!(!self.is_empty(), "only staged frames are taken away");
         let size = self.sizes[self.first];
@@ -136,7 +137,7 @@ impl Staging {
         size
     }
 
-    /// Takes everything away.
+    /// Removes all frames.
     pub(crate) fn clear(&mut self) {
         self.amount = Amount::default();
     }

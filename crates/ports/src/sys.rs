@@ -1,4 +1,4 @@
-//! System calls that no safe wrapper has: socket options of packet sockets, and the old device
+//! System calls without a safe wrapper: socket options of packet sockets, and the old device
 //! ioctls.
 #![allow(unsafe_code, reason = "the one place of these system calls")]
 
@@ -48,7 +48,7 @@ fn size_of_option<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("an option is small")
 }
 
-/// Writes a frame in one call, whatever its parts are. The error is the kernel's number.
+/// Writes a frame in one call, from all its parts. The error is the kernel's number.
 pub(crate) fn write_gathered(
     fd: BorrowedFd<'_>,
     frame: &Egress<'_, FrameBuf>,
@@ -87,8 +87,8 @@ pub(crate) fn set_option<T: Plain>(
     check(result).map(drop)
 }
 
-/// Has a socket take what comes by a device, and nothing else. Whoever has no privileges may do it
-/// once (since Linux 5.7).
+/// Binds a socket to a device: it receives only from there. Without privileges this works once
+/// (since Linux 5.7).
 pub(crate) fn bind_to_device(fd: impl AsFd, device: &str) -> io::Result<()> {
     let size = libc::socklen_t::try_from(device.len()).expect("a name is short");
     // SAFETY: the kernel reads that many bytes of a live value.
@@ -115,7 +115,7 @@ pub(crate) fn get_option<T: Plain>(
     check(result).map(|_| value)
 }
 
-/// A packet socket of all frames that this does not bind to a protocol yet.
+/// Opens a packet socket that is not bound to a protocol yet.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no pointers.
@@ -146,12 +146,12 @@ pub(crate) fn bind_packet(fd: impl AsFd, index: u32, protocol: u16) -> io::Resul
     check(result).map(drop)
 }
 
-/// Lets a socket receive nothing: a classic BPF filter of one instruction, "keep 0 bytes".
+/// Makes a socket receive nothing: a classic BPF filter of one instruction, "keep 0 bytes".
 pub(crate) fn receive_nothing(fd: impl AsFd) -> io::Result<()> {
     attach_program(fd, libc::SO_ATTACH_FILTER, &mut [Instruction::new(bpf::RET_K, 0)])
 }
 
-/// Lets a socket receive what a program of classic BPF keeps.
+/// Makes a socket receive only frames that a program of classic BPF keeps.
 pub(crate) fn filter(fd: impl AsFd, program: &mut [Instruction]) -> io::Result<()> {
     attach_program(fd, libc::SO_ATTACH_FILTER, program)
 }
@@ -162,7 +162,7 @@ pub(crate) fn filter(fd: impl AsFd, program: &mut [Instruction]) -> io::Result<(
 pub(crate) struct Instruction(libc::sock_filter);
 
 impl Instruction {
-    /// One without jumps.
+    /// An instruction without jumps.
     pub(crate) const fn new(code: u16, k: u32) -> Self {
         Self(libc::sock_filter { code, jt: 0, jf: 0, k })
     }
@@ -173,7 +173,7 @@ impl Instruction {
         (self.0.code, self.0.jt, self.0.jf, self.0.k)
     }
 
-    /// A comparison with `k`, and how many instructions to skip if it is so, and if not.
+    /// A comparison with `k`, and the numbers of instructions to skip if it holds, and if not.
     pub(crate) const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Self {
         Self(libc::sock_filter { code, jt, jf, k })
     }
@@ -185,25 +185,25 @@ pub(crate) mod bpf {
     pub(crate) const LOAD_WORD: u16 = 0x20;
     pub(crate) const LOAD_HALF: u16 = 0x28;
     pub(crate) const LOAD_BYTE: u16 = 0x30;
-    /// How many bytes the packet has.
+    /// Size of the packet in bytes.
     pub(crate) const LOAD_SIZE: u16 = 0x80;
-    /// From so many bytes behind X.
+    /// Loads from this offset behind X.
     pub(crate) const LOAD_WORD_X: u16 = 0x40;
     pub(crate) const LOAD_HALF_X: u16 = 0x48;
     pub(crate) const LOAD_BYTE_X: u16 = 0x50;
-    /// A constant into X.
+    /// Loads a constant into X.
     pub(crate) const LOAD_X: u16 = 0x01;
-    /// From and to the program's own memory.
+    /// Load from and store to the program's own memory.
     pub(crate) const LOAD_STORED: u16 = 0x60;
     pub(crate) const STORE: u16 = 0x02;
-    /// The same with X.
+    /// Load and store of X.
     pub(crate) const LOAD_X_STORED: u16 = 0x61;
     pub(crate) const STORE_X: u16 = 0x03;
     pub(crate) const JUMP: u16 = 0x05;
     pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
     pub(crate) const JUMP_IF_NOT_BELOW: u16 = 0x35;
     pub(crate) const JUMP_IF_NOT_BELOW_X: u16 = 0x3d;
-    /// If they have a bit in common.
+    /// Jumps if the operands have a bit in common.
     pub(crate) const JUMP_IF_ANY: u16 = 0x45;
     pub(crate) const MISC_TAX: u16 = 0x07;
     pub(crate) const RET_K: u16 = 0x06;
@@ -219,8 +219,8 @@ pub(crate) mod bpf {
     pub(crate) const XOR: u16 = 0xa0;
 }
 
-/// Lets a program choose among the sockets that share an address: it says the number of one, in the
-/// order of binding.
+/// Attaches a program that selects among the sockets that share an address: it returns the number
+/// of one, in the order of binding.
 pub(crate) fn choose_socket(fd: impl AsFd, program: &mut [Instruction]) -> io::Result<()> {
     attach_program(fd, libc::SO_ATTACH_REUSEPORT_CBPF, program)
 }
@@ -242,7 +242,7 @@ fn attach_program(fd: impl AsFd, option: c_int, program: &mut [Instruction]) -> 
     check(result).map(drop)
 }
 
-/// Forbids other programs at a socket, for good.
+/// Locks the programs of a socket, for good.
 pub(crate) fn lock_filter(fd: impl AsFd) -> io::Result<()> {
     let on: c_int = 1;
     // SAFETY: the kernel reads one number.
@@ -258,7 +258,7 @@ pub(crate) fn lock_filter(fd: impl AsFd) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// `membarrier`, with one of its commands (`linux/membarrier.h`).
+/// Calls `membarrier` with one of its commands (`linux/membarrier.h`).
 fn membarrier(command: c_int) -> io::Result<libc::c_long> {
     // SAFETY: three numbers, no pointer.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
@@ -266,21 +266,21 @@ fn membarrier(command: c_int) -> io::Result<libc::c_long> {
 }
 
 const MEMBARRIER_QUERY: c_int = 0;
-/// A grace period of RCU, which also waits for all that runs with bottom halves off (since 5.0).
+/// A grace period of RCU, which also waits for all code with bottom halves off (since 5.0).
 const MEMBARRIER_GLOBAL: c_int = 1;
 
-/// Whether [`grace_period`] works here; it does not on a kernel with CPUs without ticks.
+/// Returns true if [`grace_period`] works here; it does not on a kernel with tickless CPUs.
 pub(crate) fn knows_grace_period() -> bool {
     let global = libc::c_long::from(MEMBARRIER_GLOBAL);
     membarrier(MEMBARRIER_QUERY).is_ok_and(|commands| commands & global != 0)
 }
 
-/// Waits until whatever the kernel was doing for the network, on any CPU, is done.
+/// Waits until all network work that the kernel had begun, on any CPU, is done.
 pub(crate) fn grace_period() -> io::Result<()> {
     membarrier(MEMBARRIER_GLOBAL).map(drop)
 }
 
-/// The device that has an address.
+/// Name of the device that has an address.
 pub(crate) fn device_with(address: Ipv4Addr) -> io::Result<Option<String>> {
     let mut first = std::ptr::null_mut::<libc::ifaddrs>();
     // SAFETY: it writes one pointer, to a list that is freed below.
@@ -315,7 +315,7 @@ pub(crate) fn device_with(address: Ipv4Addr) -> io::Result<Option<String>> {
 pub(crate) struct DeviceRequest(libc::ifreq);
 
 impl DeviceRequest {
-    /// `None` if Linux takes no such name.
+    /// Makes a request; `None` if Linux takes no such name.
     pub(crate) fn new(name: &str) -> Option<Self> {
         // SAFETY: `ifreq` is integers, and a pointer that may be null.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -362,7 +362,7 @@ impl DeviceRequest {
         Ok(Mac(std::array::from_fn(|n| bytes[n].cast_unsigned())))
     }
 
-    /// The frames of a loopback device begin like those of Ethernet.
+    /// Returns true for Ethernet, and for loopback, whose frames begin like those of Ethernet.
     pub(crate) fn has_ethernet(self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         let answer = self.call(fd, libc::SIOCGIFHWADDR)?;
         // SAFETY: the kernel wrote this member.
@@ -406,7 +406,7 @@ impl DeviceRequest {
         self.call(tun, libc::TUNSETIFF).map(drop)
     }
 
-    /// One ethtool request: `command` with one value, which may come back changed.
+    /// Makes one ethtool request: `command` with one value, which may come back changed.
     pub(crate) fn ethtool(
         mut self,
         fd: BorrowedFd<'_>,
@@ -428,16 +428,16 @@ impl DeviceRequest {
     }
 }
 
-/// What an attached TAP is now.
+/// State of an attached TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TapState {
     /// Its name, which its owner may have changed.
     pub(crate) name: String,
-    /// Whether it outlives its descriptors.
+    /// True if it outlives its descriptors.
     pub(crate) is_persistent: bool,
 }
 
-/// The state of an attached TAP; an error if its device is gone.
+/// Returns the state of an attached TAP; an error if its device is gone.
 pub(crate) fn tap_state(tun: BorrowedFd<'_>) -> io::Result<TapState> {
     // SAFETY: `ifreq` is integers, and a pointer that may be null.
     let request = DeviceRequest(unsafe { std::mem::zeroed() });
@@ -451,7 +451,7 @@ pub(crate) fn tap_state(tun: BorrowedFd<'_>) -> io::Result<TapState> {
     })
 }
 
-/// Has an attached TAP outlive its descriptors.
+/// Makes an attached TAP outlive its descriptors.
 pub(crate) fn tap_persist(tun: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: this request takes a number, no pointer.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETPERSIST, 1 as libc::c_ulong) })
@@ -466,14 +466,14 @@ pub(crate) fn tap_netns(tun: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Switches the offloads of an attached TAP off: what is read is one frame of a wire, finished.
+/// Switches the offloads of an attached TAP off: each read gives one finished wire frame.
 pub(crate) fn tap_without_offloads(tun: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: this request takes a number, no pointer.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, 0 as libc::c_ulong) })
         .map(drop)
 }
 
-/// Has a descriptor, which somebody else owns, lead where another one does.
+/// Replaces a descriptor that another owner has by a duplicate of `by`.
 pub(crate) fn replace_descriptor(number: RawFd, by: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no memory is touched; the number stays open, and its owner's.
     let done = unsafe { libc::dup3(by.as_raw_fd(), number, libc::O_CLOEXEC) };

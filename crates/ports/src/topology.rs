@@ -1,29 +1,29 @@
-//! Where CPUs and cards are: which CPUs are threads of one physical core, and on which NUMA node
-//! each is, as the kernel tells it in `/sys`.
+//! CPU and card topology: threads of one physical core, and the NUMA node of each CPU and card,
+//! from `/sys`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cpu_list;
 
-/// Where a CPU is.
+/// Place of a CPU in the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
-    /// The other threads of its physical core.
+    /// Other threads of its physical core.
     pub siblings: Vec<u16>,
-    /// The lowest CPU of its physical core, if that has several threads.
+    /// Lowest CPU of its physical core, if that has several threads.
     pub physical: Option<u16>,
     /// Its NUMA node, if the kernel knows of any.
     pub node: Option<u16>,
 }
 
-/// Where a CPU is. Of one that is not there nothing is known.
+/// Returns the place of a CPU; empty for a CPU that does not exist.
 #[must_use]
 pub fn of_cpu(cpu: u16) -> Seat {
     look(Path::new("/sys/devices/system/cpu"), cpu)
 }
 
-/// The NUMA node of a network device. `None`: it is virtual, or the machine does not say.
+/// NUMA node of a network device; `None` if it is virtual, or the machine does not tell.
 #[must_use]
 pub fn node_of_device(device: &str) -> Option<u16> {
     node_of(&Path::new("/sys/class/net").join(device))
@@ -35,7 +35,7 @@ fn look(all: &Path, cpu: u16) -> Seat {
     let threads = threads.ok().and_then(|text| cpu_list::parse(&text).ok()).unwrap_or_default();
     let siblings: Vec<u16> = threads.iter().copied().filter(|other| *other != cpu).collect();
     let physical = threads.first().copied().filter(|_| !siblings.is_empty());
-    // A link of the name of its node is in its folder.
+    // Its folder has a link with the name of its node.
     let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let node = names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next();
@@ -44,7 +44,7 @@ fn look(all: &Path, cpu: u16) -> Seat {
 
 fn node_of(device: &Path) -> Option<u16> {
     let file: PathBuf = device.join("device/numa_node");
-    // -1 where there is none.
+    // The kernel writes -1 if there is none.
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 

@@ -1,4 +1,4 @@
-//! What every kind of port must do, asked of each of them by the same code.
+//! Requirements on every kind of port, checked on each by the same code.
 
 mod support;
 
@@ -14,17 +14,17 @@ use support::{
     inside, pool, read_all, receive_all, test_frame,
 };
 
-/// A port, its other end, and what is between them.
+/// A port, its other end, and the link between them.
 struct Rig<'a> {
     port: Box<dyn Port>,
     peer: Box<dyn Peer + 'a>,
-    /// What goes before each frame that is offered.
+    /// Outer headers of each frame that is offered.
     header: Vec<u8>,
-    /// What comes before each frame that is read.
+    /// Bytes in front of each frame that is read.
     strip: usize,
-    /// The largest frame.
+    /// Size of the largest frame.
     size_max: usize,
-    /// How many frames the peer may send before somebody reads.
+    /// Maximum of frames that the peer may send before a read.
     burst: usize,
 }
 
@@ -62,7 +62,7 @@ fn frames_arrive_unchanged_and_in_order(rig: &mut Rig<'_>, pool: &mut Pool) {
     assert!(ring.waiting_frames_max.is_none_or(|most| most > 0 && most <= ring.capacity_frames));
 }
 
-/// After `more: false`, the next frame makes an edge; until then, reading on is the loop's part.
+/// After `more: false`, the next frame makes an edge; until then, the loop has to read on.
 fn no_wake_up_is_missed(rig: &mut Rig<'_>, pool: &mut Pool) {
     let waiter = Waiter::new(&*rig.port);
     let mut batch = Batch::with_limit(8);
@@ -111,7 +111,7 @@ fn the_window_is_kept(rig: &mut Rig<'_>, pool: &mut Pool) {
     let mut read_frames: Vec<Vec<u8>> = Vec::new();
     let mut narrow = true;
     while read_frames.len() < frames.len() && std::time::Instant::now() < end {
-        // In turn: at most 3 frames, and at most 1000 bytes before the last one.
+        // Alternating windows: at most 3 frames, and at most 1000 bytes before the last one.
         let window = if narrow {
             Window { frames: 3, ..OPEN }
         } else {
@@ -154,7 +154,7 @@ fn frames_leave_unchanged_and_in_order(rig: &mut Rig<'_>, pool: &mut Pool) {
     assert_eq!(rig.port.pending().frames, 0);
 }
 
-/// Offers until the port says no (or has taken plenty), drains, and goes on: nothing is missing.
+/// Offers until the port refuses (or has taken plenty), drains, and goes on: no frame is missing.
 fn offered_frames_are_taken_pending_or_refused(rig: &mut Rig<'_>, pool: &mut Pool) {
     let frames = rig.frames(1000);
     let mut received: Vec<Vec<u8>> = Vec::new();
@@ -195,13 +195,13 @@ fn offered_frames_are_taken_pending_or_refused(rig: &mut Rig<'_>, pool: &mut Poo
 fn nothing_was_lost(rig: &mut Rig<'_>) {
     assert_eq!(rig.port.lost().total().frames, 0, "{:?}", rig.port.lost());
     for (name, count) in rig.port.kernel_counters().unwrap() {
-        // Nobody in the test's namespace handles the frames' EtherType, and the kernel counts
+        // No handler in the test's namespace takes the frames' EtherType, and the kernel counts
         // frames without a handler here; softnet counts for the whole machine.
         if name != "device.rx_dropped" && name != "softnet.dropped" {
             assert_eq!(count, 0, "{name}");
         }
     }
-    // One frame larger than anything that can be sent: counted, and not in the way.
+    // One frame larger than any that can be sent: counted, and it blocks no other.
     let mut pool = Pool::new(sluice_ports::PoolConfig::for_mtu(1, 60_000)).unwrap();
     let buf = frame(&mut pool, &test_frame(0, 60)[..].repeat(600));
     assert_eq!(rig.port.offer(&egress(&rig.header, Some(&buf))), Taken::All);
@@ -284,7 +284,7 @@ fn l2_conforms() {
     });
 }
 
-/// A neighbour whose frames are those of a VLAN.
+/// A neighbour with frames of a VLAN.
 struct TaggedPeer(L2Port, Pool);
 
 impl Peer for TaggedPeer {
@@ -333,12 +333,12 @@ fn ports_of_a_shared_device_conform() {
     }
 }
 
-/// How many packet sockets the caller's namespace has.
+/// Number of packet sockets in the caller's namespace.
 fn packet_sockets() -> usize {
     std::fs::read_to_string("/proc/thread-self/net/packet").unwrap().lines().skip(1).count()
 }
 
-/// The outer headers that a switch makes for a frame from `LEFT` to `RIGHT`, VXLAN included.
+/// Outer headers that a switch makes for a frame from `LEFT` to `RIGHT`, VXLAN included.
 fn outer() -> Vec<u8> {
     let mut header = vec![0; 14];
     header[12] = 8;

@@ -1,5 +1,5 @@
-//! What a port for a virtual machine writes is marked in the dirty log, as it must be while the
-//! machine is moved: memory is compared page by page, before and after.
+//! Writes of a port for a virtual machine are marked in the dirty log, as a migration of the
+//! machine demands: memory is compared page by page, before and after.
 
 mod support;
 
@@ -50,7 +50,7 @@ impl Rig {
         rig
     }
 
-    /// Has the front end do something, while the worker attends to the port.
+    /// Runs `work` as the front end, while the worker attends to the port.
     fn ask<T: Send>(&mut self, work: impl FnOnce(&mut Guest) -> T + Send) -> T {
         attended(&mut self.port, || work(&mut self.guest))
     }
@@ -61,12 +61,12 @@ impl Rig {
         assert_eq!(self.port.is_up(), Some(true));
     }
 
-    /// Begins to log, or goes on in a new log.
+    /// Begins to log, or continues in a new log.
     fn log(&mut self) -> Arc<Log> {
         self.ask(|guest| guest.log(Log::of(guest.memory()).unwrap()).unwrap())
     }
 
-    /// Gives the guest a frame, which has no byte of zero.
+    /// Delivers a frame without zero bytes to the guest.
     fn deliver(&mut self, size: usize) {
         self.sent += 1;
         let of = |at| u8::try_from((self.sent + at) % 255).unwrap() + 1;
@@ -77,7 +77,7 @@ impl Rig {
         assert_eq!(self.port.offer(&egress), Taken::All);
     }
 
-    /// Takes what the guest sent, and gives it back. Returns how many frames that were.
+    /// Reads the guest's frames, and gives them back. Returns their number.
     fn take(&mut self) -> usize {
         let mut batch: Batch<FrameBuf> = Batch::with_limit(64);
         let window = Window {
@@ -106,7 +106,7 @@ impl Drop for Rig {
     }
 }
 
-/// The addresses of the pages that differ.
+/// Addresses of the pages that differ.
 fn changed(before: &[(u64, Vec<u8>)], after: &[(u64, Vec<u8>)]) -> BTreeSet<u64> {
     let both = before.iter().zip(after);
     both.filter(|(before, after)| before != after).map(|(before, _)| before.0).collect()
@@ -136,8 +136,9 @@ fn configs() -> Vec<GuestConfig> {
     all
 }
 
-/// Frames both ways; then what changed must be what is marked. `ever` is what changed before: the
-/// same may be written there again, such as the entry of a buffer that is full once more.
+/// Exchanges frames both ways; then the changed pages must be the marked ones. `ever` has the pages
+/// that changed before: the same bytes may be written there again, such as the entry of a buffer
+/// that is full once more.
 fn check_round(rig: &mut Rig, log: &Log, round: usize, ever: &mut BTreeSet<u64>) {
     while rig.guest.receive().is_some() {}
     let sent = (0..30).filter(|_| rig.guest.send(&[0xa5; 100])).count();
@@ -162,7 +163,7 @@ fn every_page_that_is_written_is_marked_and_no_other() {
     for (number, config) in configs().into_iter().enumerate() {
         println!("guest {number}");
         let mut rig = Rig::new(config);
-        // Often enough to come past the end of each ring.
+        // Enough rounds to pass the end of each ring.
         let mut ever = BTreeSet::new();
         for round in 0..30 {
             let log = rig.log();
@@ -171,8 +172,8 @@ fn every_page_that_is_written_is_marked_and_no_other() {
     }
 }
 
-/// A move as a hypervisor makes it: all pages are copied, then again and again those that are
-/// marked, while the port writes; and in the end, when the rings have stopped, the last ones.
+/// A migration by a hypervisor: it copies all pages, then again and again the marked ones, while
+/// the port writes; and in the end, when the rings have stopped, the last ones.
 #[test]
 fn what_is_copied_by_the_marks_while_the_port_writes_is_the_whole_memory() {
     for round in 0..10 {
@@ -237,7 +238,7 @@ fn a_front_end_that_comes_back_while_it_moves_the_guest_goes_on_logging() {
         assert!(Instant::now() < until, "the port notices");
         std::thread::yield_now();
     }
-    // It says that there is a log before it gives one.
+    // The front end enables the log before it sends one.
     rig.connect();
     let log = rig.log();
     check_round(&mut rig, &log, 0, &mut BTreeSet::new());

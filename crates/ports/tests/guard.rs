@@ -1,4 +1,4 @@
-//! Which frames a guarded device lets out, each beside the one that differs in one thing.
+//! Frames that a guarded device lets out, each beside one that differs in one field.
 
 mod support;
 
@@ -23,7 +23,7 @@ struct Shape {
     dst: Ipv4Addr,
     src: Ipv4Addr,
     options: usize,
-    /// Flags and offset.
+    /// Fragment flags and offset.
     fragment: u16,
     protocol: u8,
     port: u16,
@@ -74,7 +74,7 @@ impl Shape {
     }
 }
 
-/// What passes, and what does not.
+/// Shapes of frames; true for those that pass unmarked.
 fn shapes() -> Vec<(&'static str, Shape, bool)> {
     let other = Ipv4Addr::new(10, 9, 0, 77);
     let tcp = Shape { protocol: TCP, port: FABRIC, ..PLAIN };
@@ -116,13 +116,13 @@ fn only_what_is_marked_goes_to_an_endpoint() {
         (guard, RawPeer::new("l0"), marked)
     });
     let shapes = shapes();
-    // By the last byte of their source.
+    // Frames are told apart by the last byte of their source.
     for by_mark in [false, true] {
         let sender = if by_mark { &marked } else { &unmarked };
         let mut expected = Vec::new();
         let before = guard.ended().unwrap();
         for (nth, (_, shape, passes)) in (0..).zip(&shapes) {
-            // The kernel tells the sender of a frame that was ended as if there were no room.
+            // The kernel reports a dropped frame to its sender as if there were no room.
             _ = rustix::net::send(&sender.0, &shape.bytes(nth), SendFlags::empty());
             expected.extend((*passes || by_mark).then_some(nth));
         }
@@ -136,7 +136,7 @@ fn only_what_is_marked_goes_to_an_endpoint() {
         assert_eq!(ended.frames - before.frames, (shapes.len() - expected.len()) as u64);
     }
     assert!(guard.ended().unwrap().bytes > 0);
-    // It ends with its descriptors.
+    // The guard ends with its descriptors.
     drop(guard);
     unmarked.send(&PLAIN.bytes(0));
     assert_eq!(receive_all(&mut peer, 1).len(), 1);

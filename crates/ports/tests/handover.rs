@@ -1,5 +1,5 @@
-//! A machine's port goes from one driver to another, as it does between two processes: its guest
-//! goes on as if nothing had been, with every frame once and in order.
+//! Hand-over of a machine's port from one driver to another, as between two processes: its guest
+//! continues without an interruption, with every frame once and in order.
 
 mod support;
 
@@ -46,12 +46,12 @@ impl Rig {
         rig
     }
 
-    /// Has the front end do something, while the worker attends to the port.
+    /// Runs `work` as the front end, while the worker attends to the port.
     fn ask<T: Send>(&mut self, work: impl FnOnce(&mut Guest) -> T + Send) -> T {
         attended(&mut self.port, || work(&mut self.guest))
     }
 
-    /// What a frame of the guest carries next.
+    /// The next frame of the guest.
     fn frame(&mut self) -> [u8; 100] {
         self.sent = self.sent.wrapping_add(1);
         [self.sent; 100]
@@ -65,7 +65,7 @@ impl Rig {
         batch
     }
 
-    /// Frames both ways, of which the guest sent `waiting` before.
+    /// Exchanges frames both ways; the guest sent `waiting` before.
     fn exchange(&mut self, waiting: &[u8]) {
         let mut wanted = waiting.to_vec();
         for _ in 0..5 {
@@ -76,7 +76,7 @@ impl Rig {
         let mut batch = self.read();
         let mut came = Vec::new();
         for buf in batch.drain() {
-            // What lies in a guest's memory is read where it is copied.
+            // A frame in a guest's memory can be read after a copy.
             let copy = self.port.spill(buf, &mut self.pool).unwrap();
             came.push(copy.bytes()[0]);
             self.pool.give_back(copy);
@@ -104,14 +104,14 @@ impl Rig {
         assert_eq!(self.guest.violation(), None);
     }
 
-    /// Another driver goes on. The one before is left as a process leaves it that ends.
+    /// Hands over to another driver. The old one is left behind as by a process that ends.
     fn hand_over(&mut self) {
         let handed = loop {
             let handed = self.port.hand_over().unwrap().unwrap();
             if handed.files.contains_key("connection") {
                 break handed;
             }
-            // Its front end's last request is being done still.
+            // The last request of its front end is still in progress.
             self.port.go_on_reading();
         };
         let next = VhostUserPort::take_up(&self.config, Some(handed)).unwrap();
@@ -131,7 +131,7 @@ fn a_guest_goes_on_as_if_nothing_had_been() {
         let mut rig = Rig::new(in_order);
         rig.exchange(&[]);
         for round in 0..40 {
-            // It sends while nobody reads.
+            // The guest sends while nobody reads.
             let waiting: Vec<u8> = (0..3).map(|_| rig.frame()[0]).collect();
             waiting.iter().take(2).for_each(|byte| assert!(rig.guest.send(&[*byte; 100])));
             rig.hand_over();
@@ -139,7 +139,7 @@ fn a_guest_goes_on_as_if_nothing_had_been() {
             rig.exchange(&waiting);
             assert!(rig.guest.is_connected(), "round {round}");
         }
-        // The conversation goes on, with what was agreed on before.
+        // The session continues, with the negotiated features.
         for ring in [0, 1] {
             rig.ask(|guest| guest.stop_ring(ring).unwrap());
             rig.ask(|guest| guest.start_ring(ring).unwrap());
@@ -155,7 +155,7 @@ fn a_port_that_nobody_took_over_goes_on() {
     let mut rig = Rig::new(false);
     rig.exchange(&[]);
     drop(rig.port.hand_over().unwrap());
-    // Nobody does a request meanwhile, and none is lost.
+    // No request is taken meanwhile, and none is lost.
     let (port, guest) = (&mut rig.port, &mut rig.guest);
     std::thread::scope(|scope| {
         let there = scope.spawn(|| guest.stop_ring(1).unwrap());

@@ -1,5 +1,5 @@
-//! What each kind owes to its own mechanism: PFC frames, tags and checksums on `l2`, silence of
-//! the kernel beside it, losses that show in a counter, backpressure, and next hops.
+//! Requirements on the mechanism of each kind: PFC frames, tags and checksums on `l2`, no answers
+//! of the kernel beside it, losses that show in a counter, backpressure, and next hops.
 
 mod support;
 
@@ -37,7 +37,7 @@ fn pfc() -> Vec<u8> {
     frame
 }
 
-/// What a port hears of flow control, at least so many frames.
+/// Flow-control frames that a port hears, `count` at least.
 fn heard(port: &mut L2Port, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     eventually(|| {
@@ -58,13 +58,13 @@ fn marked(nth: usize, priority: u8) -> Vec<u8> {
     let mut frame = test_frame(nth, 200);
     frame.resize(200, 0);
     frame[12..16].copy_from_slice(&[8, 0, 0x45, priority << 5]);
-    // What comes next is not what made the last one different.
+    // Numbers the frame, behind the bytes that were overwritten.
     frame[20..24].copy_from_slice(&u32::try_from(nth).unwrap().to_be_bytes());
     frame
 }
 
-/// One priority is closed. The others pass it, flow control passes all, and nothing of any is lost
-/// or overtaken, until it does not fit.
+/// One priority is closed. The others pass it, flow control passes all, and no frame of any is lost
+/// or overtaken, until there is no more room.
 #[test]
 fn a_closed_priority_stands_in_nobodys_way() {
     if !can_have_namespaces("a_closed_priority_stands_in_nobodys_way") {
@@ -108,7 +108,7 @@ fn a_closed_priority_stands_in_nobodys_way() {
     assert_eq!(passed, all(5, sent), "priority 5 passes, in order");
     assert_eq!(port.aside().bytes, 400 * 200);
     assert!(read(&mut port, closed).0, "there is more, for who has room");
-    // Open again: what came first leaves first, also before what comes now.
+    // Open again: the oldest frames leave first, also before new ones.
     peer.send(&marked(400, 3));
     let mut came = Vec::new();
     assert!(eventually(|| {
@@ -117,7 +117,7 @@ fn a_closed_priority_stands_in_nobodys_way() {
     }));
     assert_eq!(came, all(3, 401));
     assert_eq!(port.kernel_counters().unwrap()["aside.full"], 0);
-    // A neighbour that does not obey: this priority ends, counted, and no other.
+    // A neighbour that ignores pauses: frames of this priority are dropped and counted, no others.
     for nth in 0..600 {
         peer.send(&marked(nth, 3));
         peer.send(&marked(nth, 5));
@@ -134,7 +134,7 @@ fn a_closed_priority_stands_in_nobodys_way() {
     let rows = port.kernel_counters().unwrap();
     assert_eq!((rows["aside.full"], rows["ring.drops"]), (600 - aside.frames, 0));
     assert!(aside.bytes <= 100_000 && aside.frames > 100_000 / 208 - 2, "{aside:?}");
-    // At the end what was set aside is handed over, and nothing else is read.
+    // At the end frames that were set aside are handed over, and nothing else is read.
     port.stop_reading();
     peer.send(&marked(600, 5));
     let mut left = Vec::new();
@@ -146,8 +146,8 @@ fn a_closed_priority_stands_in_nobodys_way() {
     assert_eq!(left, all(3, usize::try_from(aside.frames).unwrap()));
 }
 
-/// The other end of the cable takes smaller frames only, and says so with the same error as a
-/// queue that is full. Those behind it must not wait for ever.
+/// The other end of the cable takes smaller frames only, and refuses larger ones with the same
+/// error as a full queue. Frames behind them must not wait for ever.
 #[test]
 fn a_frame_that_the_device_never_takes_ends_and_the_others_go_on() {
     if !can_have_namespaces("a_frame_that_the_device_never_takes_ends_and_the_others_go_on") {
@@ -179,7 +179,7 @@ fn a_frame_that_the_device_never_takes_ends_and_the_others_go_on() {
     assert!(flushes > 200, "{flushes}: it was not thrown away at once");
     let lost: Vec<_> = port.lost().iter().collect();
     assert_eq!(lost, [(libc::ENOBUFS, Amount { frames: 1, bytes: 1514 })], "counted, and alone");
-    // A cable that takes them again is noticed.
+    // The port notices a cable that takes them again.
     inside(&cable.right, || run("ip link set r0 mtu 1500"));
     offer(&mut port, &large);
     port.flush().unwrap();
@@ -209,7 +209,7 @@ fn pfc_frames_and_tags_pass_l2_both_ways() {
     let mut largest = test_frame(0, 1514);
     largest.resize(1514, 7);
     largest.splice(12..12, [0x81, 0x00, 0x00, 0x01]);
-    // With a tag it is a frame like any other.
+    // A tag makes it an ordinary frame.
     let frames = [tagged, service_tagged, priority_tagged, largest];
     let mut pool = pool(32);
     (0..5).for_each(|_| peer.send(&pfc()));
@@ -264,7 +264,7 @@ fn a_full_ring_is_seen_and_its_drops_are_counted() {
     assert_eq!(read_all(&mut port, &mut pool, 1, 0), [test_frame(1, 1514)], "it goes on");
 }
 
-/// The kernel's own sender leaves checksums to the card; what is read is finished.
+/// The kernel's own sender leaves checksums to the card; frames that are read are finished.
 #[test]
 fn open_checksums_are_finished() {
     if !can_have_namespaces("open_checksums_are_finished") {
@@ -294,7 +294,7 @@ fn open_checksums_are_finished() {
     assert_eq!(port.kernel_counters().unwrap()["ring.checksum_open"], 0);
 }
 
-/// Only what is the switch's, or nobody's, enters the ring of an underlay.
+/// Only frames for the switch, or for nobody, enter the ring of an underlay.
 #[test]
 fn frames_of_the_kernel_never_enter_an_underlay() {
     if !can_have_namespaces("frames_of_the_kernel_never_enter_an_underlay") {
@@ -337,7 +337,7 @@ fn frames_of_the_kernel_never_enter_an_underlay() {
         changed(good.clone(), 14, &[0x55]),
         [&good[..12], &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 1], &good[12..]].concat(),
         changed(good, 0, &[2, 9, 9, 9, 9, 9]),
-        // A router's word about a frame of a tunnel.
+        // A router's report about a frame of a tunnel.
         changed(ip(1, 0, LEFT, 0), 34, &[3, 4]),
     ];
     for frame in kernels.iter().chain(&ours) {
@@ -347,7 +347,7 @@ fn frames_of_the_kernel_never_enter_an_underlay() {
     assert_eq!(read, ours);
 }
 
-/// Counts packets that a device of a namespace received, by a look at its ICMP counter.
+/// Number of ICMP "unreachable" messages that a namespace sent.
 fn icmp_unreachables(namespace: &str) -> u64 {
     let text = inside(namespace, || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
     let mut lines = text.lines().filter(|line| line.starts_with("Icmp:"));
@@ -356,7 +356,7 @@ fn icmp_unreachables(namespace: &str) -> u64 {
     lines.next().unwrap().split_whitespace().nth(column).unwrap().parse().unwrap()
 }
 
-/// Whether the kernels of two namespaces talk TCP (and so ARP).
+/// Returns true if the kernels of two namespaces can connect by TCP (and so ARP).
 fn talks(from: &str, to: &str, address: Ipv4Addr) -> bool {
     let listener = inside(to, || TcpListener::bind((address, 7777)).unwrap());
     let at = listener.local_addr().unwrap();
@@ -396,7 +396,7 @@ fn the_kernel_does_not_answer_vxlan() {
     let read = read_all(&mut port, &mut pool(64), 20, 0);
     assert!(vxlan(read) >= 18);
     assert_eq!(icmp_unreachables(&cable.left), before, "not one answer");
-    // Everything else goes on.
+    // All other traffic goes on.
     assert!(talks(&cable.right, &cable.left, LEFT));
     assert!(talks(&cable.left, &cable.right, RIGHT));
     inside(&cable.right, || {
@@ -415,7 +415,7 @@ fn the_kernel_does_not_answer_vxlan() {
     }
 }
 
-/// A device that sends slowly: what the kernel does not take stays, and everything arrives.
+/// A device that sends slowly: frames that the kernel does not take stay staged, and all arrive.
 fn all_arrives_over_a_slow_device(
     port: &mut dyn Port,
     header: &[u8],
@@ -636,7 +636,7 @@ fn a_full_tap_ring_is_counted() {
     }
 }
 
-/// Behind a TAP is the container's stack, and in front of its sockets are their buffers.
+/// A TAP leads to the container's stack, with the buffers of its sockets.
 #[test]
 fn a_full_socket_of_a_container_is_counted() {
     let test = "a_full_socket_of_a_container_is_counted";
@@ -669,7 +669,7 @@ fn a_full_socket_of_a_container_is_counted() {
     }
 }
 
-/// A persistent device stays, and the second to open it is told why it cannot.
+/// A persistent device stays, and a second open fails with a reason.
 #[test]
 fn a_persistent_tap_stays() {
     if !can_have_namespaces("a_persistent_tap_stays") {
@@ -687,7 +687,7 @@ fn a_persistent_tap_stays() {
     assert!(TapPort::open(&config).is_ok());
 }
 
-/// When the namespace goes, the port says so instead of being silent.
+/// When the namespace goes, the port reports an error instead of silence.
 #[test]
 fn a_tap_whose_namespace_went_is_an_error() {
     if !can_have_namespaces("a_tap_whose_namespace_went_is_an_error") {
@@ -817,8 +817,8 @@ fn next_hops_follow_the_kernel() {
     assert!(String::from_utf8(shown).unwrap().contains("PERMANENT"));
 }
 
-/// Frames that came while nobody read are there for the port that goes on, once each and in order,
-/// flow control too; a ring of another size is made anew.
+/// Frames that came while nobody read are there for the next port, once each and in order, flow
+/// control too; a ring of another size is made anew.
 #[test]
 fn a_ring_goes_on_where_another_port_stopped() {
     if !can_have_namespaces("a_ring_goes_on_where_another_port_stopped") {
@@ -845,12 +845,12 @@ fn a_ring_goes_on_where_another_port_stopped() {
     for sent in [0, 30, 60] {
         (sent..sent + 20).for_each(|nth| peer.send(&marked(nth, 0)));
         assert_eq!(read(&mut port, sent + 7), all(sent + 7));
-        // The rest stands in the ring.
+        // The rest stays in the ring.
         peer.send(&pfc());
         let handed = port.hand_over().unwrap().unwrap();
         (sent + 20..sent + 30).for_each(|nth| peer.send(&marked(nth, 0)));
         let next = inside(&cable.left, || L2Port::take_up(&config(100_000), Some(handed)));
-        // The process before ends, and nothing is undone.
+        // The earlier process ends, and nothing is undone.
         std::mem::forget(std::mem::replace(&mut port, next.unwrap()));
         assert_eq!(read(&mut port, sent + 30), all(sent + 30));
         assert_eq!(heard(&mut port, 1), [pfc()]);

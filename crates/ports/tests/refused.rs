@@ -1,5 +1,5 @@
-//! Frames that a device never takes end, counted and alone, and those behind them go on: whatever
-//! they are refused for, and however many come in a row.
+//! Frames that a device never takes end, are counted, and affect no others; frames behind them go
+//! on: for any reason of the refusal, and for any number in a row.
 
 mod support;
 
@@ -17,10 +17,11 @@ use support::{
 };
 
 const P3: Priority = Priority::from_low_bits(3);
-/// So many flushes a frame may cost at most; 200 µs lie between two of them.
+/// Maximum of flushes for one frame; 200 µs lie between two of them.
 const FLUSHES_MAX: u32 = 1_000;
 
-/// Rules of a namespace, from text. False, and a word, where the kernel has none of that kind.
+/// Loads rules of a namespace, from text. Returns false, with a message, if the kernel has no
+/// support.
 fn rules(namespace: &str, text: &str) -> bool {
     let file = std::env::temp_dir().join(format!("{namespace}.nft"));
     std::fs::write(&file, text).unwrap();
@@ -57,7 +58,7 @@ fn datagram() -> Vec<u8> {
     bytes
 }
 
-/// Flushes until nothing is staged. Returns how often.
+/// Flushes until nothing is staged. Returns the number of flushes.
 fn flush_all(port: &mut dyn Port) -> u32 {
     let mut flushes = 0;
     while port.pending().frames > 0 {
@@ -75,14 +76,14 @@ fn l2(cable: &Cable) -> L2Port {
     inside(&cable.left, || L2Port::open(&config).unwrap())
 }
 
-/// A frame to one of two stations, of some size.
+/// A frame to one of two stations, of a given size.
 fn frame(to: u8, size: usize, number: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, 9, 0x88, 0xb5, number];
     frame.resize(size, 0x5a);
     frame
 }
 
-/// Frames of the test, as far as they came, by number.
+/// Numbers of the test's frames that arrived.
 fn numbers(peer: &mut RawPeer) -> Vec<u8> {
     std::iter::from_fn(|| peer.receive())
         .filter(|f| f[12..14] == [0x88, 0xb5])
@@ -90,7 +91,7 @@ fn numbers(peer: &mut RawPeer) -> Vec<u8> {
         .collect()
 }
 
-/// Sends a hundred refused ones and a good one in turn; the good ones all arrive in order.
+/// Sends a hundred refused frames and good ones in turn; the good ones all arrive in order.
 fn a_hundred_refused(port: &mut L2Port, peer: &mut RawPeer, refused: impl Fn(u8) -> Vec<u8>) {
     let mut flushes = 0;
     for nth in 0..100 {
@@ -99,7 +100,7 @@ fn a_hundred_refused(port: &mut L2Port, peer: &mut RawPeer, refused: impl Fn(u8)
             flushes += flush_all(port);
         }
     }
-    // The first ones are waited for, in all twice the time of one, and the others are not.
+    // The port waits for the first ones, in all twice the time of one, and not for the others.
     assert!((200..900).contains(&flushes), "{flushes} flushes");
     assert_eq!(numbers(peer), (0..100).collect::<Vec<u8>>());
     assert_eq!(port.lost().total().frames, 100);
@@ -116,7 +117,7 @@ fn l2_ends_a_hundred_frames_larger_than_the_other_end_takes() {
     let cable = Cable::new();
     run(&format!("ip -n {} link set r0 mtu 1000", cable.right));
     let mut peer = inside(&cable.right, || RawPeer::new("r0"));
-    // Smaller and smaller: what is known of one size says nothing of the next.
+    // Smaller and smaller: a refusal of one size tells nothing about the next.
     a_hundred_refused(&mut l2(&cable), &mut peer, |nth| frame(1, 1500 - usize::from(nth), 0xff));
 }
 
@@ -135,7 +136,7 @@ fn l2_ends_a_hundred_frames_that_a_rule_refuses() {
     }
 }
 
-/// A rule of the host drops what goes to one of two far ends: the kernel says `EPERM`.
+/// A rule of the host drops frames to one of two far ends: the kernel returns `EPERM`.
 #[test]
 fn udp_ends_what_a_rule_refuses_and_keeps_what_it_refuses_for_a_moment() {
     const RULE: &str = "table ip t { chain c { type filter hook output priority 0; \
@@ -180,8 +181,8 @@ fn udp_ends_what_a_rule_refuses_and_keeps_what_it_refuses_for_a_moment() {
     assert!(peer.receive().is_none());
 }
 
-/// Buffers of 256 bytes that may be merged: as many as the ring has are too few for a large frame,
-/// whatever the guest does.
+/// Buffers of 256 bytes that may be merged: all buffers of the ring together are too few for a
+/// large frame.
 #[test]
 fn a_frame_for_which_a_guests_whole_ring_is_too_small_ends() {
     let halves = Shape { cut: Cut::HeaderApart, indirect: false };
@@ -211,7 +212,7 @@ fn a_frame_for_which_a_guests_whole_ring_is_too_small_ends() {
                 std::thread::yield_now();
             }
         });
-        // Two thirds fit, and then there is no room for as much once more.
+        // The first frame takes two thirds, and then there is no room for a second one.
         assert_eq!(port.offer(&egress(&frame(1, 700, 0))), Taken::All);
         assert_eq!(port.offer(&egress(&frame(1, 700, 1))), Taken::No, "the guest may refill");
         port.flush().unwrap();

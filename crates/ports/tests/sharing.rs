@@ -1,4 +1,4 @@
-//! Several UDP underlays at one address: each datagram comes to one of them, by the frame in it.
+//! Several UDP underlays at one address: each datagram comes to one of them, by its inner frame.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -12,7 +12,7 @@ use sluice_ports::udp::{
 use sluice_ports::{Pool, PoolConfig, Port as _};
 use sluice_switch::Window;
 
-/// The bytes that the port puts in front of a datagram, and the VXLAN header.
+/// Size of the headers that the port prepends to a datagram, and of the VXLAN header.
 const OUTER_SIZE: usize = 42 + 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -34,7 +34,7 @@ struct Sharers {
 
 impl Sharers {
     fn open(count: usize) -> Self {
-        // A port of the kernel's choice that is free now.
+        // A free port of the kernel's choice.
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac([2, 0, 0, 0, 0, 1]), 1500);
         (config.port, config.sharers) = (free, count);
@@ -43,7 +43,7 @@ impl Sharers {
         Self { ports, pool, batch: Batch::with_limit(64), to: (Ipv4Addr::LOCALHOST, free) }
     }
 
-    /// What came to a port: (destination, source, number) of each.
+    /// Reads a port: (destination, source, number) of each frame.
     fn read(&mut self, at: usize) -> Vec<(u8, u8, u32)> {
         let window = Window {
             frames: 64,
@@ -73,7 +73,7 @@ impl Sharers {
 fn the_frames_of_a_pair_come_to_one_port_in_order_whatever_the_outer_ports_are() {
     let count = 3;
     let mut sharers = Sharers::open(count);
-    // Senders whose source ports say nothing of the flow.
+    // Senders whose source ports are unrelated to the flow.
     let senders: Vec<UdpSocket> = (0..5).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let mut came: BTreeMap<(u8, u8), Vec<(usize, u32)>> = BTreeMap::new();
     let (pairs, rounds) = (40, 8);
@@ -120,19 +120,19 @@ fn a_datagram_that_is_too_short_comes_to_the_first_port() {
     }
 }
 
-/// The bucket of a frame, reckoned by hand.
+/// The bucket of a frame, computed independently.
 fn bucket(dst: u8, src: u8) -> u16 {
     let [last, ..] = ((u32::from(dst) ^ u32::from(src)).wrapping_mul(0x9e37_79b1)).to_be_bytes();
     last.into()
 }
 
-/// No flow is of high priority.
+/// A set without flows of high priority.
 fn none() -> HighFlows {
     HighFlows::default()
 }
 
 impl Sharers {
-    /// Reads a port until so many frames came.
+    /// Reads a port until `count` frames came.
     fn read_all(&mut self, at: usize, count: usize) -> Vec<(u8, u8, u32)> {
         let until = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
@@ -213,7 +213,7 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
         send(&sharers, moved, number);
         send(&sharers, other, number);
     }
-    // What came late stays in the port.
+    // Late frames stay in the port.
     for _ in 0..10 {
         assert_eq!(sharers.read(1), []);
     }
@@ -241,7 +241,7 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
         came.iter().filter(|(dst, ..)| *dst == pair.0).map(|(.., number)| *number).collect()
     };
     assert_eq!(of(other, &came), (128..200).collect::<Vec<_>>());
-    // Then those of the list, and what comes meanwhile behind them.
+    // Then the frames of the list, and later ones behind them.
     sharers.ports[1].buckets().unwrap().release(&set);
     for number in 200..250 {
         send(&sharers, moved, number);
@@ -278,7 +278,7 @@ fn a_frame_that_goes_on_as_a_copy_is_under_way_until_the_copy_has_ended() {
         ports[0].give_back(&mut back, pool);
         assert_eq!(under_way(), left);
     }
-    // A copy of a frame that is counted nowhere is counted nowhere.
+    // A copy of a frame that is not counted is not counted, either.
     let (other, copy) = (pool.take().unwrap().freeze(0, 64), pool.take().unwrap().freeze(0, 64));
     ports[0].buckets().unwrap().copied(&other, &copy);
     assert!((0..BUCKETS).all(|bucket| gauges.under_way(bucket) == 0));
@@ -349,12 +349,12 @@ fn segment(dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
     behind(&[], &[], dst, src, port, number)
 }
 
-/// One whose ports are as far behind its begin as they can be.
+/// A segment whose ports are as far behind its beginning as they can be.
 fn stretched(dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
     behind(&[0x81, 0, 0, 7], &[1; 40], dst, src, port, number)
 }
 
-/// A TCP segment with a tag and with options of IP.
+/// A TCP segment with a tag and with IP options.
 fn behind(tag: &[u8], options: &[u8], dst: u8, src: u8, port: u16, number: u32) -> Vec<u8> {
     let mut bytes = datagram(dst, src, 0);
     bytes.truncate(8 + 12);
@@ -438,7 +438,7 @@ fn what_was_read_by_another_rule_holds_all_buckets_of_its_group() {
     assert_eq!((under_way(low), under_way(high), under_way(other)), (1, 1, 0));
     let after = read(&mut sharers);
     assert_eq!((under_way(low), under_way(high)), (1, 2));
-    // The high bucket is to leave: not before the frame that was read as one of the low bucket.
+    // The high bucket is to leave: not before the frame that was read under the low bucket.
     sharers.ports[0].buckets().unwrap().leave(&BucketSet::from_iter([high]));
     let mut back = Batch::with_limit(64);
     for (handle, is_done) in [(after, false), (before, true)] {

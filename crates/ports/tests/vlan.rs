@@ -1,5 +1,5 @@
-//! Ports that share a device, on a veth pair: tags off and on, and what a port without room means
-//! for the others.
+//! Ports that share a device, on a veth pair: tags off and on, and the effect of a port without
+//! room on the others.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn rig(vlans: &[Vlan]) -> Rig {
     Rig { cable, trunk, ports, peer, pool: pool(512) }
 }
 
-/// A test frame with something between its addresses and its type.
+/// A test frame with `tags` between its addresses and its type.
 fn with(nth: usize, tags: &[u8]) -> Vec<u8> {
     let mut frame = test_frame(nth, 1514);
     frame.splice(12..12, tags.iter().copied());
@@ -43,7 +43,7 @@ fn with(nth: usize, tags: &[u8]) -> Vec<u8> {
 }
 
 impl Rig {
-    /// One read: whether there may be more, and each frame with what became of its tag.
+    /// Reads once. Returns `more`, and each frame with its tag handling.
     fn read_once(&mut self, port: usize) -> (bool, Vec<(Vec<u8>, VlanTag)>) {
         let mut batch = Batch::with_limit(64);
         let read = self.ports[port].read(OPEN, 64, &mut self.pool, &mut batch).unwrap();
@@ -56,7 +56,7 @@ impl Rig {
         (read.more, frames)
     }
 
-    /// What a port hears of flow control: the priorities that it speaks of, and those that it
+    /// Flow control that a port hears: the priorities of the message, and the priorities that it
     /// pauses.
     fn heard(&mut self, port: usize) -> (u8, u8) {
         let mut heard = None;
@@ -73,7 +73,7 @@ impl Rig {
         self.ports[0].aside().frames
     }
 
-    /// Reads a port until it has brought `count` frames.
+    /// Reads a port until `count` frames came.
     fn read(&mut self, port: usize, count: usize) -> Vec<(Vec<u8>, VlanTag)> {
         let mut frames = Vec::new();
         let came = eventually(|| {
@@ -104,7 +104,7 @@ impl Rig {
         self.ports[port].flush().unwrap();
     }
 
-    /// The switch behind a port asks for pauses and their ends.
+    /// Sends pauses and their ends as the switch behind a port does.
     fn ask(&mut self, port: usize, enabled: u8, on: u8) {
         let quanta = std::array::from_fn(|p| if on >> p & 1 == 1 { 0xffff } else { 0 });
         let mut bytes = [0; FRAME_SIZE];
@@ -113,14 +113,14 @@ impl Rig {
         assert_eq!(self.ports[port].offer(&egress(&bytes, None)), Taken::All);
     }
 
-    /// Whether nothing comes to the neighbour.
+    /// Returns true if nothing comes to the neighbour.
     fn is_silent(&mut self) -> bool {
         std::thread::sleep(std::time::Duration::from_millis(20));
         self.peer.receive().is_none()
     }
 }
 
-/// A PFC frame as it is seen: the priorities that it speaks of, and those that it pauses.
+/// Content of a PFC frame: the priorities of the message, and the priorities that it pauses.
 fn pauses(frame: &[u8]) -> (u8, u8) {
     assert_eq!(frame[..6], Mac::PAUSE.0, "flow control, without a tag");
     let Ok(Message::Pfc { enabled, quanta }) = Message::parse(&frame[14..]) else {
@@ -169,7 +169,7 @@ fn the_tag_goes_on_with_the_priority() {
     rig.send(0, &largest, 5);
     let mut tagged = largest.clone();
     tagged.splice(12..12, [0x81, 0, 0xa0, 10]);
-    // What a socket without a ring receives has lost its tag to the kernel, so a trunk looks.
+    // A socket without a ring gets frames without their tags, so a trunk receives.
     let far = inside(&rig.cable.right, || {
         let config = L2Config { ring_bytes: 100_000, ..L2Config::new("r0") };
         sluice_ports::l2::L2Port::open(&config).unwrap()
@@ -178,22 +178,22 @@ fn the_tag_goes_on_with_the_priority() {
     assert_eq!(rig.received(1)[0].len(), 1514, "the kernel takes 1500 bytes with a tag");
     rig.send(0, &largest, 5);
     rig.send(1, &with(2, &[]), 6);
-    // A tag of its own would be taken for the VLAN's.
+    // The neighbour would take a tag of the frame's own for the VLAN's.
     rig.send(1, &with(3, &[0x81, 0, 0, 10]), 6);
     let expected = vec![tagged, with(2, &[]), with(3, &[0x81, 0, 0xc0, 20, 0x81, 0, 0, 10])];
     assert_eq!(support::read_all(&mut *far, &mut rig.pool, 3, 0), expected);
     assert!(rig.ports.iter().all(|port| port.lost().total().frames == 0));
 }
 
-/// One VLAN is not read. The other one goes on, all the same. Once much of a priority is set aside
-/// the neighbour is to pause this one, and may go on when there is room again.
+/// One VLAN is not read, and the other one goes on. Once much of a priority is set aside the
+/// neighbour gets a pause for it, and may go on when there is room again.
 #[test]
 fn a_vlan_without_room_holds_nobody_and_pauses_its_priority() {
     if !can_have_namespaces("a_vlan_without_room_holds_nobody_and_pauses_its_priority") {
         return;
     }
     let mut rig = rig(&[Vlan::Tagged(10), Vlan::Tagged(20)]);
-    // Of 100,000 bytes; the rule of a port that has none is priority 0.
+    // Of 100,000 bytes; a port without a rule uses priority 0.
     let mut sent = 0;
     let mut stop_at = |rig: &mut Rig, bytes: u64| {
         while rig.ports[0].aside().bytes < bytes {
@@ -254,8 +254,8 @@ fn pauses_are_merged_and_told_to_all() {
     }
 }
 
-/// A port that said "no more" is woken when another one reads its frame, also if that read brought
-/// frames.
+/// A port that returned `more: false` is woken when another one reads its frame, also if that read
+/// brought frames.
 #[test]
 fn whose_frame_another_one_reads_is_woken() {
     if !can_have_namespaces("whose_frame_another_one_reads_is_woken") {

@@ -1,4 +1,4 @@
-//! `sluice steer`, as it is typed.
+//! Command line of `sluice steer`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sluice_ports::cpu_list;
 use crate::device::Way;
 use crate::run;
 
-/// What `sluice steer` is told.
+/// Arguments of `sluice steer`.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
     /// The device on which VXLAN packets come in
@@ -36,7 +36,7 @@ pub struct Arguments {
     /// --high-flow: the directory of its daemon, or the file placement.json there
     #[arg(long, value_name = "PATH")]
     pub follow: Option<PathBuf>,
-    /// Into how many buckets flows hash: 16 to 4096
+    /// Number of buckets into which flows hash: 16 to 4096
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=4096))]
     pub buckets: u32,
     /// UDP port of VXLAN
@@ -45,17 +45,17 @@ pub struct Arguments {
     /// Milliseconds between decisions
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub period_ms: u32,
-    /// After how long a bucket that never pauses moves all the same; 0: never
+    /// Milliseconds after which a bucket that never pauses moves all the same; 0: never
     #[arg(long, default_value_t = 1000)]
     pub patience_ms: u32,
-    /// For trials: every so many milliseconds one bucket goes to its next core, and placement moves
-    /// none
+    /// For trials: interval in milliseconds at which one bucket goes to its next core; placement
+    /// then moves none
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub drill_ms: Option<u32>,
-    /// How the program is run
+    /// Way to run the XDP program, or RPS
     #[arg(long, value_enum, default_value = "auto")]
     pub xdp: Way,
-    /// End after so many seconds; default: at Ctrl-C
+    /// End after this many seconds; default: at Ctrl-C
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u32>,
     /// A line of JSON each second instead of a table
@@ -63,7 +63,7 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// A list of cores, read.
+/// A parsed list of cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores(pub Vec<u16>);
 
@@ -76,10 +76,10 @@ fn mode(text: &str) -> Result<Mode, String> {
         .ok_or_else(|| "one of rss, rss++, predetermined, on-the-fly, adaptive".to_owned())
 }
 
-/// Steers until it is told to stop.
+/// Steers until a signal or the end of the time.
 ///
 /// # Errors
-/// What cannot be done, with the remedy.
+/// The operation that failed, with the remedy.
 pub fn steer(arguments: &Arguments) -> anyhow::Result<()> {
     let end = arguments.seconds.map(|seconds| Duration::from_secs(seconds.into()));
     run::run(arguments, end)

@@ -1,13 +1,13 @@
-//! What a device is.
+//! Properties of a device.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
-/// How the XDP program is run.
+/// Way to steer packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Way {
-    /// By the driver where it can, else by the kernel, else by RPS.
+    /// By the driver if it can, else by the kernel, else by RPS.
     Auto,
     /// By the driver.
     Native,
@@ -34,9 +34,9 @@ pub(crate) fn check(device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a packet may come with its checksum still to be finished, as on a veth pair: the
-/// driver's XDP would lose that, and every such packet with it.
+/// Returns true if packets may come with an unfinished checksum, as on a veth pair: the driver's
+/// XDP would lose that mark, and so every such packet.
 pub(crate) fn is_virtual(device: &str) -> bool {
-    // A device of the machine has a bus behind it.
+    // A physical device has a bus behind it.
     !folder(device).join("device").exists()
 }

@@ -1,34 +1,34 @@
-//! Moves on purpose: every so many milliseconds one bucket goes to its next core, whatever
-//! placement says. It shows what moving costs on a host, and that it loses nothing there.
+//! Moves on purpose: at a fixed interval one bucket goes to its next core, regardless of placement.
+//! It shows the cost of moves on a host, and that they lose no packets there.
 
 use std::time::{Duration, Instant};
 
 use crate::xdp::Program;
 
-/// How many moves are made up for at once, if this process was kept from its core.
+/// Maximum of moves made up for at once, if this process was kept from its core.
 const BEHIND_MAX: u32 = 100;
 
-/// The buckets in turn.
+/// State of the drill.
 #[derive(Debug)]
 pub(crate) struct Drill {
     every: Duration,
     next: Instant,
     cores: Vec<u16>,
-    /// For each bucket, which of the cores it was sent to last.
+    /// Index of the last core of each bucket.
     sent_to: Vec<usize>,
     cursor: usize,
-    /// Moves that were ordered.
+    /// Number of moves ordered.
     ordered: u64,
 }
 
 impl Drill {
-    /// Of so many buckets, between these cores.
+    /// Makes a drill of this number of buckets, between these cores.
     pub(crate) fn new(every: Duration, cores: Vec<u16>, buckets: u32) -> Self {
         let sent_to = vec![0; buckets as usize];
         Self { every, next: Instant::now() + every, cores, sent_to, cursor: 0, ordered: 0 }
     }
 
-    /// When there is something to do.
+    /// Time of the next move.
     pub(crate) fn due(&self) -> Instant {
         self.next
     }
@@ -37,7 +37,7 @@ impl Drill {
         self.ordered
     }
 
-    /// Orders the moves that are due, of buckets that are placed.
+    /// Orders the moves that are due, of placed buckets.
     pub(crate) fn turn(
         &mut self,
         program: &mut Program,
@@ -56,7 +56,7 @@ impl Drill {
         Ok(())
     }
 
-    /// The next bucket that is placed, and its next core.
+    /// Returns the next placed bucket, and its next core.
     fn pick(&mut self, is_placed: impl Fn(u32) -> bool) -> Option<(u32, u16)> {
         let count = self.sent_to.len();
         let at = (1..=count)

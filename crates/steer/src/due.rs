@@ -1,9 +1,9 @@
-//! When something is due that is done again and again.
+//! Schedule of periodic work.
 
 use std::time::{Duration, Instant};
 
-/// Something that is done every so often. What was missed is not made up for: the same done many
-/// times within a moment would measure nothing.
+/// Periodic work. Missed periods are not made up for: many measurements within a moment would be
+/// useless.
 #[derive(Debug)]
 pub(crate) struct Due {
     every: Duration,
@@ -23,7 +23,7 @@ impl Due {
         now >= self.next
     }
 
-    /// It was done, and now it is later.
+    /// Notes that the work is done, at `now`.
     pub(crate) fn done(&mut self, now: Instant) {
         self.next += self.every;
         if self.next <= now {
@@ -44,7 +44,7 @@ mod tests {
         assert!(!due.is_due(after(99)) && due.is_due(after(100)));
         due.done(after(130));
         assert_eq!(due.at(), after(200), "a little late is late once");
-        // Kept from its core for three seconds, before it was done or while.
+        // Kept from its core for three seconds, before the work or during it.
         assert!(due.is_due(after(3_200)));
         due.done(after(3_201));
         assert!(!due.is_due(after(3_300)));

@@ -1,4 +1,4 @@
-//! The policy that the control process of this host keeps in a file, looked at once a second.
+//! The policy that the control process of this host keeps in a file, checked once a second.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -9,49 +9,50 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, ensure};
 use sluice_api::placement::{Kept, POLICY_SIZE_MAX};
 
-/// The file in the directory of a host.
+/// Name of the file in the directory of a host.
 const NAME: &str = "placement.json";
-/// Spaces and line breaks may be in it, too.
+/// Maximum size; the file may also have spaces and line breaks.
 const SIZE_MAX: usize = 8 * POLICY_SIZE_MAX;
 
-/// By what it is seen that a file is another one.
+/// Attributes by which a changed file is detected.
 type Looks = (u64, u64, u64, i64, i64, i64);
 
-/// What a look has found.
+/// Result of a look.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// What was found before.
+    /// No change.
     Same,
     /// Another policy, or the first one.
     New(Box<Kept>),
-    /// Nothing that could hold, and why.
+    /// No valid policy, and the reason.
     Nothing(String),
 }
 
-/// Looks again and again.
+/// Watch of a policy file.
 #[derive(Debug)]
 pub(crate) struct Follow {
     file: PathBuf,
-    /// How it looked, or that there was none; nothing before the first look.
+    /// Attributes at the last look, or `None` inside if there was no file; `None` before the first
+    /// look.
     last: Option<Option<Looks>>,
-    /// A policy was found once.
+    /// True if a policy was found once.
     has_held: bool,
 }
 
 impl Follow {
-    /// A file, or the directory of a host.
+    /// Follows a file, or the file in the directory of a host.
     pub(crate) fn new(path: &Path) -> Self {
         let is_file = path.is_file() || path.extension() == Some(OsStr::new("json"));
         let file = if is_file { path.to_owned() } else { path.join(NAME) };
         Self { file, last: None, has_held: false }
     }
 
-    /// The directory in which it is.
+    /// The directory of the file.
     pub(crate) fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new("."))
     }
 
-    /// Whether there is another policy. Each trouble is told of once.
+    /// Checks for another policy. Each error is reported once.
     pub(crate) fn look(&mut self) -> Found {
         let looks = fs::metadata(&self.file).map(|file| looks_of(&file));
         let now = looks.as_ref().ok().copied();

@@ -1,4 +1,4 @@
-//! What holds now: the policy that is followed, and the arguments where it says nothing.
+//! Settings in force: the followed policy, and the arguments where it has no value.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,21 @@ use sluice_placement::Mode;
 use crate::cli::Arguments;
 use crate::rules::Rules;
 
-/// What holds.
+/// Settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Force {
-    /// The policy, or zero.
+    /// Stamp of the policy, or zero.
     pub(crate) stamp: Stamp,
     pub(crate) mode: Mode,
-    /// Of the usable cores, those that get no work.
+    /// Usable cores that get no work.
     pub(crate) excluded: BTreeSet<u16>,
     pub(crate) rules: Rules,
-    /// What is not as the policy says, and why.
+    /// Deviations from the policy, with reasons.
     pub(crate) notes: Vec<String>,
 }
 
 impl Force {
-    /// What holds on these cores.
+    /// Computes the settings for these cores.
     pub(crate) fn new(arguments: &Arguments, kept: Option<&Kept>, usable: &[u16]) -> Self {
         let own =
             Rules { networks: !arguments.high.is_empty(), matches: arguments.high_flow.clone() };
@@ -51,7 +51,7 @@ impl Force {
         Self { stamp: stamped.stamp, mode, excluded, rules, notes }
     }
 
-    /// Whether any flow may be of high priority.
+    /// Returns true if any flow may be of high priority.
     pub(crate) fn has_high(&self) -> bool {
         self.rules.networks || !self.rules.matches.is_empty()
     }

@@ -1,12 +1,12 @@
-//! Places the Linux kernel's tunnel work on cores: `sluice steer DEV`.
+//! Steers the Linux kernel's tunnel work to cores: `sluice steer DEV`.
 //!
-//! For hosts whose kernel carries VXLAN itself. The kernel processes a packet on the core to which
-//! the card's hash leads, whoever runs there. Here every packet goes to the core that
-//! [`sluice_placement`] chose for its inner flow: by an XDP program and a CPU map (`bpf/`), or,
-//! where a device takes none, roughly, by the mask of receive packet steering (RPS).
+//! For hosts whose kernel carries VXLAN itself. The kernel processes a packet on the core that the
+//! card's hash selects, even if that core runs a machine. Here every packet goes to the core that
+//! [`sluice_placement`] chose for its inner flow: by an XDP program and a CPU map (`bpf/`), or, for
+//! a device that takes none, roughly, by the mask of receive packet steering (RPS).
 //!
-//! Nothing outlives the program: the XDP program belongs to a descriptor of it, and the mask is
-//! put back.
+//! Nothing outlives the process: the XDP program belongs to one of its descriptors, and the mask is
+//! restored.
 #![forbid(unsafe_code)]
 
 mod cli;

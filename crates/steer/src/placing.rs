@@ -1,25 +1,25 @@
-//! The placement that follows from what holds, and the way from one to the next.
+//! The placement for the settings in force, and the transition to the next one.
 
 use sluice_base::Priority;
 use sluice_placement::{Config, Core, CoreIndex, Mode, Move, Placement};
 
-/// Of high priority are these buckets: a quarter, where flows may be of high priority.
+/// Priority of the high buckets: a quarter of all, if flows may be of high priority.
 pub(crate) const HIGH: Priority = Priority::new(7).unwrap();
 
-/// What cannot be done as it is wanted.
+/// Note: no core can be reserved.
 pub(crate) const NONE_FREE: &str =
     "predetermined: every core runs a machine, so that none is reserved for high priority";
 
-/// What a placement is built from. Where that changes, it has to be built anew; which cores run
-/// machines and which are excluded it can be told.
+/// Properties of a placement that need a new one when they change; changes of the cores that run
+/// machines or are excluded do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     mode: Mode,
-    /// The core for flows of high priority.
+    /// Core for flows of high priority.
     reserved: Option<CoreIndex>,
-    /// With `predetermined`, those that get nothing: it assigns the others in advance.
+    /// With `predetermined`, cores that get nothing: it assigns the others in advance.
     excluded: Vec<bool>,
-    /// What is not as wanted.
+    /// Deviation from the settings.
     pub(crate) note: Option<&'static str>,
 }
 
@@ -40,7 +40,7 @@ impl Plan {
         new
     }
 
-    /// A placement in which nothing is placed. `node` is that of the device.
+    /// Makes an empty placement. `node` is that of the device.
     pub(crate) fn placement(
         &self,
         (buckets, node): (u32, Option<u16>),
@@ -56,8 +56,8 @@ impl Plan {
     }
 }
 
-/// Places all that is placed in `old`. Where a rule says each bucket's core at once they go there;
-/// where it goes by what is measured they stay for the time being.
+/// Places all entries of `old`. If a rule gives each bucket's core at once, they go there; if
+/// measurements decide, they stay for the time being.
 pub(crate) fn carry_over(old: &Placement, new: &mut Placement, mode: Mode) -> Vec<Move> {
     let mut moves = Vec::new();
     for (entry, state) in old.entries() {

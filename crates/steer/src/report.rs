@@ -1,4 +1,4 @@
-//! What `sluice steer` says: a table or a line of JSON each second, and what moved and why.
+//! Output of `sluice steer`: a table or a line of JSON each second, with moves and their reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Write};
@@ -14,7 +14,7 @@ use crate::placing::HIGH;
 use crate::stat::Did;
 use crate::xdp::Counts;
 
-/// How many moves are told of one by one, each time.
+/// Maximum of moves listed one by one in a report.
 const MOVES_TOLD: usize = 8;
 
 /// A core in a report; loads in hundredths of a core.
@@ -25,27 +25,27 @@ struct CoreState {
     user_percent: f64,
     softirq_percent: f64,
     kernel_percent: f64,
-    /// The estimate of what is placed here.
+    /// Estimated load of the work that is placed here.
     placed_percent: f64,
     buckets: u32,
-    /// Of these, of high priority.
+    /// Number of them that are of high priority.
     high_buckets: u32,
 }
 
-/// What one report says.
+/// Content of one report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct State {
     mode: &'static str,
-    /// The version of the policy that is followed; 0: none.
+    /// Version of the followed policy; 0 if there is none.
     version: u64,
-    /// Matches of high priority that are known.
+    /// Number of matches of high priority in force.
     matches: usize,
     notes: Vec<String>,
     cores: Vec<CoreState>,
     #[serde(flatten)]
     counts: Option<Counts>,
     packet_ns: Option<u64>,
-    /// Moves that `--drill-ms` ordered.
+    /// Number of moves ordered by `--drill-ms`.
     drilled: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// What is not as the policy says, and why.
+    /// Deviations from the policy, with reasons.
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -93,7 +93,7 @@ impl State {
         self.drilled = Some(ordered);
     }
 
-    /// With what is placed where.
+    /// Adds the placement.
     pub(crate) fn placed(&mut self, placement: &Placement, counts: Counts, packet_ns: u64) {
         for (at, core) in (0..).zip(&mut self.cores) {
             core.placed_percent = percent(placement.load_of(CoreIndex(at)).0);
@@ -106,7 +106,7 @@ impl State {
         (self.counts, self.packet_ns) = (Some(counts), Some(packet_ns));
     }
 
-    /// The same for whoever asks the control process: of the cores that may do the work.
+    /// Converts the state for the control process, with the cores that may do the work.
     pub(crate) fn place(
         &self,
         device: &str,
@@ -128,7 +128,7 @@ impl State {
             kind: kind.to_owned(),
             stamp: force.stamp,
             mode: self.mode.to_owned(),
-            // Without a program none is known, and nothing is counted.
+            // Without a program no matches are in force, and nothing is counted.
             high: self.counts.map_or(0, |_| u32::try_from(self.matches).unwrap_or(u32::MAX)),
             moves: self.counts.map_or(0, |counts| counts.moved),
             cpus: self.cores.iter().filter(|core| may(core.core)).map(cpu).collect(),
@@ -136,17 +136,17 @@ impl State {
     }
 }
 
-/// Says what is wrong. If nobody listens, it goes on all the same.
+/// Prints a warning; a closed standard error is ignored.
 pub(crate) fn warn(text: &str) {
     _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Whether all that is wrong is that whoever read has seen enough.
+/// Returns true if the error is only that the reader has closed the pipe.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Tells whenever it is told to.
+/// Writer of reports.
 pub(crate) struct Report {
     out: Box<dyn Write>,
     json: bool,
@@ -155,7 +155,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// To standard output.
+    /// Writes to standard output.
     pub(crate) fn new(json: bool) -> Self {
         Self { out: Box::new(io::stdout()), json, moves: Vec::new(), moved: 0 }
     }
@@ -169,7 +169,7 @@ impl Report {
         }));
     }
 
-    /// Something that is to be read at once, and by no program.
+    /// Writes a message at once, except in JSON.
     pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -177,7 +177,7 @@ impl Report {
         writeln!(self.out, "{text}")
     }
 
-    /// What there is, and what has moved since the last time.
+    /// Writes a report of the state, and of the moves since the last one.
     pub(crate) fn tell(&mut self, state: &State) -> anyhow::Result<()> {
         let (moves, moved) = (std::mem::take(&mut self.moves), std::mem::take(&mut self.moved));
         if self.json {
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many lines and is closed then.
+    /// Reader that takes a number of lines and then closes.
     struct Head(usize, Arc<Mutex<Vec<u8>>>);
 
     impl Write for Head {

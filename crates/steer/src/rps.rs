@@ -1,5 +1,5 @@
 //! Receive packet steering: the kernel spreads packets by a hash over the cores of a mask. It sees
-//! outer headers only, which suffices where the sender puts the inner flow's hash into the outer
+//! outer headers only, which suffices if the sender puts the inner flow's hash into the outer
 //! source port (RFC 7348 section 4).
 
 use std::fs;
@@ -9,11 +9,11 @@ use anyhow::{Context, ensure};
 
 use crate::list;
 
-/// The masks of a device's receive queues, put back when this is dropped.
+/// Masks of a device's receive queues, restored when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Rps {
     queues: Vec<(PathBuf, String)>,
-    /// Empty if not all queues have it.
+    /// Mask in force; empty if not all queues have it, `None` if none was written.
     set: Option<String>,
 }
 
@@ -38,13 +38,13 @@ impl Rps {
         Ok(Self { queues, set: None })
     }
 
-    /// These cores from now on.
+    /// Sets the cores of the mask.
     pub(crate) fn set(&mut self, cores: &[u16]) -> anyhow::Result<()> {
         let mask = list::mask(cores);
         if self.set.as_ref() == Some(&mask) {
             return Ok(());
         }
-        // Those that are written are put back, also if another one cannot be.
+        // Masks that were written are restored, also if another one cannot be written.
         self.set = Some(String::new());
         for (path, _) in &self.queues {
             fs::write(path, &mask).with_context(|| format!("cannot write {}", path.display()))?;
@@ -94,7 +94,7 @@ mod tests {
     fn masks_are_put_back_if_one_cannot_be_written() {
         let root = queues("rps-fails");
         let mut rps = Rps::in_folder(&root).unwrap();
-        // The one that is written last.
+        // The queue that is written last.
         let last = rps.queues[1].0.clone();
         fs::remove_file(&last).unwrap();
         fs::create_dir(&last).unwrap();

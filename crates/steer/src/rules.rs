@@ -1,29 +1,29 @@
-//! Which flows are of high priority, as the program reads it.
+//! Rules for flows of high priority, in the program's layout.
 
 use std::net::IpAddr;
 
 use sluice_base::FlowMatch;
 
-/// How many matches there may be (`RULES_MAX`): the program looks at each for every packet.
+/// Maximum of matches (`RULES_MAX`): the program checks each for every packet.
 pub(crate) const MATCHES_MAX: usize = 32;
 /// Words of `struct match` and of `struct rules`.
 const MATCH_WORDS: usize = 10;
 pub(crate) const RULES_WORDS: usize = 1 + MATCHES_MAX * MATCH_WORDS;
-/// A packet has ports (`HAS_PORT`), and a protocol.
+/// Flags for a packet with ports (`HAS_PORT`), and with a protocol.
 const HAS_PORT: u64 = 0x1_0000;
 const HAS_PROTOCOL: u64 = 0x100;
 
 /// The flows of high priority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Those of the networks that were given at start.
+    /// True if flows of the networks that were given at start are included.
     pub(crate) networks: bool,
-    /// And those that match one of these.
+    /// Matches of further flows.
     pub(crate) matches: Vec<FlowMatch>,
 }
 
 impl Rules {
-    /// As `struct rules` (`bpf/steer.bpf.c`). Matches beyond the limit are left out.
+    /// Encodes them as `struct rules` (`bpf/steer.bpf.c`). Matches beyond the limit are left out.
     pub(crate) fn words(&self) -> [u64; RULES_WORDS] {
         let mut words = [0; RULES_WORDS];
         let count = self.matches.len().min(MATCHES_MAX);
@@ -36,7 +36,7 @@ impl Rules {
     }
 }
 
-/// Two numbers of 32 bits, one after the other in memory.
+/// Two numbers of 32 bits, adjacent in memory.
 pub(crate) fn pair(first: u32, second: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&first.to_ne_bytes());
@@ -44,7 +44,7 @@ pub(crate) fn pair(first: u32, second: u32) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// What is not given has an empty mask.
+/// Encodes a match; a field that is not given has an empty mask.
 fn match_words(one: &FlowMatch) -> [u64; MATCH_WORDS] {
     let mut kind = (0, 0);
     if let Some(vni) = one.vni {
@@ -72,7 +72,7 @@ fn match_words(one: &FlowMatch) -> [u64; MATCH_WORDS] {
     [kind.0, kind.1, mac.0, mac.1, port.0, port.1, ip_0, ip_1, mask_0, mask_1]
 }
 
-/// The address that has the highest `length` bits set.
+/// The address with the highest `length` bits set.
 fn mask(like: IpAddr, length: u8) -> IpAddr {
     let unset = |bits: u8| u32::from(bits.saturating_sub(length));
     match like {
@@ -81,12 +81,12 @@ fn mask(like: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// A MAC as the program reads one: its last four bytes, then its first two.
+/// A MAC in the program's layout: its last four bytes, then its first two.
 fn mac_word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from(u32::from_ne_bytes([c, d, e, f])) | u64::from(u16::from_ne_bytes([a, b])) << 32
 }
 
-/// An address as the program reads one: words of 32 bits as they are in memory, two in each of 64.
+/// An address in the program's layout: words of 32 bits as they are in memory, two in each of 64.
 fn ip_words(address: IpAddr) -> [u64; 2] {
     let mut octets = [0; 16];
     match address {

@@ -1,4 +1,4 @@
-//! The loop: look, decide, carry out, tell.
+//! The loop: measure, decide, carry out, report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,24 +29,23 @@ use crate::status::StatusFile;
 use crate::waits::Waits;
 use crate::xdp::{Program, Settings, Work};
 
-/// A packet is behind its queue, but may not be in its socket yet: so long a pause is waited for,
-/// and so long a one from half of the patience on.
+/// A packet that has left its queue may not be in its socket yet: length of the pause to wait for,
+/// and of the shorter one from half of the patience on.
 const SETTLE: Duration = Duration::from_millis(2);
 const HURRY: Duration = Duration::from_micros(50);
-/// How long flows that do not pause are waited for at the end.
+/// Limit of the wait at the end for flows that do not pause.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// How often vCPUs are looked for, and whether there is another policy, and how often it is told
-/// what there is: whoever asks the control process takes what is older than 5 s for nothing.
+/// Interval of looks for vCPUs and another policy, and of reports: the control process ignores a
+/// status older than 5 s.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A bucket of high priority in which nothing came for so long gives its core up.
+/// Time of silence after which a bucket of high priority gives its core up.
 const FORGET_AFTER_MS: u32 = 5_000;
-/// What RPS lacks.
+/// Note: the limits of RPS.
 const NO_PRIORITY: &str = "RPS knows no flows: none is of high priority";
-/// What a packet takes at least and at most, in nanoseconds: a guess outside of it comes from work
-/// that is none of ours.
+/// Minimum and maximum cost of a packet, in nanoseconds: an estimate outside comes from other work.
 const PACKET_NS: (u64, u64) = (200, 50_000);
 
-/// How packets get to their cores.
+/// Mechanism that brings packets to their cores.
 enum By {
     Program(Box<Program>),
     Rps(Rps),
@@ -57,28 +56,28 @@ struct Steering<'a> {
     follow: Option<Follow>,
     status: Option<StatusFile>,
     force: Force,
-    /// What the program does not take yet: rules, and the policy that they are of.
+    /// Rules that the program does not take yet, and the stamp of their policy.
     waiting: Option<(Rules, Stamp)>,
     by: By,
     cores: stat::Cores,
     numbers: Vec<u16>,
-    /// Those that may do the work, as far as the arguments go.
+    /// Cores that may do the work, according to the arguments.
     usable: Vec<u16>,
-    /// The NUMA node of the device.
+    /// NUMA node of the device.
     node: Option<u16>,
     placement: Placement,
-    /// What that was built from.
+    /// Plan of `placement`.
     plan: Plan,
-    /// Whether the newest rules know flows of high priority, also while they wait.
+    /// True if the newest rules have flows of high priority, also while they wait.
     wants_high: bool,
     high_from: u32,
-    /// For how many periods nothing came in each bucket of high priority.
+    /// Number of silent periods of each bucket of high priority.
     silent: Vec<u32>,
     last: Vec<Work>,
     looked: Instant,
-    /// What each core did in the last period.
+    /// Use of each core in the last period.
     did: BTreeMap<u16, Did>,
-    /// Averaged.
+    /// Average cost of a packet.
     packet_ns: u64,
     vcpus: BTreeSet<u16>,
     waits: Waits,
@@ -97,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let mut ended = steering.begin().and_then(|()| steering.go_on(is_over));
     let last = steering.state();
-    // Whatever it was that ended it: what waits for a core must not be overtaken.
+    // For any end: packets that wait for a core must not be overtaken.
     let released = steering.release();
     if ended.is_ok() {
         ended = last.and_then(|last| steering.report.tell(&last)).and(released);
@@ -108,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments, time: Option<Duration>) -> anyhow::Resu
     }
 }
 
-/// The cores that may do the work.
+/// Returns the cores that may do the work.
 fn usable(arguments: &Arguments, online: &[u16]) -> anyhow::Result<Vec<u16>> {
     let Some(asked) = &arguments.cores else { return Ok(online.to_vec()) };
     for core in &asked.0 {
@@ -195,7 +194,7 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// Does what is due when it is, until it is over.
+    /// Runs the periodic work until `is_over`.
     fn go_on(&mut self, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
         let now = Instant::now();
         let period = Duration::from_millis(self.arguments.period_ms.into());
@@ -226,7 +225,7 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
-    /// Another policy may have been set.
+    /// Checks for another policy.
     fn look_for_policy(&mut self) -> anyhow::Result<()> {
         if let Some((rules, stamp)) = self.waiting.take() {
             self.set_rules(rules, stamp)?;
@@ -237,7 +236,7 @@ impl<'a> Steering<'a> {
         self.apply(wanted)
     }
 
-    /// Something else holds from now on.
+    /// Puts other settings in force.
     fn apply(&mut self, mut wanted: Force) -> anyhow::Result<()> {
         let notes = self.notes();
         let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
@@ -250,7 +249,7 @@ impl<'a> Steering<'a> {
             wanted.excluded,
             wanted.rules.matches.len()
         ))?;
-        // Until the program knows the rules, those before hold.
+        // Until the program has the rules, the earlier ones stay in force.
         std::mem::swap(&mut self.force, &mut wanted);
         (self.force.rules, self.force.stamp) = (wanted.rules, wanted.stamp);
         self.arrange()?;
@@ -259,7 +258,7 @@ impl<'a> Steering<'a> {
         self.set_rules(rules, stamp)
     }
 
-    /// Which flows are of high priority, as soon as the program takes it.
+    /// Sets the flows of high priority, as soon as the program takes them.
     fn set_rules(&mut self, rules: Rules, stamp: Stamp) -> anyhow::Result<()> {
         self.waiting = None;
         if let By::Program(program) = &mut self.by
@@ -272,7 +271,7 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
-    /// Tells the placement which cores there are; builds it anew where that is not enough.
+    /// Updates the placement's cores; builds a new placement if the plan changed.
     fn arrange(&mut self) -> anyhow::Result<()> {
         let all = all_cores(&self.numbers, &self.usable, &self.force, &self.vcpus);
         let plan = Plan::new(self.force.mode, self.wants_high, &all);
@@ -287,22 +286,22 @@ impl<'a> Steering<'a> {
         self.carry_out(&moves)
     }
 
-    /// What is not as it is wanted, and why.
+    /// Deviations from the settings, with reasons.
     fn notes(&self) -> Vec<String> {
         let mut notes = self.force.notes.clone();
         notes.extend(self.plan.note.map(str::to_owned));
         notes
     }
 
-    /// Says what is not as it is wanted, unless that was said before.
+    /// Prints deviations, unless they are in `before`.
     fn warn(&self, before: &[String]) {
         for note in self.notes().iter().filter(|note| !before.contains(note)) {
             warn(&format!("{}: {note}", self.arguments.device));
         }
     }
 
-    /// Pinning and exclusion of each core. No core may be the last one for a moment, so those that
-    /// are free again come first.
+    /// Sets pinning and exclusion of each core. There must be a usable core at any time, so cores
+    /// that become free come first.
     fn set_cores(&mut self, all: &[Core]) {
         for excluded in [false, true] {
             for (at, core) in (0..).zip(all).filter(|(_, core)| core.excluded == excluded) {
@@ -321,7 +320,7 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
-    /// Machines come and go.
+    /// Checks for machines that came or went.
     fn look_for_machines(&mut self) -> anyhow::Result<()> {
         self.waits.set(machines::pinned());
         let now = vcpu_cores(self.arguments);
@@ -335,7 +334,8 @@ impl<'a> Steering<'a> {
         self.mask()
     }
 
-    /// With RPS: the cores without machines; all that may, if every one has some.
+    /// Sets the mask of RPS: the usable cores without machines, or all usable ones if each has a
+    /// machine.
     fn mask(&mut self) -> anyhow::Result<()> {
         let may = |core: &u16| !self.force.excluded.contains(core);
         let usable: Vec<u16> = self.usable.iter().copied().filter(may).collect();
@@ -346,7 +346,7 @@ impl<'a> Steering<'a> {
         rps.set(if free.is_empty() || !knows_pinning { &usable } else { &free })
     }
 
-    /// When there is something to do, if all else comes at `next`.
+    /// Time of the next work, if all but the drill comes at `next`.
     fn due(&self, next: Instant) -> Instant {
         self.drill.as_ref().map_or(next, |drill| drill.due().min(next))
     }
@@ -364,7 +364,7 @@ impl<'a> Steering<'a> {
         let period_ns = u64::try_from((now - self.looked).as_nanos()).unwrap_or(u64::MAX);
         self.looked = now;
         let By::Program(program) = &mut self.by else { return Ok(()) };
-        // The queue of a core that was switched off is worked on elsewhere.
+        // The queue of a core that went offline is processed on another one.
         if self.usable.iter().any(|core| !self.did.contains_key(core)) {
             program.trust_no_queue()?;
         }
@@ -387,8 +387,8 @@ impl<'a> Steering<'a> {
         self.carry_out(&moves)
     }
 
-    /// Places buckets in which something has come, and forgets those of high priority that have
-    /// been silent, so that others get their cores.
+    /// Places buckets that had packets, and forgets silent ones of high priority, so that others
+    /// get their cores.
     fn place(&mut self, packets: &[u64]) -> Vec<Move> {
         let mut moves = Vec::new();
         let silent_max = (FORGET_AFTER_MS / self.arguments.period_ms).max(1);
@@ -411,7 +411,7 @@ impl<'a> Steering<'a> {
         moves
     }
 
-    /// What there is: as it is now, with the loads of the last period.
+    /// The current state, with the loads of the last period.
     fn state(&self) -> anyhow::Result<State> {
         let mut notes = self.notes();
         if self.waiting.is_some() {
@@ -427,7 +427,7 @@ impl<'a> Steering<'a> {
         Ok(state)
     }
 
-    /// Tells what there is: here, and to who asks the control process.
+    /// Reports the state: on standard output, and to the control process.
     fn tell(&mut self) -> anyhow::Result<()> {
         let state = self.state()?;
         self.report.tell(&state)?;
@@ -440,7 +440,7 @@ impl<'a> Steering<'a> {
     }
 }
 
-/// What is followed, if it is another policy than before; says what is wrong.
+/// Returns the followed policy, if it is another one than before; prints errors.
 fn policy(follow: &mut Follow) -> Option<Box<Kept>> {
     match follow.look() {
         Found::New(kept) => Some(kept),
@@ -482,7 +482,7 @@ impl By {
         }
     }
 
-    /// Notes what it lacks of what is wanted.
+    /// Notes settings that it does not support.
     fn note(&self, wanted: &mut Force) {
         if matches!(self, Self::Rps(_)) && wanted.has_high() {
             wanted.notes.push(NO_PRIORITY.to_owned());
@@ -533,10 +533,10 @@ fn attach(arguments: &Arguments, cores: &[u16], high: u32, rules: &Rules) -> any
     }
 }
 
-/// What a packet takes: what the kernel did on all cores, for all packets.
+/// Updates the average cost of a packet: the kernel's time on all cores, over all packets.
 fn packet_cost(before: u64, did: &BTreeMap<u16, Did>, packets: &[u64], period_ns: u64) -> u64 {
     let all: u64 = packets.iter().sum();
-    // Too few to tell from the rest.
+    // Too few to tell from other work.
     if all < 1_000 {
         return before;
     }
@@ -546,7 +546,7 @@ fn packet_cost(before: u64, did: &BTreeMap<u16, Did>, packets: &[u64], period_ns
     (before * 3 + cost.clamp(PACKET_NS.0, PACKET_NS.1)) / 4
 }
 
-/// What each core did beside placed work: what the kernel did there beyond it, and all programs.
+/// Load of each core beside placed work: other kernel work, and all programs.
 fn foreign(
     placement: &Placement,
     numbers: &[u16],

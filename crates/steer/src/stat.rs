@@ -1,4 +1,4 @@
-//! What every core does, from `/proc/stat`.
+//! Use of every core, from `/proc/stat`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,10 @@ use std::time::Instant;
 use anyhow::Context;
 use sluice_placement::Share;
 
-/// Ticks in a second, as `/proc/stat` counts on every architecture (`USER_HZ`).
+/// Ticks of a second, as `/proc/stat` counts on every architecture (`USER_HZ`).
 const TICKS: u64 = 100;
 
-/// Ticks since the start, of one core.
+/// Ticks of one core since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     user: u64,
@@ -18,17 +18,17 @@ struct Ticks {
     softirq: u64,
 }
 
-/// What a core did in a period.
+/// Use of a core in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Did {
-    /// Programs, and machines as programs.
+    /// Programs, including machines.
     pub(crate) user: Share,
-    /// The kernel, outside of soft interrupts: the threads of CPU maps among it.
+    /// The kernel, outside of soft interrupts, including the threads of CPU maps.
     pub(crate) kernel: Share,
     pub(crate) softirq: Share,
 }
 
-/// Looks again and again.
+/// Reader of `/proc/stat`.
 #[derive(Debug)]
 pub(crate) struct Cores {
     last: BTreeMap<u16, Ticks>,
@@ -44,7 +44,7 @@ impl Cores {
         self.last.keys().copied().collect()
     }
 
-    /// What each core did since the last look. A core that came meanwhile did nothing yet.
+    /// Use of each core since the last look. A core that came meanwhile has none yet.
     pub(crate) fn look(&mut self) -> anyhow::Result<BTreeMap<u16, Did>> {
         let (now, at) = (read()?, Instant::now());
         let period = u64::try_from((at - self.at).as_nanos()).unwrap_or(u64::MAX);
@@ -76,7 +76,7 @@ fn parse(text: &str) -> BTreeMap<u16, Ticks> {
         let core: u16 = words.next()?.strip_prefix("cpu")?.parse().ok()?;
         let fields: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         let field = |at: usize| fields.get(at).copied().unwrap_or(0);
-        // Without `nice`: what is niced makes way.
+        // Without `nice`: niced programs make way.
         let (user, kernel) = (field(0), field(2) + field(5));
         Some((core, Ticks { user, kernel, softirq: field(6) }))
     };

@@ -1,4 +1,4 @@
-//! What is made of the policy, for who asks the control process: a file beside that of the policy.
+//! Status of the steering for the control process: a file beside the policy's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use sluice_api::placement::{PlaceStatus, Steered};
 
 use crate::report::warn;
 
-/// The file, taken away when this is dropped.
+/// The file, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StatusFile {
     path: PathBuf,
-    /// It could not be written, which was said.
+    /// True if it could not be written, which was reported.
     is_lost: bool,
 }
 
@@ -20,7 +20,7 @@ impl StatusFile {
         Self { path: folder.join(format!("steer-{device}.json")), is_lost: false }
     }
 
-    /// Replaces it, so that nobody reads half of it.
+    /// Replaces the file atomically.
     pub(crate) fn write(&mut self, place: &PlaceStatus, notes: &[String]) {
         let steered = Steered { place: place.clone(), notes: notes.to_vec() };
         let content = serde_json::to_vec(&steered).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! How long vCPUs wait for their core: the run-queue delay of their threads.
+//! Time that vCPUs wait for their core: the run-queue delay of their threads.
 //!
 //! The kernel counts it in `schedstat` of each thread, if it is built with `CONFIG_SCHED_INFO`, as
-//! those of distributions are. Where it is not there, no vCPU ever seems to lack anything. What an
-//! interrupt takes while a vCPU runs is not in it: the thread counts as running then.
+//! distributions do. Without it, no vCPU ever seems to lack time. Interrupts that run during a
+//! vCPU's time are not included: the thread counts as running then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,10 +10,10 @@ use std::fs;
 use sluice_placement::Share;
 use sluice_ports::machines::Vcpu;
 
-/// Looks again and again.
+/// Reader of the delays.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// What each thread has waited until the last look, in nanoseconds; none before the first one.
+    /// Delay of each thread up to the last look, in nanoseconds; `None` before the first one.
     threads: BTreeMap<Vcpu, Option<u64>>,
 }
 
@@ -24,14 +24,14 @@ impl Waits {
         new
     }
 
-    /// Machines came or went.
+    /// Sets the threads after machines came or went.
     pub(crate) fn set(&mut self, threads: BTreeSet<Vcpu>) {
         let before = std::mem::take(&mut self.threads);
         let last = |thread: &Vcpu| before.get(thread).copied().flatten();
         self.threads = threads.into_iter().map(|thread| (thread.clone(), last(&thread))).collect();
     }
 
-    /// How long the vCPUs of each core waited since the last look, all together.
+    /// Time that the vCPUs of each core waited since the last look, all together.
     pub(crate) fn look(&mut self, period_ns: u64) -> BTreeMap<u16, Share> {
         let mut waits: BTreeMap<u16, u64> = BTreeMap::new();
         for (thread, last) in &mut self.threads {
@@ -47,7 +47,7 @@ impl Waits {
     }
 }
 
-/// The second number: nanoseconds on a run queue (proc(5) and the kernel's `sched-stats`).
+/// Parses the second number: nanoseconds on a run queue (proc(5) and the kernel's `sched-stats`).
 fn parse(text: &str) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }

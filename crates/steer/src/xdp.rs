@@ -10,25 +10,25 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::rules::{RULES_WORDS, Rules, pair};
 
-/// A bucket without a core (`NOBODY` there).
+/// Value of a bucket without a core (`NOBODY` there).
 const NOBODY: u32 = u32::MAX;
-/// A bucket that was silent for so long needs no pause to be found.
+/// Time after which a silent bucket counts as paused.
 const QUIET_NS: u64 = 10_000_000;
-/// Packets that wait for a core: the program drops what would be more.
+/// Maximum of packets that wait for a core: the program drops further ones.
 const QUEUE: u32 = 2048;
 /// Places beyond that in the kernel's queue. It frees up to 64 of them late (two cache lines of
 /// pointers), and each receive core may find the last place at the same time.
 const SPARE: u32 = 256;
-/// What came before so long is in no queue (`EMPTY_NS` there).
+/// A packet older than this is in no queue any more (`EMPTY_NS` there).
 const EMPTY_NS: u64 = 1_000_000_000;
-/// The first version of the rules: slots begin with 0, and one that is two versions behind waits
-/// for nothing.
+/// First version of the rules: slots begin with 0, and a slot that is two versions behind waits for
+/// nothing.
 const FIRST_RULES: u32 = 2;
 
 #[cfg(has_program)]
 const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// What the program is told (`struct settings`).
+/// Settings of the program (`struct settings`).
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) settle_ns: u64,
@@ -56,17 +56,17 @@ pub(crate) struct Counts {
     pub(crate) steered: u64,
     pub(crate) moved: u64,
     pub(crate) forced: u64,
-    /// Slots for which changed matches hold now.
+    /// Slots in which changed matches are in force now.
     pub(crate) reread: u64,
-    /// Of these, those in which a flow changed its bucket without a pause.
+    /// Slots among them in which a flow changed its bucket without a pause.
     pub(crate) reread_forced: u64,
-    /// For a core whose queue was full.
+    /// Packets for a core whose queue was full.
     pub(crate) dropped: u64,
 }
 
-/// The program, on a device as long as this lives.
+/// The program, attached to a device as long as this lives.
 pub(crate) struct Program {
-    // The link is closed with it, also if the process is killed.
+    // The link closes with it, also if the process is killed.
     ebpf: Ebpf,
     config: Array<MapData, [u64; 6]>,
     all_rules: Array<MapData, [u64; RULES_WORDS]>,
@@ -76,13 +76,13 @@ pub(crate) struct Program {
     taken: Array<MapData, u32>,
     seen: PerCpuArray<MapData, [u64; 2]>,
     totals: PerCpuArray<MapData, [u64; 8]>,
-    /// What went into the queue of each core, and what came out: tests look at that.
+    /// Counts of packets into and out of the queue of each core, for tests.
     #[cfg(test)]
     queues: [Array<MapData, [u64; 8]>; 2],
     settings: Settings,
-    /// How many packets each queue takes; 0: they are not counted.
+    /// Limit of packets in each queue; 0 if they are not counted.
     queue: u32,
-    /// The version of the rules.
+    /// Version of the rules.
     version: u32,
 }
 
@@ -94,7 +94,8 @@ fn load(_: u32) -> anyhow::Result<Ebpf> {
     anyhow::bail!("built without clang, and so without an XDP program: {BUILD_IT}")
 }
 
-/// The programs and their maps, with room for so many cores: no more than the kernel was built for.
+/// Loads the programs and maps for this number of cores, which is no more than the kernel was built
+/// for.
 #[cfg(has_program)]
 fn load(cores: u32) -> anyhow::Result<Ebpf> {
     aya::EbpfLoader::new()
@@ -106,7 +107,7 @@ fn load(cores: u32) -> anyhow::Result<Ebpf> {
 }
 
 impl Program {
-    /// The program in the kernel, with a queue for each core, and on no device yet.
+    /// Loads the program, with a queue for each core; it is on no device yet.
     pub(crate) fn new(cores: &[u16], settings: &Settings) -> anyhow::Result<Self> {
         let most = cores.iter().max().context("no cores")?;
         let mut ebpf = load(u32::from(*most) + 1)?;
@@ -172,14 +173,14 @@ impl Program {
         Ok(self.ebpf.program_mut("steer").context("the object lacks a program")?.try_into()?)
     }
 
-    /// Tells the program its settings, with the rules first.
+    /// Writes the program's settings, with the rules first.
     fn tell(&mut self) -> anyhow::Result<()> {
         self.all_rules.set(self.version & 1, self.settings.rules.words(), 0)?;
         Ok(self.config.set(0, words(&self.settings, self.version, self.queue), 0)?)
     }
 
-    /// Other flows are of high priority from now on: in each slot as soon as the flows that change
-    /// their bucket pause. False, and nothing is changed, while a slot still waits for that since
+    /// Sets other flows of high priority: in each slot as soon as the flows that change their
+    /// bucket pause. Returns false, and changes nothing, while a slot still waits for that since
     /// the last change: the program knows two versions of the rules.
     pub(crate) fn set_rules(&mut self, rules: &Rules) -> anyhow::Result<bool> {
         if self.settings.rules == *rules {
@@ -189,7 +190,7 @@ impl Program {
         for slot in 0..self.low() {
             let [numbers, last, ..] = self.slots.get(&slot, 0)?;
             let is_behind = last != 0 && halves(numbers)[0] != self.version;
-            // One that has been silent waits for nothing: its next packet finds the newest.
+            // A silent slot waits for nothing: its next packet finds the newest rules.
             if is_behind && last.saturating_add(EMPTY_NS) > now {
                 return Ok(false);
             }
@@ -200,18 +201,19 @@ impl Program {
         Ok(true)
     }
 
-    /// Slots, which are the buckets that are not of high priority.
+    /// Number of slots, which are the buckets that are not of high priority.
     fn low(&self) -> u32 {
         self.settings.buckets - self.settings.high
     }
 
-    /// A bucket is to go to this core.
+    /// Sets the core for a bucket.
     pub(crate) fn want(&mut self, bucket: u32, core: u16) -> anyhow::Result<()> {
         Ok(self.wanted.set(bucket, u32::from(core) + 1, 0)?)
     }
 
-    /// The kernel runs what belongs to one core on another one, so that nobody knows any more how
-    /// many packets are in whose queue. From now on the kernel drops what finds one full.
+    /// Stops counting queues: the kernel runs the work of one core on another one, so that the
+    /// number of packets in each queue is unknown. From now on the kernel drops packets that find a
+    /// queue full.
     pub(crate) fn trust_no_queue(&mut self) -> anyhow::Result<()> {
         if self.queue == 0 {
             return Ok(());
@@ -220,8 +222,8 @@ impl Program {
         self.tell()
     }
 
-    /// Leaves all packets to the stack again, so that none overtakes those that still wait for a
-    /// core when the program goes. Flows that do not pause are not waited for longer than `most`.
+    /// Leaves all packets to the stack again, so that none overtakes packets that still wait for a
+    /// core when the program goes. It waits for flows that do not pause for `most` at the longest.
     pub(crate) fn release(&mut self, most: Duration) -> anyhow::Result<()> {
         for bucket in 0..self.settings.buckets {
             self.wanted.set(bucket, 0, 0)?;
@@ -233,8 +235,8 @@ impl Program {
         Ok(())
     }
 
-    /// Whether no bucket's packets go to a core any more, or none has come for that long and none
-    /// is under way.
+    /// Returns true if each bucket's packets go to no core any more, or none has come for `quiet`
+    /// and none is under way.
     fn is_released(&self, quiet: Duration) -> anyhow::Result<bool> {
         let now = monotonic_ns();
         let mut is_empty = Vec::new();
@@ -263,7 +265,7 @@ impl Program {
         Ok(true)
     }
 
-    /// What every bucket did, since the start.
+    /// Packets and bytes of every bucket, since the start.
     pub(crate) fn work(&self) -> anyhow::Result<Vec<Work>> {
         let of_bucket = |bucket: u32| {
             let sum = self.seen.get(&bucket, 0)?.iter().fold([0; 2], |sum: [u64; 2], core| {
@@ -290,20 +292,20 @@ impl Program {
     }
 }
 
-/// The clock that the program reads.
+/// The program's clock.
 fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let number = |part: i64| u64::try_from(part).unwrap_or(0);
     number(time.tv_sec) * 1_000_000_000 + number(time.tv_nsec)
 }
 
-/// Two numbers of 32 bits that are one after the other in memory.
+/// Two numbers of 32 bits, adjacent in memory.
 fn halves(word: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
 }
 
-/// As the program reads them: numbers of 64 bits, then of 32, and a port in network order.
+/// Settings as the program reads them: numbers of 64 bits, then of 32, and a port in network order.
 fn words(settings: &Settings, version: u32, queue: u32) -> [u64; 6] {
     let [high, low] = settings.port.to_be_bytes();
     [

@@ -37,11 +37,11 @@ fn bytes_that_are_cut_off_or_wrong_are_none() {
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0xff;
-        _ = enumeration(&bytes, "colour"); // It may find it or not; it does not panic.
+        _ = enumeration(&bytes, "colour"); // The result does not matter; it must not panic.
     }
 }
 
-/// The running kernel's reasons have the names that tests and documents speak of.
+/// The running kernel's reasons have the names that tests and documents use.
 #[test]
 fn the_kernel_names_its_reasons() {
     let Ok(bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {

@@ -62,7 +62,7 @@ fn delivery_may_be_apart() {
     table.set(Nanos(0), &Move { delivery: Some(CoreIndex(7)), ..to(1) });
     let apart = Dispatch::To(CoreIndex(1), Some(CoreIndex(7)));
     assert_eq!(table.dispatch(Nanos(1), ENTRY), apart);
-    // Joined again is a move as well: delivery is on another core.
+    // Joining again is a move, too: delivery is on another core.
     table.set(Nanos(2), &to(1));
     assert_eq!(table.dispatch(Nanos(3), ENTRY), apart);
     table.done(ENTRY, 2);

@@ -1,5 +1,5 @@
-//! Hosts with cores and entries for the tests, and a checker of the rules that shares nothing with
-//! what it checks.
+//! Hosts with cores and entries for the tests, and a checker of the rules that shares no code with
+//! the crate.
 #![allow(dead_code, reason = "each test takes its part")]
 
 use proptest::prelude::*;
@@ -9,13 +9,13 @@ use sluice_placement::{
     Config, Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Move, Placement, Share,
 };
 
-/// A host and what its entries take.
+/// A host and the loads of its entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) cores: Vec<(Core, CoreLoad)>,
     /// Load, and whether its priority is high.
     pub(crate) entries: Vec<(EntryLoad, bool)>,
-    /// The node of the card.
+    /// NUMA node of the card.
     pub(crate) node: Option<u16>,
 }
 
@@ -57,7 +57,7 @@ fn make_entry((load, decap, is_high): (u32, u32, bool)) -> (EntryLoad, bool) {
     (EntryLoad { decap, deliver: Share(whole - decap.0) }, is_high)
 }
 
-/// A host that runs.
+/// A running host.
 pub(crate) struct World {
     pub(crate) world: Host,
     pub(crate) config: Config,
@@ -74,11 +74,11 @@ impl World {
         let mut config = Config::new(mode, 64);
         config.high_from = Priority::new(HIGH);
         config.node = world.node;
-        // Few, so that it is a bound.
+        // Few, so that the limit matters.
         config.moves_max = 3;
         let cores: Vec<Core> = world.cores.iter().map(|core| core.0).collect();
         let mut placement = Placement::new(config.clone(), &cores).unwrap();
-        // What the cores do is known before the first packet comes.
+        // The cores' loads are known before the first packet comes.
         let foreign: Vec<CoreLoad> = world.cores.iter().map(|core| core.1).collect();
         (0..40).for_each(|_| placement.period(&foreign, &[], &mut Vec::new()));
         for (at, (_, is_high)) in (0..).zip(&world.entries) {
@@ -90,7 +90,7 @@ impl World {
         Self { world: world.clone(), config, placement, log: Vec::new(), excluded, loads }
     }
 
-    /// One period; how many moves it made.
+    /// Runs one period; returns the number of moves.
     pub(crate) fn period(&mut self) -> usize {
         let foreign: Vec<CoreLoad> = self.world.cores.iter().map(|core| core.1).collect();
         let before = self.log.len();
@@ -98,7 +98,7 @@ impl World {
         self.log.len() - before
     }
 
-    /// Loads change by a tenth up or down, at most two hundredths of a core in all.
+    /// Changes loads by a tenth up or down, at most two hundredths of a core in all.
     pub(crate) fn shake(&mut self, noise: u64, period: u64) {
         let most = 20_000 / u32::try_from(self.loads.len().max(1)).unwrap();
         for (at, (load, (before, _))) in self.loads.iter_mut().zip(&self.world.entries).enumerate()
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Loads are anything.
+    /// Sets loads at random.
     pub(crate) fn storm(&mut self, noise: u64, period: u64) {
         for (at, load) in self.loads.iter_mut().enumerate() {
             let drawn = mix(noise ^ period << 32 ^ at as u64);
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// False if it is the last one.
+    /// Excludes a core. Returns false if it is the last one.
     pub(crate) fn exclude(&mut self, core: usize) -> bool {
         let is = self.world.cores[core].0;
         let index = CoreIndex(u16::try_from(core).unwrap());
@@ -133,7 +133,7 @@ impl World {
     }
 }
 
-/// What runs on each core, summed up from what each entry is said to take.
+/// Loads of each core, summed up from the nominal loads of entries.
 fn totals(run: &World) -> Vec<(u64, u64, u32)> {
     let foreign = |load: &CoreLoad| u64::from(load.user.0) + u64::from(load.softirq.0);
     let mut sums: Vec<(u64, u64, u32)> =
@@ -156,7 +156,7 @@ fn totals(run: &World) -> Vec<(u64, u64, u32)> {
     sums
 }
 
-/// The first rule that is broken, in words.
+/// The first broken rule, in words.
 pub(crate) fn broken_rule(run: &World) -> Option<String> {
     let sums = totals(run);
     let limit = u64::from(run.config.full_at.0);
@@ -217,7 +217,7 @@ pub(crate) fn broken_rule(run: &World) -> Option<String> {
     None
 }
 
-/// What runs on the core that has most.
+/// Load of the core that has most.
 pub(crate) fn fullest(run: &World) -> u64 {
     totals(run).into_iter().map(|sum| sum.0).max().unwrap_or(0)
 }

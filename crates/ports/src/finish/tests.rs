@@ -27,7 +27,7 @@ fn handle(pool: &mut Pool, frame: &Unfinished) -> FrameBuf {
     slot.freeze(&left)
 }
 
-/// A driver that takes so many frames at a time.
+/// A driver that takes `room` frames at a time.
 fn offered(finisher: &mut Finisher, frame: &Egress<'_, FrameBuf>, room: usize) -> Vec<Vec<u8>> {
     let (mut all, mut first) = (Vec::new(), frame.first);
     loop {

@@ -3,7 +3,7 @@ use sluice_base::Priority;
 
 use super::*;
 
-/// A record of a frame of these bytes, scattered into so many pieces behind its head.
+/// A record of a frame of these bytes, scattered into `pieces` pieces behind its head.
 fn scattered(bytes: &[u8], pieces: usize) -> Box<Record> {
     let mut record = Box::new(Record::EMPTY);
     let (head, rest) = bytes.split_at(bytes.len().min(HEAD_SIZE));
@@ -32,7 +32,7 @@ proptest! {
         // SAFETY: the record and the bytes outlive the handle.
         let mut buf = unsafe { FrameBuf::in_guest(NonNull::from(&mut *record), 7, size) };
         prop_assert_eq!(buf.head(), &bytes[..bytes.len().min(HEAD_SIZE)]);
-        // What is behind the packet of an underlay is cut off.
+        // Bytes behind the packet of an underlay are cut off.
         buf.truncate(u32::try_from(left).unwrap());
         prop_assert_eq!(buf.head(), &bytes[..left.min(HEAD_SIZE)]);
         let egress = Egress {

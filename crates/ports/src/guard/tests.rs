@@ -8,7 +8,7 @@ fn key_is_in_network_order() {
     assert_eq!(endpoint.key(), [10, 1, 2, 3, 0x12, 0xb5, 17, 0]);
 }
 
-/// Other programs' bits are not in the mark, nor is it theirs.
+/// The mark has no bits of other programs, and theirs have none of it.
 #[test]
 fn mark_is_free_of_known_bits() {
     for (theirs, bits) in [("kubernetes", 0xc000), ("cilium", 0x0f00)] {

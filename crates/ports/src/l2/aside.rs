@@ -1,9 +1,8 @@
-//! Frames of priorities that the switch takes nothing of, set aside so that they do not stand in
-//! the way of the others.
+//! Frames of closed priorities, set aside so that they do not block the others.
 //!
-//! A receive ring is one queue. What its neighbour sent before it heard XOFF stands in it, and
-//! behind that the frames of every other priority. So it is copied out, packed, into a queue of its
-//! priority, and handed over first once that one is open again:
+//! A receive ring is one queue. Frames that its neighbour sent before it received XOFF stand in it,
+//! and behind them the frames of every other priority. So they are copied out, packed, into a queue
+//! of their priority, and handed over first once that priority is open again:
 //!
 //! ```text
 //!                              ┌─ 0 ▐▐▐▐▐▐  closed
@@ -11,11 +10,11 @@
 //!                              └─ 2 ▐▐ ─────────────▶
 //! ```
 //!
-//! For the switch such a frame has not come yet, like one in the ring. Each priority has room for
-//! the headroom of the wire, for any of them may use the whole rate of it. Memory is taken piece by
-//! piece as it fills, and given back. A frame costs its bytes and [`HEADER_SIZE`], less than on the
-//! wire however small it is, so that a neighbour that obeys in time never fills it. Behind that the
-//! frames of this priority end, counted, and no others.
+//! For the switch such a frame has not arrived yet, like one in the ring. Each priority has room
+//! for the headroom of the wire, for any of them may use its whole rate. Memory is taken piece by
+//! piece as a queue fills, and given back. A frame costs its bytes and [`HEADER_SIZE`], less than
+//! on the wire even for the smallest frame, so that a neighbour that obeys in time never fills it.
+//! Beyond that, frames of this priority are dropped and counted, and no others.
 
 use std::collections::VecDeque;
 
@@ -26,15 +25,15 @@ use crate::frame::FrameBuf;
 use crate::pool::Pool;
 use crate::port::Aside;
 
-/// What stands before each frame: its size, and what became of its tag.
+/// Bytes before each frame: its size, and the handling of its tag.
 const HEADER_SIZE: usize = 8;
-/// The size of a piece of memory, unless a frame is larger.
+/// Size of a piece of memory, unless a frame is larger.
 const PIECE_SIZE: usize = 64 << 10;
 
-/// How much may be set aside of one wire, and how much is.
+/// Limit and use of the memory for frames set aside from one wire.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// Bytes of each priority.
+    /// Limit of each priority in bytes.
     bytes_max: u64,
     used: [u64; Priority::COUNT],
     now: Aside,
@@ -43,7 +42,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Room for so many bytes of each priority.
+    /// Makes room for this many bytes of each priority.
     pub(super) fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
@@ -53,7 +52,7 @@ impl Room {
         }
     }
 
-    /// What is set aside, and the most that ever was.
+    /// Frames set aside now, and the maximum.
     pub(super) fn amount(&self) -> Aside {
         self.now
     }
@@ -68,7 +67,7 @@ impl Room {
         self.used[priority.index()]
     }
 
-    /// Bytes that a priority may have.
+    /// Limit of a priority in bytes.
     pub(super) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
@@ -98,19 +97,19 @@ impl Room {
 #[derive(Debug, Default)]
 pub(super) struct Store {
     queues: [Packed; Priority::COUNT],
-    /// The priorities that have some.
+    /// Priorities that have frames here.
     waiting: PriorityMask,
-    /// The priority that is served first: it goes around, or a busy one would starve the others.
+    /// Priority that is served first: it rotates, or a busy one would starve the others.
     first: usize,
 }
 
 impl Store {
-    /// The priorities of which frames are set aside.
+    /// Priorities of which frames are set aside.
     pub(super) fn waiting(&self) -> PriorityMask {
         self.waiting
     }
 
-    /// Sets a frame aside. Whether there was room for it.
+    /// Sets a frame aside. Returns false if there was no room for it.
     pub(super) fn push(
         &mut self,
         room: &mut Room,
@@ -126,7 +125,7 @@ impl Store {
         true
     }
 
-    /// The priority to be served next, of those that are not `closed`.
+    /// Returns the priority to be served next, of those that are not `closed`.
     pub(super) fn next(&mut self, closed: PriorityMask) -> Option<Priority> {
         let ready = self.waiting.without(closed);
         if ready.is_empty() {
@@ -137,8 +136,8 @@ impl Store {
         all.filter_map(|at| Priority::all().nth(at)).find(|priority| ready.contains(*priority))
     }
 
-    /// Copies the oldest frame of a priority to the front of `to`: its size, and what became of its
-    /// tag. `None` if there is none.
+    /// Copies the oldest frame of a priority to the front of `to`; returns its size, and the
+    /// handling of its tag. `None` if there is none.
     pub(super) fn pop(
         &mut self,
         room: &mut Room,
@@ -156,7 +155,7 @@ impl Store {
         popped
     }
 
-    /// Gives everything up.
+    /// Removes all frames.
     pub(super) fn clear(&mut self, room: &mut Room) {
         for priority in Priority::all() {
             let queue = std::mem::take(&mut self.queues[priority.index()]);
@@ -166,11 +165,11 @@ impl Store {
     }
 }
 
-/// Frames one behind the other.
+/// A queue of frames, packed one behind the other.
 #[derive(Debug, Default)]
 struct Packed {
     pieces: VecDeque<Vec<u8>>,
-    /// How much of the first piece was read.
+    /// Bytes of the first piece that were read.
     read: usize,
     frames: u64,
 }
@@ -206,7 +205,7 @@ impl Packed {
         Some((size, tag))
     }
 
-    /// The sizes of all of them.
+    /// Sizes of all frames.
     fn sizes(&self) -> impl Iterator<Item = usize> + '_ {
         let first = std::iter::once(self.read).chain(std::iter::repeat(0));
         self.pieces.iter().zip(first).flat_map(|(piece, mut at)| {
@@ -239,7 +238,7 @@ fn parse(&[a, b, c, d, e, f, kind, _]: &[u8; HEADER_SIZE]) -> (usize, VlanTag) {
     (u32::from_ne_bytes([a, b, c, d]) as usize, tag)
 }
 
-/// What one read hands over.
+/// Frames that one read hands over.
 pub(super) struct Taker<'a> {
     batch: &'a mut Batch<FrameBuf>,
     closed: PriorityMask,
@@ -250,29 +249,29 @@ pub(super) struct Taker<'a> {
 }
 
 impl<'a> Taker<'a> {
-    /// Takes what `window` allows, and no more than `limit` frames.
+    /// Takes frames within `window`, and no more than `limit`.
     pub(super) fn new(window: Window, limit: usize, batch: &'a mut Batch<FrameBuf>) -> Self {
         let limit = limit.min(window.frames as usize).min(batch.room());
         let (closed, bytes_max) = (window.closed, window.bytes.0);
         Self { batch, closed, limit, bytes_max, frames: 0, bytes: 0 }
     }
 
-    /// How many it took.
+    /// Number of frames it took.
     pub(super) fn frames(&self) -> usize {
         self.frames
     }
 
-    /// Whether it takes nothing more.
+    /// Returns true if it takes no more frames.
     pub(super) fn is_full(&self) -> bool {
         self.frames >= self.limit || self.bytes >= self.bytes_max
     }
 
-    /// Whether it takes a frame whatever its priority is.
+    /// Returns true if it takes a frame of any priority.
     pub(super) fn takes_any(&self) -> bool {
         self.closed.is_empty() && !self.is_full()
     }
 
-    /// Whether nothing in a ring is for it, not even to be set aside.
+    /// Returns true if no frame of a ring concerns it, not even to be set aside.
     pub(super) fn is_done(&self) -> bool {
         self.closed.is_empty() && self.is_full()
     }
@@ -284,7 +283,7 @@ impl<'a> Taker<'a> {
         self.batch.push(buf).expect("room was counted before");
     }
 
-    /// Takes what was set aside of priorities that are open.
+    /// Takes frames of open priorities that were set aside.
     pub(super) fn serve(&mut self, store: &mut Store, room: &mut Room, pool: &mut Pool) {
         while !self.is_full()
             && let Some(priority) = store.next(self.closed)
@@ -297,7 +296,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// Takes a copy of a frame, unless its priority is closed, or one before it was set aside, or
+    /// Takes a copy of a frame, unless its priority is closed, or an earlier one was set aside, or
     /// there is no room.
     pub(super) fn take(
         &mut self,

@@ -1,4 +1,4 @@
-//! A device as a port.
+//! Port of a device.
 
 use std::cell::Cell;
 use std::io;
@@ -23,39 +23,39 @@ use crate::pool::{Pool, SlotMut};
 use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::ADDRESSES_SIZE;
 
-/// What the kernel's own stack sees of the frames that this port receives.
+/// Share of the kernel's own stack in the frames that this port receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelShare {
     /// Everything.
     All,
-    /// Everything but VXLAN to this address, which it would answer with ICMP: an underlay, whose
-    /// address the kernel keeps.
+    /// Everything but VXLAN to this address, which the kernel would answer with ICMP: an underlay,
+    /// whose address the kernel keeps.
     NoVxlan(std::net::Ipv4Addr),
     /// Nothing: a cable of a physical switch.
     Nothing,
 }
 
-/// How a device is opened.
+/// Configuration of a device's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct L2Config {
-    /// The device, in the namespace of the caller.
+    /// Name of the device, in the namespace of the caller.
     pub device: String,
-    /// The layer-3 MTU; `None`: the device's.
+    /// The layer-3 MTU; `None` for the device's.
     pub mtu: Option<u16>,
     /// The headroom that the ring must hold, in bytes on the wire.
     pub ring_bytes: u64,
-    /// The smallest frame that the headroom is filled with, in bytes on the wire.
+    /// Size of the smallest frame in the headroom, in bytes on the wire.
     pub wire_bytes_min: u32,
-    /// The most memory that the ring may take.
+    /// Maximum of memory for the ring.
     pub ring_memory_bytes_max: u64,
-    /// What the kernel sees.
+    /// The kernel's share of the received frames.
     pub kernel: KernelShare,
 }
 
 impl L2Config {
-    /// The headroom by default: 1 Gbit/s for 50 ms.
+    /// Default headroom: 1 Gbit/s for 50 ms.
     pub const RING_BYTES: u64 = 6_250_000;
-    /// The most memory of a ring by default.
+    /// Default maximum of memory for a ring.
     pub const RING_MEMORY_BYTES_MAX: u64 = 128 << 20;
 
     /// A device with default settings.
@@ -72,21 +72,21 @@ impl L2Config {
     }
 }
 
-/// The largest frame of an MTU: Ethernet and two tags.
+/// Size of the largest frame of an MTU: Ethernet and two tags.
 pub(super) fn frame_size_max(mtu: u16) -> usize {
     usize::from(mtu) + 14 + 8
 }
 
-/// The headroom for flow control: a piece of memory, some hundred frames.
+/// Headroom of the ring for flow control: one piece of memory, some hundred frames.
 const CONTROL_RING_BYTES: u64 = 0;
-/// The MTU of its slots, which hold the smallest frames and some more.
+/// MTU of its slots, which hold the smallest frames and some more.
 const CONTROL_MTU: u16 = 128;
-/// How many frames of flow control are told at a time.
+/// Maximum of flow-control frames passed on by one call.
 const HEARD_MAX: usize = 64;
-/// How many frames one read sets aside.
+/// Maximum of frames that one read sets aside.
 pub(super) const ASIDE_MAX: usize = 256;
 
-/// A device.
+/// The port of a device.
 #[derive(Debug)]
 pub struct L2Port {
     open: Option<Open>,
@@ -101,14 +101,14 @@ pub struct L2Port {
     classifier: Option<Classifier>,
     store: Store,
     room: Room,
-    /// Where a frame lies while it is told where it goes.
+    /// Copy of a frame while its place is being decided.
     scratch: Box<[u8]>,
-    /// Nothing more is taken from the ring.
+    /// True if no more frames are taken from the ring.
     stopped: bool,
     kernel: KernelShare,
 }
 
-/// What is held while the port is open.
+/// Resources of an open port.
 #[derive(Debug)]
 struct Open {
     control: RxRing,
@@ -120,14 +120,14 @@ struct Open {
     offloads: Offloads,
 }
 
-/// What this driver counts itself.
+/// Counters of this driver.
 #[derive(Debug, Default)]
 struct OwnCounters {
-    /// Frames that found the ring full; the kernel forgets them when asked.
+    /// Frames that found the ring full; the kernel resets its own counter when it is read.
     ring_drops: Cell<u64>,
     /// Frames larger than a slot of the ring or of the pool.
     truncated: u64,
-    /// Frames whose checksum was left open and is not one that can be finished here.
+    /// Frames with an open checksum that cannot be finished here.
     checksum_open: u64,
 }
 
@@ -140,15 +140,15 @@ impl L2Port {
         Self::take_up(config, None)
     }
 
-    /// Opens the port with what an earlier process handed over, frames in its ring included. What
-    /// does not fit this configuration is closed, and opened anew.
+    /// Opens the port with state that an earlier process handed over, frames in its ring included.
+    /// State that does not fit this configuration is closed, and opened anew.
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn take_up(config: &L2Config, handed: Option<Handed>) -> Result<Self, OpenError> {
         let before = handed.as_ref().map(|handed| handed.numbers.clone()).unwrap_or_default();
         let mut port = Self::open_with(config, handed)?;
-        // Only now: one that cannot be opened leaves the device as the process before has it.
+        // Only now: a port that cannot be opened leaves the device as the earlier process has it.
         if let Some(open) = &mut port.open
             && before.get(INDEX) == Some(&open.index.into())
         {
@@ -200,7 +200,7 @@ impl L2Port {
             }
         };
         let open = Open {
-            // Flow control first: a frame is in one of the two rings.
+            // Flow control first: each frame is in one of the two rings.
             control: ring_of(&control, Kind::Control)?,
             counters: DeviceCounters::new(found.index).map_err(failed("read its counters"))?,
             softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
@@ -228,13 +228,13 @@ impl L2Port {
         })
     }
 
-    /// The plan that the ring was made by.
+    /// The plan of the ring.
     #[must_use]
     pub fn ring_plan(&self) -> RingPlan {
         self.plan
     }
 
-    /// Another way out of the same device, with a socket and a staging area of its own.
+    /// Opens another egress path of the same device, with a socket and a staging area of its own.
     pub(super) fn another_way_out(&self) -> Result<Outgoing, OpenError> {
         let index = self.open.as_ref().map_or(0, |open| open.index);
         Outgoing::open(&self.device, index, self.mac, self.mtu)
@@ -250,19 +250,19 @@ impl L2Port {
         self.mac
     }
 
-    /// The descriptor of the ring once more: it can be waited on beside the first one.
+    /// A duplicate of the ring's descriptor, for a second waiter.
     pub(super) fn ring_fd(&self) -> io::Result<OwnedFd> {
         let open = self.open.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         open.ring.fd().try_clone_to_owned()
     }
 
-    /// That of flow control.
+    /// A duplicate of the descriptor of the flow-control ring.
     pub(super) fn control_fd(&self) -> io::Result<OwnedFd> {
         let open = self.open.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         open.control.fd().try_clone_to_owned()
     }
 
-    /// How many frames wait in the ring.
+    /// Number of frames that wait in the ring.
     pub(super) fn waiting(&mut self) -> usize {
         let waiting = self.open.as_ref().map_or(0, |open| open.ring.waiting());
         self.waiting_max = self.waiting_max.max(waiting);
@@ -274,8 +274,8 @@ impl L2Port {
         self.open.as_ref()?.ring.front()
     }
 
-    /// Copies the frame at the head of the ring into a slot, whole or without a tag, and gives its
-    /// place back. The slot comes back if the frame does not fit into it.
+    /// Copies the frame at the head of the ring into a slot, whole or without a tag, and frees its
+    /// place. Returns the slot if the frame does not fit into it.
     pub(super) fn take_front(
         &mut self,
         mut slot: SlotMut,
@@ -283,7 +283,7 @@ impl L2Port {
     ) -> Result<FrameBuf, SlotMut> {
         let Some(open) = &mut self.open else { return Err(slot) };
         let Some(frame) = open.ring.front() else { return Err(slot) };
-        // The kernel took it out already, unless it does not know the tag.
+        // The kernel removed the tag already, unless it does not know this kind.
         let in_bytes = tagless && frame.tag.is_none();
         let frame = RxFrame { tag: frame.tag.filter(|_| !tagless), ..frame };
         let copied = copy_out(&frame, slot.bytes_mut(), &mut self.own);
@@ -298,8 +298,8 @@ impl L2Port {
         }
     }
 
-    /// Copies the frame at the head of the ring out, whole or without a tag, and gives its place
-    /// back. `None` if it does not fit.
+    /// Copies the frame at the head of the ring into the scratch buffer, whole or without a tag,
+    /// and frees its place. `None` if it does not fit.
     pub(super) fn copy_front(&mut self, tagless: bool) -> Option<&[u8]> {
         let open = self.open.as_mut()?;
         let frame = open.ring.front()?;
@@ -341,34 +341,34 @@ impl L2Port {
         Read { frames: taker.frames(), more, aside }
     }
 
-    /// Gives the place of the frame at the head of the ring back, unread.
+    /// Frees the place of the frame at the head of the ring, unread.
     pub(super) fn skip_front(&mut self) {
         if let Some(open) = &mut self.open {
             open.ring.release();
         }
     }
 
-    /// How the kernel is kept away: `off`, `tcx` or `socket`.
+    /// Method that keeps frames from the kernel's stack: `off`, `tcx` or `socket`.
     #[must_use]
     pub fn quiet_method(&self) -> &'static str {
         self.open.as_ref().map_or("off", |open| open.quiet.method())
     }
 
-    /// How often the kernel threw a frame away and said so: the frame was kept and sent again. Each
-    /// time also shows in `qdisc.dropped` or `device.tx_dropped`, where it is no loss.
+    /// Number of times that the kernel dropped a frame and reported it: the frame was kept and sent
+    /// again. Each time also shows in `qdisc.dropped` or `device.tx_dropped`, where it is no loss.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.out.refused()
     }
 }
 
-/// A size as the switch has it.
+/// Size of a frame, in the switch's type.
 pub(super) fn frame_size(frame: &[u8]) -> u32 {
     u32::try_from(frame.len()).expect("a slot holds less")
 }
 
-/// Copies a frame out of the ring, with its tag back in place and its checksum finished. `None`: it
-/// does not fit.
+/// Copies a frame out of the ring, with its tag back in place and its checksum finished. `None` if
+/// it does not fit.
 fn copy_out(frame: &RxFrame<'_>, to: &mut [u8], own: &mut OwnCounters) -> Option<usize> {
     let tag: &[u8] = frame.tag.as_ref().map_or(&[], |tag| tag);
     let size = frame.bytes.len() + tag.len();
@@ -556,7 +556,8 @@ impl Port for L2Port {
         }
     }
 
-    /// Given PFC from the other end of the link: the ring holds what it was asked to hold.
+    /// Given PFC from the other end of the link: lossless if the ring holds the configured
+    /// headroom.
     fn lossless(&self) -> Lossless {
         if self.plan.covered_bytes >= self.ring_bytes_asked {
             return Lossless::Yes;

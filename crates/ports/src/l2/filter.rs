@@ -1,6 +1,6 @@
-//! The switch's share of what an underlay device receives, the counterpart of [`super::quiet`]:
-//! what the kernel takes for itself never enters the ring, so that it neither takes room there nor
-//! ends as a drop.
+//! The switch's share of the frames that an underlay device receives, the counterpart of
+//! [`super::quiet`]: frames for the kernel alone never enter the ring, so that they neither take
+//! room there nor end as a drop.
 //!
 //! ```text
 //!   device ─▶ filter ─┬─ VXLAN to this VTEP, "fragmentation needed", MAC Control,
@@ -8,16 +8,16 @@
 //!                     └─ everything else to this host or to a group ─▶ the kernel's alone
 //! ```
 //!
-//! What cannot be told apart here enters: fragments, options, stacked tags, frames too short for
-//! their headers. The switch names what is wrong with them. The device's MAC does not stand in the
-//! program: the kernel knows whose a frame is, also after the MAC changed.
+//! Frames that cannot be told apart here enter: fragments, options, stacked tags, frames too short
+//! for their headers. The switch counts their faults by name. The device's MAC does not stand in
+//! the program: the kernel knows the destination's kind, also after the MAC changed.
 
 use std::net::Ipv4Addr;
 
 use crate::sys::{Instruction, bpf};
 use crate::udp::VXLAN_PORT;
 
-/// `SKF_AD_OFF + SKF_AD_PKTTYPE`: whose the frame is.
+/// `SKF_AD_OFF + SKF_AD_PKTTYPE`: kind of the destination.
 const PACKET_TYPE: u32 = 0xffff_f004;
 /// `PACKET_HOST`: addressed to this device.
 const THIS_HOST: u32 = 0;
@@ -26,22 +26,22 @@ const OTHER_HOST: u32 = 3;
 
 /// The protocol number of ICMP.
 const ICMP: u32 = 1;
-/// Type and code of a router's word that a frame was too large for its way (RFC 792, RFC 1191).
+/// Type and code of a router's report that a frame was too large for its path (RFC 792, RFC 1191).
 const FRAGMENTATION_NEEDED: u32 = 0x0304;
 
-/// Marks of the two ends, until [`program`] knows how far they are.
+/// Placeholders of the two ends, until [`program`] knows their distance.
 const KEEP: u8 = 254;
 const KERNEL: u8 = 255;
 
-/// Keeps nothing but the switch's share.
+/// Builds the program, which keeps nothing but the switch's share.
 pub(super) fn program(vtep: Ipv4Addr) -> Vec<Instruction> {
     const HALF: u16 = bpf::LOAD_HALF;
     const EQUAL: u16 = bpf::JUMP_IF_EQUAL;
-    // Operation, operand, and where to go on if a comparison holds, and if not; 0: behind it.
+    // Operation, operand, and targets if a comparison holds, and if not; 0: the next line.
     let lines: [(u16, u32, u8, u8); 24] = [
         (HALF, 12, 0, 0),
         (EQUAL, 0x8808, KEEP, 0),
-        // A tag behind the one that the kernel took out.
+        // A tag behind the one that the kernel removed.
         (EQUAL, 0x8100, KEEP, 0),
         (EQUAL, 0x88a8, KEEP, 0),
         (bpf::LOAD_WORD, PACKET_TYPE, 0, 0),

@@ -1,10 +1,10 @@
-//! What an open device hands over to another process, by name, and whether that fits.
+//! Hand-over of an open device to another process: names of the state, and a check that it fits.
 
 use super::driver::{KernelShare, L2Config};
 use super::rings::{Kind, RingPlan};
 use crate::handed::Handed;
 
-/// Names of what is handed over.
+/// Names of the state.
 pub(super) const QUIET: &str = "quiet";
 pub(super) const INDEX: &str = "index";
 pub(super) const FRAMES: &str = "frames";
@@ -18,7 +18,7 @@ pub(super) const fn ring_name(kind: Kind) -> &'static str {
     }
 }
 
-/// A number that is the same while the kernel is to see the same.
+/// Identifies the kernel's share: the number is the same as long as the share is.
 pub(super) fn share_number(share: KernelShare) -> u64 {
     match share {
         KernelShare::All => 1 << 32,
@@ -27,7 +27,7 @@ pub(super) fn share_number(share: KernelShare) -> u64 {
     }
 }
 
-/// Whether a ring that was handed over is the one that would be made.
+/// Returns true if a ring that was handed over equals the one that would be made.
 pub(super) fn fits(handed: &Handed, config: &L2Config, index: u32, plan: &RingPlan) -> bool {
     let is = |name: &str, value: u64| handed.numbers.get(name) == Some(&value);
     is(INDEX, index.into())

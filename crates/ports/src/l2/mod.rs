@@ -8,24 +8,24 @@
 //!
 //! ```text
 //!   wire ─▶ device ─▶ [ ring: as many slots as the headroom needs ] ─ copy ─▶ pool ─▶ switch
-//!                └──▶ the kernel's own stack (ARP, ping), without VXLAN: see `quiet`; what is the
-//!                     kernel's never enters the ring of an underlay: see `filter`
+//!                └──▶ the kernel's own stack (ARP, ping), without VXLAN: see `quiet`; its own
+//!                     frames never enter the ring of an underlay: see `filter`
 //!   wire ◀─ device ◀─ sendmmsg ◀─ [ 32 staged frames ] ◀─ switch
 //! ```
 //!
-//! What the kernel takes out of a frame is put back: the 802.1Q tag, and the checksum that a local
-//! sender left to a card that does not exist. PFC frames pass as frames, both ways. The device's
+//! Changes of the kernel to a frame are undone: the 802.1Q tag is put back, and the checksum that a
+//! local sender left to a card is finished. PFC frames pass as frames, both ways. The device's
 //! segmentation and receive offloads are switched off when the port opens; a device on which that
 //! fails is refused, for its frames would never have been on a wire.
 //!
-//! **Flow control is not among data.** What the neighbour says of its own buffers has a small ring
-//! of its own and is told whatever waits ([`crate::Port::hear`]); the filter of each socket keeps
-//! one kind out of the other's ring. And data are read priority by priority: frames of one that the
-//! switch takes nothing of are set aside (`aside.rs`), so that they do not stand before the others.
+//! **Flow control is kept apart from data.** Flow-control frames of the neighbour have a small ring
+//! of their own and are passed on regardless of waiting data ([`crate::Port::hear`]); the filter of
+//! each socket keeps the other kind out of its ring. And data are read priority by priority: frames
+//! of a closed priority are set aside (`aside.rs`), so that they cause no head-of-line blocking.
 //!
-//! What it cannot do: stop the kernel from filling the ring. If the reader is late for longer than
-//! the ring was sized for, the kernel drops, and says so (`ring.drops`). If a neighbour goes on
-//! sending what it was told to pause, frames end here (`aside.full`).
+//! Limits: nothing stops the kernel from filling the ring. If the reader is late for longer than
+//! the ring was sized for, the kernel drops, and counts it (`ring.drops`). If a neighbour goes on
+//! sending a priority that is paused, frames are dropped here (`aside.full`).
 
 mod aside;
 mod driver;

@@ -12,7 +12,7 @@ use crate::error::OpenError;
 use crate::handed::Handed;
 use crate::sys::DeviceRequest;
 
-/// One offload: its name, the requests that read and set it, and its bit there.
+/// One offload: its name, the ethtool requests that read and set it, and its bit in them.
 struct Feature {
     name: &'static str,
     get: u32,
@@ -39,7 +39,7 @@ pub(super) struct Offloads {
 }
 
 impl Offloads {
-    /// What an earlier process switched off, and handed over, was on before.
+    /// Adds the offloads that an earlier process switched off, and handed over.
     pub(super) fn were_on_before(&mut self, handed: &BTreeMap<String, u64>) {
         for feature in FEATURES {
             let before = handed.get(feature.name).and_then(|on| u32::try_from(*on).ok());
@@ -48,7 +48,7 @@ impl Offloads {
         }
     }
 
-    /// Adds what was on.
+    /// Adds the earlier values to a hand-over.
     pub(super) fn hand_over(&self, handed: &mut Handed) {
         for feature in FEATURES {
             if let Some((_, before)) = self.were_on.iter().find(|(set, _)| *set == feature.set) {
@@ -57,14 +57,14 @@ impl Offloads {
         }
     }
 
-    /// Switches them off.
+    /// Switches the offloads of a device off.
     pub(super) fn off(device: &str) -> Result<Self, OpenError> {
         let socket = ioctl_socket().map_err(OpenError::device(device, "open a socket for it"))?;
         let request = DeviceRequest::new(device)
             .ok_or_else(|| OpenError::BadName { device: device.to_owned() })?;
         let mut offloads = Self { device: device.to_owned(), socket, were_on: Vec::new() };
         for feature in FEATURES {
-            // What a device does not know, it does not do.
+            // A feature that the device does not know is off.
             let get = |offloads: &Self| {
                 request.ethtool(offloads.socket.as_fd(), feature.get, 0).unwrap_or(0)
             };
@@ -73,7 +73,7 @@ impl Offloads {
                 continue;
             }
             let set = request.ethtool(offloads.socket.as_fd(), feature.set, before & !feature.bit);
-            // Receive checksums only say what was found right; on is no harm.
+            // Receive checksums only mark frames as verified; they may stay on.
             let needed = feature.name != "rx";
             if needed && (set.is_err() || get(&offloads) & feature.bit != 0) {
                 let device = device.to_owned();
@@ -86,11 +86,11 @@ impl Offloads {
         Ok(offloads)
     }
 
-    /// Switches on again what was on.
+    /// Switches the offloads on again.
     pub(super) fn restore(&mut self) -> io::Result<()> {
         let Some(request) = DeviceRequest::new(&self.device) else { return Ok(()) };
         let mut result = Ok(());
-        // Last one first: a few depend on others.
+        // In reverse order: some offloads depend on others.
         for (set, before) in self.were_on.drain(..).rev() {
             if let Err(error) = request.ethtool(self.socket.as_fd(), set, before) {
                 result = Err(error);
@@ -107,7 +107,7 @@ impl Drop for Offloads {
     }
 }
 
-/// Where a TCP or UDP header has its checksum.
+/// Offset of the checksum in a TCP or UDP header.
 const fn checksum_offset(protocol: u8) -> Option<usize> {
     match protocol {
         6 => Some(16),
@@ -117,7 +117,7 @@ const fn checksum_offset(protocol: u8) -> Option<usize> {
 }
 
 /// Finishes a TCP or UDP checksum that its sender left to a card: the field holds the sum of the
-/// pseudo-header, and the sum over the rest is to be added. False if the frame is neither.
+/// pseudo-header, to which the sum over the rest is added. Returns false if the frame is neither.
 pub(super) fn finish_checksum(frame: &mut [u8]) -> bool {
     let Some((start, end, protocol)) = transport(frame) else { return false };
     let Some(offset) = checksum_offset(protocol) else { return false };
@@ -133,7 +133,7 @@ pub(super) fn finish_checksum(frame: &mut [u8]) -> bool {
     true
 }
 
-/// Where the transport header begins, where the packet ends, and what it is.
+/// Offset of the transport header, end of the packet, and its protocol.
 fn transport(frame: &[u8]) -> Option<(usize, usize, u8)> {
     let mut at = ethernet::HEADER_SIZE;
     let mut ethertype = u16::from_be_bytes(*frame.get(at - 2..)?.first_chunk()?);

@@ -1,12 +1,12 @@
-//! The way out of a device: frames are staged and sent by `sendmmsg` from a socket that receives
-//! nothing. What the kernel does not take now stays staged, in order.
+//! Egress path of a device: frames are staged and sent by `sendmmsg` from a socket that receives
+//! nothing. Frames that the kernel does not take now stay staged, in order.
 //!
 //! **A frame that the device never takes** (larger than the far MTU of a veth pair, say) is refused
-//! by the same error as one for which there is no room, and everything would wait behind it for
-//! ever. The error does not tell them apart, the next frame does: if the device takes one that says
-//! nothing and then refuses the first again, time after time, there is room and the frame is not
-//! wanted. It ends, counted (`patience.rs`). That other frame is PFC that speaks of no priority:
-//! nobody forwards it, and no order is broken by it.
+//! by the same error as one without room, and all frames would wait behind it for ever. The error
+//! does not tell the cases apart; a probe frame does: if the device takes the probe and then
+//! refuses the first frame again, time after time, there is room and the device never takes that
+//! frame. It is dropped and counted (`patience.rs`). The probe is a PFC frame without any priority:
+//! nobody forwards it, and it breaks no order.
 
 use std::io;
 
@@ -23,20 +23,20 @@ use crate::patience::Patience;
 use crate::port::{Amount, Losses, PollFd};
 use crate::staging::{NotStaged, Staging};
 
-/// When the kernel had no room and will not say when it has, the time after which to try again.
+/// Interval of retries when the kernel had no room and signals none.
 const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
-/// When the device is down, the time after which to try again.
+/// Interval of retries when the device is down.
 const DOWN_RETRY: Nanos = Nanos::from_millis(10);
 
-/// How often a frame is refused before it is asked why: mostly there is no room for a moment.
+/// Refusals before the first probe: mostly there is no room for a moment.
 const REFUSED_MIN: u32 = 8;
-/// How often there must be room for another frame and not for this one, unless others were refused
-/// for good just before: more than 50 ms. Somebody else may fill the last place between two calls
-/// now and then, and of a device's several queues one may stand still alone, but not for longer
-/// than any pause lasts by itself (33.6 ms at 1 Gbit/s).
+/// Signs needed to give a frame up, unless others were refused for good just before: more than 50
+/// ms. Another sender may fill the last place between two calls now and then, and of a device's
+/// several queues one may stand still alone, but not for longer than any pause lasts by itself
+/// (33.6 ms at 1 Gbit/s).
 const SIGNS_FULL: u32 = 250;
 
-/// Why frames stay staged.
+/// Reason why frames stay staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     No,
@@ -44,7 +44,7 @@ enum Waits {
     For(Nanos),
 }
 
-/// One way out.
+/// One egress path.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// `None` once it is closed.
@@ -52,29 +52,29 @@ pub(super) struct Outgoing {
     staging: Staging,
     waits: Waits,
     lost: Losses,
-    /// Times that the kernel threw a frame away and it was kept here and sent again.
+    /// Number of times that the kernel dropped a frame that was kept here and sent again.
     refused: u64,
     unwanted: Unwanted,
     finisher: Finisher,
 }
 
-/// What is known of the first staged frame, which the kernel refused.
+/// State of the first staged frame, which the kernel refused.
 #[derive(Debug)]
 struct Unwanted {
-    /// A frame that says nothing.
+    /// The probe: a PFC frame without any priority.
     probe: [u8; mac_control::FRAME_SIZE],
-    /// How often the first frame was refused.
+    /// Refusals of the first frame.
     refused: u32,
     patience: Patience,
 }
 
-/// What a refusal means.
+/// Meaning of a refusal.
 enum Meaning {
     /// There may be no room.
     NoRoom,
-    /// There was room for another frame: it is to be tried once more at once.
+    /// There was room for the probe: try the frame again at once.
     Again,
-    /// It is never taken.
+    /// The device never takes the frame.
     Never,
 }
 
@@ -86,14 +86,14 @@ impl Unwanted {
         Self { probe, refused: 0, patience: Patience::new(SIGNS_FULL) }
     }
 
-    /// A frame left.
+    /// Notes that a frame left.
     #[inline]
     fn passed(&mut self) {
         self.refused = 0;
         self.patience.passed();
     }
 
-    /// A frame was refused for want of room: whether that is so.
+    /// Interprets a refusal for want of room.
     #[cold]
     fn why(&mut self, socket: &TxSocket) -> Meaning {
         self.refused += 1;
@@ -113,7 +113,7 @@ impl Unwanted {
 }
 
 impl Outgoing {
-    /// Out of the device of this index.
+    /// Opens an egress path of the device of this index.
     pub(super) fn open(device: &str, index: u32, mac: Mac, mtu: u16) -> Result<Self, OpenError> {
         let failed = OpenError::device(device, "open a socket to send on it");
         Ok(Self {
@@ -127,7 +127,7 @@ impl Outgoing {
         })
     }
 
-    /// Stages one frame, with a tag behind its addresses if it is given one.
+    /// Stages one frame, with a tag behind its addresses if `tag` is given.
     #[inline]
     pub(super) fn offer(
         &mut self,
@@ -147,7 +147,7 @@ impl Outgoing {
         }
         let mut staged = self.stage(frame, tag);
         if staged == Err(NotStaged::Full) && self.waits == Waits::No {
-            // An error comes again from `flush`, whose caller can say what to do.
+            // An error comes again from `flush`, whose caller can handle it.
             let _told_by_flush = self.flush();
             staged = self.stage(frame, tag);
         }
@@ -173,7 +173,7 @@ impl Outgoing {
         }
     }
 
-    /// Hands staged frames over until none is left or the kernel takes no more.
+    /// Passes staged frames to the kernel until none is left or it takes no more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let Some(socket) = &self.socket else { return Ok(()) };
         self.waits = Waits::No;
@@ -228,7 +228,7 @@ impl Outgoing {
         }
     }
 
-    /// The descriptor that tells of room, while it is open.
+    /// The descriptor that signals room, while it is open.
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         let socket = self.socket.as_ref()?;
         Some(PollFd { fd: socket.fd(), read: false, write: true })
@@ -250,12 +250,12 @@ impl Outgoing {
         &self.lost
     }
 
-    /// How often the kernel threw a frame away that was kept and sent again.
+    /// Number of times that the kernel dropped a frame that was kept and sent again.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Closes the socket and gives up what is staged.
+    /// Closes the socket and gives up staged frames.
     pub(super) fn close(&mut self) {
         self.waits = Waits::No;
         self.staging.clear();

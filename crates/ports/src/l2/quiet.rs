@@ -1,8 +1,8 @@
-//! Keeping the kernel's own stack away from frames that are the switch's.
+//! Keeps the switch's frames from the kernel's own stack.
 //!
-//! The kernel keeps the underlay's address, and so it also sees the VXLAN datagrams to it. Nobody
-//! in the kernel listens to them, so it would answer each with ICMP "port unreachable", at the
-//! cost of its whole receive path. They are taken away behind the place where AF_PACKET sees them:
+//! The kernel keeps the underlay's address, and so it also sees the VXLAN datagrams to it. No
+//! socket of the kernel takes them, so it would answer each with ICMP "port unreachable", at the
+//! cost of its whole receive path. They are dropped behind the point at which AF_PACKET sees them:
 //!
 //! ```text
 //!   device ─▶ AF_PACKET (this port) ─▶ tcx ingress: drop ─✗
@@ -11,11 +11,11 @@
 //!
 //! From Linux 6.6 on this is a BPF program of 30 instructions at the device's tcx ingress hook,
 //! assembled here and attached by a link that ends with its descriptor: after SIGKILL nothing is
-//! left behind. Before 6.6 it is a UDP socket that owns the port and whose filter keeps nothing:
-//! no ICMP either, at a higher cost per frame.
+//! left behind. Before 6.6 it is a UDP socket that owns the port and whose filter keeps nothing: no
+//! ICMP either, at a higher cost per frame.
 //!
-//! The program also takes MAC Control frames (PAUSE, PFC) away, which the kernel would otherwise
-//! count under the device's `rx_dropped`, where a real loss could hide among them.
+//! The program also drops MAC Control frames (PAUSE, PFC), which the kernel would otherwise count
+//! under the device's `rx_dropped`, where a real loss could hide among them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -29,27 +29,28 @@ use crate::ebpf::{
 use crate::sys::receive_nothing;
 use crate::udp::VXLAN_PORT;
 
-/// What keeps the kernel away. It ends when this is dropped.
+/// Method in use. It ends when this is dropped.
 #[derive(Debug)]
 pub enum Quiet {
     /// The kernel sees everything.
     Off,
     /// A program at the device's tcx ingress hook.
     Tcx(OwnedFd),
-    /// A socket that owns the VXLAN port and throws away what it gets.
+    /// A socket that owns the VXLAN port and discards all data.
     Socket(UdpSocket),
 }
 
 impl Quiet {
-    /// Keeps what `share` says away from the kernel, for a device.
+    /// Keeps frames of a device from the kernel, as `share` demands.
     ///
     /// # Errors
-    /// What the kernel said, if neither way works.
+    /// The kernel's error, if neither way works.
     pub fn open(index: u32, share: KernelShare) -> io::Result<Self> {
         Self::take_up(index, share, None)
     }
 
-    /// The same, with what an earlier process handed over for the same device and share.
+    /// As [`Self::open`], with the descriptor that an earlier process handed over for the same
+    /// device and share.
     pub(super) fn take_up(
         index: u32,
         share: KernelShare,
@@ -69,12 +70,12 @@ impl Quiet {
         match (attached, share) {
             (Ok(link), _) => Ok(Self::Tcx(link)),
             (Err(_), KernelShare::NoVxlan(vtep)) => own_port(vtep).map(Self::Socket),
-            // Without the hook the kernel looks at frames that are not for it, and drops them.
+            // Without the hook the kernel looks at foreign frames, and drops them.
             (Err(_), _) => Ok(Self::Off),
         }
     }
 
-    /// What it stands on, if that can be handed over.
+    /// Its descriptor, for a hand-over.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Off => None,
@@ -83,7 +84,7 @@ impl Quiet {
         }
     }
 
-    /// The way that was taken, in words.
+    /// Name of the method.
     #[must_use]
     pub fn method(&self) -> &'static str {
         match self {
@@ -94,14 +95,14 @@ impl Quiet {
     }
 }
 
-/// The way before Linux 6.6.
+/// Opens the socket of the method before Linux 6.6.
 fn own_port(vtep: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddrV4::new(vtep, VXLAN_PORT))?;
     receive_nothing(&socket)?;
     Ok(socket)
 }
 
-/// Marks of the two ends, until [`finish`] knows how far they are.
+/// Placeholders of the two ends, until [`finish`] knows their distance.
 const TO_SHOT: i16 = -1;
 const TO_NEXT: i16 = -2;
 
@@ -119,12 +120,12 @@ fn finish(mut program: Vec<Insn>) -> Vec<Insn> {
     program
 }
 
-/// Takes everything away.
+/// Drops everything.
 fn drop_all() -> Vec<Insn> {
     vec![set(0, SHOT), EXIT] // The verifier allows no instruction that is never reached.
 }
 
-/// Takes away UDP to `vtep`, port 4789, and MAC Control.
+/// Drops UDP to `vtep`, port 4789, and MAC Control.
 ///
 /// The stack holds 20 bytes of the IPv4 header from r10 - 24 on, and 4 bytes of the UDP header from
 /// r10 - 28 on. Comparisons are of bytes as they lie in memory, that is in network order.
@@ -173,7 +174,7 @@ fn drop_vxlan(vtep: Ipv4Addr) -> Vec<Insn> {
 mod tests {
     use super::*;
 
-    /// The way of older kernels: a datagram is neither answered with ICMP nor kept.
+    /// Older kernels: a datagram is neither answered with ICMP nor kept.
     #[test]
     fn the_socket_takes_and_keeps_nothing() {
         let vtep = Ipv4Addr::new(127, 77, 0, 1);

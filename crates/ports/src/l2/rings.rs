@@ -1,4 +1,4 @@
-//! The ring that the kernel fills (packet_mmap, TPACKET version 2), and the socket that sends.
+//! The receive ring (packet_mmap, TPACKET version 2), and the socket that sends.
 //!
 //! ```text
 //!   slot:  | tpacket2_hdr 32 | sockaddr_ll 20 | pad | frame, at tp_mac ....... | unused |
@@ -25,30 +25,30 @@ use crate::guard;
 use crate::staging::{STAGED_FRAMES_MAX, Staging};
 use crate::sys::{self, Instruction, bpf};
 
-/// What a frame costs on the wire beside its bytes: preamble, check sequence, inter-frame gap.
+/// Bytes of a frame on the wire beside its data: preamble, check sequence, inter-frame gap.
 pub const WIRE_OVERHEAD: u32 = 24;
 
-/// What stands in a slot before the frame: the headers of packet_mmap, aligned, and the kernel's
-/// room for a link header (16), so that the network header is aligned.
+/// Bytes of a slot before the frame: the headers of packet_mmap, aligned, and the kernel's room for
+/// a link header (16), so that the network header is aligned.
 const SLOT_OVERHEAD: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14;
-/// The size of one piece of memory that the kernel takes for the ring.
+/// Size of one block of memory that the kernel takes for the ring.
 const BLOCK_SIZE: u32 = 64 << 10;
 
-/// How large a ring is made, for a headroom.
+/// Size of a ring for a headroom.
 ///
-/// The kernel gives every frame a slot of full size, so what a ring holds is a number of frames.
-/// The headroom is bytes on the wire, and small frames make many: the ring is sized for the
-/// smallest that may come, unless that would take more memory than it may have.
+/// The kernel gives every frame a slot of full size, so the capacity of a ring is a number of
+/// frames. The headroom is bytes on the wire, and small frames make many: the ring is sized for the
+/// smallest frames that may come, unless that would exceed the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingPlan {
     /// Frames it holds.
     pub frames: u32,
-    /// The size of the slot of each.
+    /// Size of the slot of each.
     pub slot_size: u32,
     /// Memory it takes.
     pub memory_bytes: u64,
     /// Bytes on the wire that it surely holds, if no frame is smaller than planned. Less than the
-    /// headroom asked for if the memory was limited.
+    /// requested headroom if the memory was limited.
     pub covered_bytes: u64,
 }
 
@@ -79,13 +79,13 @@ impl RingPlan {
     }
 }
 
-/// The frames that a ring takes.
+/// Kind of frames that a ring takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Flow control: untagged MAC Control frames to its group address (802.3 clause 31, 802.1Q
     /// clause 36).
     Control,
-    /// All others, but for those that are the kernel's.
+    /// All other frames, but for those of the kernel alone.
     Data(KernelShare),
 }
 
@@ -94,7 +94,7 @@ impl Kind {
         let [a, b, c, d, e, f] = Mac::PAUSE.0.map(u32::from);
         let load = Instruction::new;
         let returns = |size| Instruction::new(bpf::RET_K, size);
-        // The instruction behind the eleven below is where frames that are no flow control go.
+        // Frames that are no flow control go to the instruction behind the eleven below.
         let unless = |k, at: u8| Instruction::jump(bpf::JUMP_IF_EQUAL, k, 0, 10 - at);
         let (control, others) = match self {
             Self::Control => (u32::MAX, vec![returns(0)]),
@@ -102,7 +102,7 @@ impl Kind {
             Self::Data(_) => (0, vec![returns(u32::MAX)]),
         };
         let mut program = vec![
-            // A load from behind the end would end the program, and keep nothing.
+            // A load beyond the end would end the program, and keep nothing.
             load(bpf::LOAD_SIZE, 0),
             Instruction::jump(bpf::JUMP_IF_NOT_BELOW, 14, 0, 10 - 1),
             load(bpf::LOAD_WORD, HAS_TAG),
@@ -120,18 +120,18 @@ impl Kind {
     }
 }
 
-/// Where a program finds whether the kernel took a tag out (`SKF_AD_VLAN_TAG_PRESENT`).
+/// Offset that tells a program if the kernel removed a tag (`SKF_AD_VLAN_TAG_PRESENT`).
 const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT).cast_unsigned();
 
 /// A frame in the ring.
 pub(super) struct RxFrame<'a> {
-    /// Its bytes, without a tag that the kernel took out.
+    /// Its bytes, without a tag that the kernel removed.
     pub(super) bytes: &'a [u8],
-    /// The size it had, more than `bytes` if the slot was too small.
+    /// Its original size, more than `bytes` if the slot was too small.
     pub(super) size: usize,
-    /// The tag that the kernel took out: TPID and TCI.
+    /// The tag that the kernel removed: TPID and TCI.
     pub(super) tag: Option<[u8; 4]>,
-    /// A local sender left the checksum to a card.
+    /// True if a local sender left the checksum to a card.
     pub(super) checksum_open: bool,
 }
 
@@ -152,7 +152,7 @@ pub(super) struct RxRing {
 unsafe impl Send for RxRing {}
 
 impl RxRing {
-    /// A ring of frames that the device receives, those to others included.
+    /// Opens a ring of all frames that the device receives, also of those to other stations.
     pub(super) fn open(
         index: u32,
         plan: &RingPlan,
@@ -172,7 +172,7 @@ impl RxRing {
         Ok(ring)
     }
 
-    /// A socket with its ring, not bound yet.
+    /// Makes a socket with its ring, not bound yet.
     fn set_up(
         socket: OwnedFd,
         plan: &RingPlan,
@@ -197,15 +197,15 @@ impl RxRing {
         Self::map(socket, plan).map_err(|e| ("map its receive ring", e))
     }
 
-    /// Goes on with the ring of another process, of the same plan, at its next slot. Frames that
-    /// stand in it are there.
+    /// Continues the ring of another process, of the same plan, at its next slot. Frames in the
+    /// ring are kept.
     pub(super) fn take_up(socket: OwnedFd, plan: &RingPlan, next: usize) -> io::Result<Self> {
         let mut ring = Self::map(socket, plan)?;
         ring.next = next % ring.slots;
         Ok(ring)
     }
 
-    /// The number of the next slot.
+    /// Index of the next slot.
     pub(super) const fn next(&self) -> usize {
         self.next
     }
@@ -241,7 +241,7 @@ impl RxRing {
         self.socket.as_fd()
     }
 
-    /// The slot that is `ahead` slots after the next one.
+    /// Returns the slot that is `ahead` slots after the next one.
     fn slot(&self, ahead: usize) -> NonNull<libc::tpacket2_hdr> {
         let nth = (self.next + ahead) % self.slots;
         let (block, inside) = (nth / self.slots_per_block, nth % self.slots_per_block);
@@ -258,7 +258,7 @@ impl RxRing {
         unsafe { AtomicU32::from_ptr(status) }
     }
 
-    /// Whether the slot that is `ahead` slots after the next one holds a frame.
+    /// Returns true if the slot that is `ahead` slots after the next one holds a frame.
     fn ready(&self, ahead: usize) -> bool {
         self.status(ahead).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
@@ -295,7 +295,7 @@ impl RxRing {
         self.next = (self.next + 1) % self.slots;
     }
 
-    /// How many frames wait. They are a run from the next slot on, so its end is found by
+    /// Number of frames that wait. They are a run from the next slot on, so its end is found by
     /// doubling and halving, not by counting.
     pub(super) fn waiting(&self) -> usize {
         if !self.ready(0) {
@@ -316,7 +316,7 @@ impl RxRing {
         low + 1
     }
 
-    /// Frames that found the ring full since this was last asked.
+    /// Frames that found the ring full since the last call.
     pub(super) fn drops(&self) -> io::Result<u64> {
         let zero = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let stats = sys::get_option(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, zero)?;
@@ -354,7 +354,7 @@ impl TxSocket {
         Ok(())
     }
 
-    /// Sends staged frames from the front on; how many the kernel took.
+    /// Sends staged frames from the front on; returns the number that the kernel took.
     pub(super) fn send(&self, staging: &Staging) -> io::Result<usize> {
         let count = staging.len();
         // SAFETY: all zero is an empty part of a message, and an empty message.

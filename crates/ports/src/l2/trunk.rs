@@ -1,8 +1,8 @@
-//! Bare metal: a device behind which plain hosts, or a physical switch, know nothing of Sluice.
+//! Bare metal: a device that leads to plain hosts, or to a physical switch, without Sluice.
 //!
 //! One device is one port of the switch ([`Vlan::Access`]: untagged frames), or one for each of its
 //! VLANs (802.1Q), each of another network. The ports share the ring of received frames; each has
-//! a way out of its own.
+//! an egress path of its own.
 //!
 //! ```text
 //!                        tag  ┌ aside ┐
@@ -13,23 +13,23 @@
 //!                  ◀─ [ staged, tag 20 ] ◀─ port of VLAN 20 ◀─ switch
 //! ```
 //!
-//! **In.** The tag chooses the port and comes off ([`sort`]); the switch is told what it said. Only
-//! the outermost tag counts, and only one of TPID 0x8100; what is behind it is the tenant's.
-//! Whoever reads first sorts: frames for others are [set aside](super::aside) for them, and who
-//! was asleep is woken by its bell, for epoll asks again whether the ring has frames and by then it
-//! may have none.
+//! **Ingress.** The tag chooses the port and is removed ([`sort`]); the switch gets its value. Only
+//! the outermost tag counts, and only TPID 0x8100; anything behind it is the tenant's. The first
+//! reader sorts: it [sets frames of other ports aside](super::aside) for them, and wakes a sleeping
+//! port by its notification eventfd. epoll alone would not do: it polls the ring again, which may
+//! be empty by then.
 //!
 //! **A VLAN without room** is not read, nor is one whose worker has no time. Its frames are set
-//! aside by priority, so they stand before nobody. Flow control has priorities and no VLANs: all
-//! VLANs share the room of a priority, and once half of it is taken the wire pauses that priority
-//! itself, until there is room again ([`pauses`]).
+//! aside by priority, so they block no others. Flow control has priorities and no VLANs: all VLANs
+//! share the room of a priority, and once half of it is taken the wire pauses that priority itself,
+//! until there is room again ([`pauses`]).
 //!
-//! **Out.** The tag is put on, with the priority of the frame as its PCP. Frames of a native VLAN
-//! leave without, unless they have a tag of their own, which the neighbour would take for the
+//! **Egress.** A tag is inserted, with the priority of the frame as its PCP. Frames of a native
+//! VLAN leave without, unless they have a tag of their own, which the neighbour would take for the
 //! VLAN's.
 //!
-//! **Flow control** is of the wire and untagged. What the neighbour says is told to every port;
-//! what the ports say is merged.
+//! **Flow control** belongs to the wire and is untagged. Every port gets the neighbour's messages;
+//! the ports' own messages are merged.
 
 mod pauses;
 mod sort;
@@ -56,17 +56,17 @@ use crate::pool::Pool;
 use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::ADDRESSES_SIZE;
 
-/// When the kernel had no room for a frame of flow control, the time after which to try again.
+/// Interval of retries when the kernel had no room for a flow-control frame.
 const FLOW_CONTROL_RETRY: Nanos = Nanos::from_micros(200);
 
-/// Which frames of a device are a port's.
+/// Frames of a device that belong to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vlan {
-    /// All that are untagged, and none that has a VLAN: the device has no other port.
+    /// All untagged frames, and no frame of a VLAN: the device has no other port.
     Access,
-    /// Those of a VLAN, 1 to 4094.
+    /// Frames of a VLAN, 1 to 4094.
     Tagged(u16),
-    /// Those of a VLAN, and the untagged ones, as which they also leave.
+    /// Frames of a VLAN, and untagged ones, as which they also leave.
     Native(u16),
 }
 
@@ -74,7 +74,7 @@ pub enum Vlan {
 #[derive(Clone, Debug)]
 pub struct Trunk(Arc<Mutex<Shared>>);
 
-/// What the ports of a device have in common.
+/// State that the ports of a device share.
 #[derive(Debug)]
 struct Shared {
     device: L2Port,
@@ -82,38 +82,38 @@ struct Shared {
     lanes: Vec<Lane>,
     pauses: Pauses,
     room: Room,
-    /// The priorities that the neighbour was told to pause for want of room.
+    /// Priorities that the neighbour was told to pause for want of room.
     told: PriorityMask,
-    /// How much of each was set aside then.
+    /// Bytes of each priority that were set aside at that time.
     told_at: [u64; Priority::COUNT],
 }
 
-/// A port as its device sees it.
+/// State of a port at its device.
 #[derive(Debug)]
 struct Lane {
     vlan: Option<Vlan>,
     store: Store,
     classifier: Option<Classifier>,
     heard: Option<Heard>,
-    /// Nobody reads it before its bell rings.
+    /// True if its thread does not read before it is woken by `bell`.
     idle: bool,
     bell: Arc<OwnedFd>,
 }
 
-/// What a look at the ring brought.
+/// Result of a look at the ring.
 enum Next {
-    /// A frame for who asked.
+    /// A frame for the caller.
     Taken,
-    /// A frame for somebody else, for later, or for nobody.
+    /// A frame for another port, for later, or for none.
     Other,
-    /// The kernel has nothing.
+    /// The ring is empty.
     Empty,
-    /// The pool has nothing.
+    /// The pool is empty.
     NoSlot,
 }
 
 impl Trunk {
-    /// Opens a device. `pausable` are the priorities that its neighbour may be told to pause.
+    /// Opens a device. `pausable` are the priorities for which its neighbour may be sent a pause.
     ///
     /// # Errors
     /// As [`L2Port::open`].
@@ -129,7 +129,7 @@ impl Trunk {
         }))))
     }
 
-    /// The port of a VLAN.
+    /// Makes the port of a VLAN.
     ///
     /// # Errors
     /// [`OpenError`] if the kernel gives no descriptor, or the device was closed.
@@ -153,7 +153,7 @@ impl Trunk {
     }
 }
 
-/// Nothing that panics leaves what is shared in disorder.
+/// Locks the shared state, which no panic leaves in disorder.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -164,7 +164,7 @@ impl Lane {
         self.classifier.as_ref().map_or(Priority::ZERO, of)
     }
 
-    /// Sets a frame aside for it.
+    /// Sets a frame aside for the port.
     fn set_aside(&mut self, room: &mut Room, frame: &[u8], tag: VlanTag) {
         let priority = self.priority(frame, tag);
         if self.store.push(room, priority, frame, tag) {
@@ -172,7 +172,7 @@ impl Lane {
         }
     }
 
-    /// Something waits for it.
+    /// Wakes the port's thread, since a frame or message waits for it.
     fn wake(&mut self) {
         if self.idle {
             self.idle = false;
@@ -183,7 +183,7 @@ impl Lane {
 }
 
 impl Shared {
-    /// A lane for a VLAN: one that was closed and is empty, or a new one.
+    /// Adds a lane for a VLAN, in the place of a closed one if there is any.
     fn add(&mut self, vlan: Vlan, bell: Arc<OwnedFd>) -> usize {
         let lane = Lane {
             vlan: Some(vlan),
@@ -205,7 +205,7 @@ impl Shared {
         at
     }
 
-    /// Takes a lane out, and closes the device behind the last one.
+    /// Removes a lane, and closes the device with the last one.
     fn remove(&mut self, at: usize) -> io::Result<()> {
         let lane = &mut self.lanes[at];
         let Some(vlan) = lane.vlan.take() else { return Ok(()) };
@@ -220,7 +220,7 @@ impl Shared {
         if left.is_none() { self.device.close() } else { Ok(()) }
     }
 
-    /// Reads what the neighbour said, for every port.
+    /// Reads the neighbour's flow-control frames, for every port.
     fn listen(&mut self) {
         let Self { device, sorter, lanes, room, .. } = self;
         device.hear(&mut |bytes| match sorter.place(bytes, None) {
@@ -230,7 +230,7 @@ impl Shared {
                     lane.wake();
                 }
             }
-            // It is broken: a switch counts it.
+            // It is malformed: a switch counts it.
             Place::Lane { lane, tag, .. } => lanes[lane].set_aside(room, bytes, tag),
         });
     }
@@ -239,7 +239,7 @@ impl Shared {
     fn next(&mut self, me: usize, taker: &mut Taker<'_>, pool: &mut Pool) -> Next {
         let Some(frame) = self.device.front() else { return Next::Empty };
         let Place::Lane { lane, tag, tagless } = self.sorter.place(frame.bytes, frame.tag) else {
-            // That is in a ring of its own.
+            // Flow control has a ring of its own.
             self.device.skip_front();
             return Next::Other;
         };
@@ -265,9 +265,9 @@ impl Shared {
         Next::Other
     }
 
-    /// Pauses each priority of which much is set aside, or ends that. There is no clock here; if
-    /// frames come all the same, the pause has run out or was lost, and is said again. A port that
-    /// pauses a priority repeats it in time, and with it this.
+    /// Pauses each priority of which much is set aside, or ends that pause. There is no clock here;
+    /// if frames come all the same, the pause has run out or was lost, and is sent again. A port
+    /// that pauses a priority repeats its message in time, and this pause with it.
     fn judge(&mut self) {
         let (bytes_max, mut held, mut again) = (self.room.bytes_max(), self.told, false);
         for priority in Priority::all() {
@@ -292,7 +292,7 @@ impl Shared {
         }
     }
 
-    /// Sends a frame of flow control by the device's own way out.
+    /// Sends a flow-control frame by the device's own egress path.
     fn say(&mut self, message: &mac_control::Message) -> Taken {
         let mut header = [0; mac_control::FRAME_SIZE];
         message.emit(self.device.mac(), &mut header);
@@ -306,7 +306,7 @@ impl Shared {
             tunnel: None,
         };
         let taken = self.device.offer(&egress);
-        // A device that is gone is told by the way out of each port.
+        // The egress path of each port reports a device that is gone.
         _ = self.device.flush();
         taken
     }
@@ -320,13 +320,13 @@ pub struct VlanPort {
     vlan: Vlan,
     mtu: u16,
     out: Outgoing,
-    /// Flow control of this port may be staged at the device.
+    /// True if flow control of this port may be staged at the device.
     owes: bool,
-    /// Nothing more is taken from the ring.
+    /// True if no more frames are taken from the ring.
     stopped: bool,
 }
 
-/// What is held while the port is open.
+/// Resources of an open port.
 #[derive(Debug)]
 struct Open {
     shared: Arc<Mutex<Shared>>,
@@ -336,7 +336,7 @@ struct Open {
 }
 
 impl VlanPort {
-    /// The tag that a frame leaves with.
+    /// The tag of an outgoing frame.
     fn tag_for(&self, frame: &Egress<'_, FrameBuf>) -> Option<[u8; vlan::TAG_SIZE]> {
         let vid = match self.vlan {
             Vlan::Access => return None,
@@ -348,7 +348,8 @@ impl VlanPort {
         Some([a, b, c, d])
     }
 
-    /// What the switch made itself is flow control: of this port, but the wire has one.
+    /// Sends a frame that the switch made itself, which is flow control: merged with the other
+    /// ports', for the wire has one state.
     fn offer_pause(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(open) = &self.open else { return Taken::No };
         let view = ethernet::Frame::new_checked(frame.header).ok();
@@ -362,7 +363,7 @@ impl VlanPort {
     }
 }
 
-/// Whether a frame that is to leave has a tag of its own.
+/// Returns true if an outgoing frame has a tag of its own.
 fn has_tag(frame: &Egress<'_, FrameBuf>) -> bool {
     let byte = |at: usize| {
         let in_buf = || frame.buf?.head().get(usize::from(frame.strip) + at - frame.header.len());
@@ -423,8 +424,8 @@ impl Port for VlanPort {
         }
         let lane = &mut shared.lanes[self.lane];
         let more = !is_empty || !lane.store.waiting().is_empty();
-        // Who is told of no more reads again only when woken, whatever this read brought. Who
-        // read nothing may sleep, also with frames that wait.
+        // After `more: false` this port reads again only when woken, even if this read brought
+        // frames. After a read without frames it may sleep, also while frames wait.
         lane.idle = !more || (taker.frames() == 0 && others == 0);
         shared.judge();
         Ok(Read { frames: taker.frames(), more, aside: others })
@@ -451,7 +452,7 @@ impl Port for VlanPort {
         true
     }
 
-    /// That of all ports of the device, which share the room.
+    /// Frames set aside for all ports of the device, which share the room.
     fn aside(&self) -> Aside {
         self.open.as_ref().map_or(Aside::default(), |open| lock(&open.shared).room.amount())
     }
@@ -480,7 +481,7 @@ impl Port for VlanPort {
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        // Nobody tells this port of room for the device's own frames.
+        // No descriptor signals room for the device's own frames to this port.
         self.out.retry_after().or_else(|| self.owes.then_some(FLOW_CONTROL_RETRY))
     }
 
@@ -496,7 +497,7 @@ impl Port for VlanPort {
         self.out.take_refused()
     }
 
-    /// Those of the device: behind them a loss of any of its ports could hide.
+    /// Counters of the device, which could hide a loss of any of its ports.
     fn kernel_counters(&self) -> io::Result<Counters> {
         let Some(open) = &self.open else { return Ok(Counters::new()) };
         let shared = lock(&open.shared);

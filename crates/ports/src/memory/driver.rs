@@ -12,12 +12,12 @@ use crate::frame::{FrameBuf, frame_size, gather, is_unfinished};
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 
-/// How a memory cable is made.
+/// Configuration of a memory cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
     /// Frames that each direction holds.
     pub ring_frames: usize,
-    /// The largest layer-3 packet.
+    /// Size of the largest layer-3 packet.
     pub mtu: u16,
 }
 
@@ -33,7 +33,7 @@ impl MemoryConfig {
     }
 }
 
-/// One side of the cable: where it reads, where it writes, and the bells.
+/// One side of the cable: its ring to read, its ring to write, and the notification eventfds.
 #[derive(Debug)]
 struct Side {
     incoming: Shared,
@@ -56,7 +56,7 @@ fn sides(config: &MemoryConfig) -> io::Result<(Side, Side)> {
     Ok((a, b))
 }
 
-/// Two ports, each other's peer.
+/// Makes two ports, each other's peer.
 ///
 /// # Errors
 /// If the process has no more descriptors.
@@ -65,7 +65,7 @@ pub fn cable(config: &MemoryConfig) -> io::Result<(MemoryPort, MemoryPort)> {
     Ok((MemoryPort::new(a, config), MemoryPort::new(b, config)))
 }
 
-/// One port, and the other side in a test's hands.
+/// Makes one port; the caller, a test, is its peer.
 ///
 /// # Errors
 /// If the process has no more descriptors.
@@ -80,7 +80,7 @@ pub struct MemoryPort {
     side: Side,
     mtu: u16,
     frame_size_max: usize,
-    /// Frames were put into an empty ring and the peer does not know yet.
+    /// True if frames were put into an empty ring and the peer was not notified yet.
     kick: bool,
     full: bool,
     open: bool,
@@ -133,7 +133,7 @@ impl Port for MemoryPort {
     }
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
-        // One bell tells both: frames came, or room came.
+        // One eventfd signals both: new frames, or new room.
         vec![PollFd { fd: self.side.mine.fd(), read: true, write: false }]
     }
 
@@ -220,7 +220,7 @@ impl Drop for MemoryPort {
     }
 }
 
-/// The other side of a port's cable, in a test's hands.
+/// The other side of a port's cable, driven by a test.
 #[derive(Debug)]
 pub struct Probe {
     side: Side,
@@ -244,7 +244,7 @@ impl Probe {
         Some(frame)
     }
 
-    /// How many frames a ring holds.
+    /// Number of frames that a ring holds.
     #[must_use]
     pub fn ring_frames(&self) -> usize {
         self.side.outgoing.lock().limit()

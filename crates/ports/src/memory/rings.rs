@@ -10,9 +10,9 @@ pub(super) struct Ring {
     spare: Vec<Vec<u8>>,
     limit: usize,
     waiting_max: usize,
-    /// Somebody found it full and waits.
+    /// True if a sender found it full and waits.
     starved: bool,
-    /// The reader's side is gone: nobody will ever read.
+    /// True if the reader's side is gone: nobody will ever read.
     closed: bool,
 }
 
@@ -26,7 +26,7 @@ impl Ring {
         }
     }
 
-    /// Takes a frame that `write` writes; false if the ring is full or closed.
+    /// Adds a frame that `write` fills in; false if the ring is full or closed.
     pub(super) fn push(&mut self, size: usize, write: impl FnOnce(&mut [u8])) -> bool {
         if self.frames.len() == self.limit || self.closed {
             self.starved = true;
@@ -45,7 +45,7 @@ impl Ring {
         self.frames.front().map(Vec::as_slice)
     }
 
-    /// Takes the first frame away. True if somebody waits for the room.
+    /// Removes the first frame. Returns true if a sender waits for the room.
     pub(super) fn pop(&mut self) -> bool {
         if let Some(frame) = self.frames.pop_front() {
             self.spare.push(frame);
@@ -80,7 +80,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Ring> {
-        // A panic of the other side leaves a ring that is still whole.
+        // A panic of the other side leaves the ring intact.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel says, read from the bytes of a datagram (netlink(7)). Nothing here asks.
+//! Parser of the kernel's netlink datagrams (netlink(7)). Nothing here sends.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,13 +15,13 @@ use sluice_base::Mac;
 
 use crate::link::LinkNow;
 
-/// Messages begin at multiples of this (netlink(7)).
+/// Alignment of messages (netlink(7)).
 const ALIGN: usize = 4;
-/// The size of the header of a message.
+/// Size of a message header.
 const HEADER_SIZE: usize = 16;
 
-/// Reads one datagram of the answer to the question of this number, behind what came before it.
-/// `None`: there is more of it to come.
+/// Appends one datagram of the answer to the question of this number to `answer`. Returns `None` if
+/// more datagrams follow.
 pub fn read(
     datagram: &[u8],
     sequence: u32,
@@ -43,12 +43,12 @@ pub fn read(
     None
 }
 
-/// The error of a negative number. A number that has no positive one is one that nobody knows.
+/// Converts a negative error number. A number without a positive one becomes an unknown error.
 fn error_of(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code.checked_abs().unwrap_or(i32::MAX))
 }
 
-/// The changes that a datagram tells of.
+/// The changes in a datagram.
 #[must_use]
 pub fn changes(datagram: &[u8]) -> Vec<RouteNetlinkMessage> {
     let inner = |message: NetlinkMessage<_>| match message.payload {
@@ -58,7 +58,7 @@ pub fn changes(datagram: &[u8]) -> Vec<RouteNetlinkMessage> {
     Messages(datagram).filter_map(inner).collect()
 }
 
-/// The device that an answer tells of first.
+/// The first device in an answer.
 #[must_use]
 pub fn link(answer: &[RouteNetlinkMessage]) -> Option<LinkNow> {
     answer.iter().find_map(|message| match message {
@@ -79,7 +79,8 @@ pub fn counters(answer: &[RouteNetlinkMessage]) -> Option<Stats64> {
     })
 }
 
-/// Frames that the queueing discipline at the root of this device dropped; 0 if none is told of.
+/// Frames that the queueing discipline at the root of this device dropped; 0 if the answer has
+/// none.
 #[must_use]
 pub fn root_drops(answer: &[RouteNetlinkMessage], index: i32) -> u32 {
     let mut drops = 0;
@@ -100,7 +101,7 @@ pub fn root_drops(answer: &[RouteNetlinkMessage], index: i32) -> u32 {
     drops
 }
 
-/// The address that an entry of the neighbour table is about.
+/// Address of an entry of the neighbour table.
 #[must_use]
 pub fn neighbor_address(neighbour: &NeighbourMessage) -> Option<Ipv4Addr> {
     neighbour.attributes.iter().find_map(|attribute| match attribute {
@@ -109,7 +110,7 @@ pub fn neighbor_address(neighbour: &NeighbourMessage) -> Option<Ipv4Addr> {
     })
 }
 
-/// The MAC of an entry that may be used.
+/// MAC of a neighbour entry in a usable state.
 #[must_use]
 pub fn neighbor_mac(neighbour: &NeighbourMessage) -> Option<Mac> {
     let usable = matches!(
@@ -127,7 +128,7 @@ pub fn neighbor_mac(neighbour: &NeighbourMessage) -> Option<Mac> {
     })
 }
 
-/// The messages of one datagram. One that cannot be read is skipped.
+/// The messages of one datagram. A message that cannot be read is skipped.
 struct Messages<'a>(&'a [u8]);
 
 impl Iterator for Messages<'_> {

@@ -49,7 +49,7 @@ fn check(ask: Ask, frame: &[u8]) -> Result<Offload, Nonsense> {
     Offload::check(ask, &frame[..frame.len().min(128)], frame.len())
 }
 
-/// What a finisher makes of it.
+/// The frames that a finisher makes of it.
 fn finished(offload: &Offload, frame: &[u8]) -> Vec<Vec<u8>> {
     if !offload.is_super() {
         let mut whole = frame.to_vec();
@@ -90,7 +90,7 @@ proptest! {
         prop_assert_eq!(made.len(), expected.len());
     }
 
-    /// Whatever a guest says, nothing that the switch decided by is changed.
+    /// For any request of a guest, no field by which the switch decided is changed.
     #[test]
     fn what_is_finished_lies_behind_what_was_decided_by(
         frame in any_unfinished(),
@@ -114,7 +114,7 @@ proptest! {
             if !offload.is_super() {
                 prop_assert_eq!(&made[..decided], &bytes[..decided]);
             }
-            // Who it is from and for, whatever is cut.
+            // Source and destination, however it is cut.
             prop_assert_eq!(&made[..14], &bytes[..14]);
         }
         let ipv4 = bytes[12..14] == [8, 0];
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// A frame, and what is said of it.
+/// A frame, and the request for it.
 type Case = (&'static str, fn(&mut Vec<u8>, &mut Ask));
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 
 const FULL: u32 = 250;
 
-/// Signs until the head ends.
+/// Signs until the head is given up.
 fn signs_of(patience: &mut Patience) -> u32 {
     (1..).find(|_| patience.is_over()).unwrap()
 }
@@ -50,7 +50,7 @@ fn calm_brings_all_of_it_back() {
 }
 
 /// A full queue that has room now and then, and frames that are never taken, mixed: few of the
-/// others end, and the time of each that ends is bounded.
+/// other frames are given up, and the time for each is bounded.
 #[test]
 fn a_full_queue_among_bad_heads_loses_next_to_nothing() {
     for seed in 0..50 {
@@ -61,7 +61,7 @@ fn a_full_queue_among_bad_heads_loses_next_to_nothing() {
             let is_bad = rng.below(10) == 0;
             good += u32::from(!is_bad);
             loop {
-                // Room for the head by a half, after somebody else's frame left.
+                // Room for the head with probability one half, after another sender's frame left.
                 if !is_bad && rng.below(2) == 0 {
                     patience.passed();
                     break;

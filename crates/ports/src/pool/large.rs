@@ -1,11 +1,11 @@
-//! Room for a few super-frames, which are larger than a slot.
+//! Memory for a few super-frames, which are larger than a slot.
 //!
 //! ```text
-//!   | what is left to be done: 64 bytes | frame ............ | unused |
+//!   | offloads: 64 bytes | frame ............ | unused |
 //! ```
 //!
-//! They are rare: a super-frame lies in its guest's memory, and is copied only if it waits for a
-//! stopped receiver, goes to a group, or lies in too many pieces.
+//! Such copies are rare: a super-frame lies in its guest's memory, and is copied only if it waits
+//! for a stopped receiver, goes to a group, or lies in too many pieces.
 #![allow(unsafe_code, reason = "as the pool's own slots")]
 
 use std::ptr::NonNull;
@@ -16,11 +16,11 @@ use crate::error::OpenError;
 use crate::frame::{FrameBuf, HEAD_SIZE, OFFLOAD_ROOM};
 use crate::offload::Offload;
 
-/// The largest packet, and Ethernet with two tags.
+/// Size of the largest packet, and Ethernet with two tags.
 pub(crate) const LARGE_FRAME_SIZE_MAX: usize = (1 << 16) + 22;
-/// The size of one slot: whole pages.
+/// Size of one slot: whole pages.
 const SLOT_SIZE: usize = (OFFLOAD_ROOM + LARGE_FRAME_SIZE_MAX).next_multiple_of(4096);
-/// The bit of a slot's number that says that it is one of these.
+/// Bit of a slot number that marks a slot for super-frames.
 pub(super) const LARGE: u32 = 1 << 29;
 
 /// The region.
@@ -107,14 +107,14 @@ impl LargeSlot {
         self.slot
     }
 
-    /// Room for the frame.
+    /// The memory for the frame.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: that much is left of the slot, which this owns, and which the kernel has
         // initialised.
         unsafe { std::slice::from_raw_parts_mut(self.frame().as_ptr(), LARGE_FRAME_SIZE_MAX) }
     }
 
-    /// Makes a handle of the frame that was written. What is left to be done to it is done now,
+    /// Turns the slot into a handle of the frame that was written. Its offloads are performed now,
     /// unless it is a super-frame.
     pub(crate) fn freeze(mut self, offload: &Offload) -> FrameBuf {
         let size = offload.size();

@@ -4,7 +4,7 @@ use super::*;
 
 const NOW: Nanos = Nanos(100);
 
-/// A port that had room, one that is tried again later, and one that is told of room.
+/// A port that had room, one with a time of retry, and one that waits for an event.
 fn all() -> [Room; 3] {
     [Waits::No, Waits::For(Nanos(5)), Waits::ForRoom].map(|waits| {
         let mut room = Room::default();

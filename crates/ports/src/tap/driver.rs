@@ -1,4 +1,4 @@
-//! The TAP as a port.
+//! Port of a TAP.
 
 use std::cell::Cell;
 use std::io;
@@ -16,42 +16,41 @@ use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 
-/// How a TAP is opened.
+/// Configuration of a TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
-    /// The device. A persistent one of that name is attached to, otherwise it is created, and goes
-    /// away with the port unless it is kept ([`super::KeptTap`]).
+    /// Name of the device. An existing persistent device is attached to, otherwise it is created,
+    /// and goes away with the port unless it is kept ([`super::KeptTap`]).
     pub device: String,
-    /// The network namespace that it lies in, as a path such as `/run/netns/c1`; `None`: the
-    /// caller's.
+    /// Network namespace of the device, as a path such as `/run/netns/c1`; `None` for the caller's.
     pub netns: Option<std::path::PathBuf>,
-    /// The layer-3 MTU that the device gets.
+    /// Layer-3 MTU to set.
     pub mtu: u16,
-    /// The MAC that the device gets: the container's. `None`: it keeps its own.
+    /// MAC to set, the container's; `None` leaves the device its own.
     pub mac: Option<sluice_base::Mac>,
-    /// The IP addresses that the device gets, with the lengths of their prefixes.
+    /// IP addresses to add, with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// The routes that the device gets when it is made.
+    /// Routes to add when the device is made.
     pub routes: Vec<TapRoute>,
-    /// The ring in frames (`txqueuelen`).
+    /// Size of the ring in frames (`txqueuelen`).
     pub ring_frames: u32,
-    /// Whether the device is set up. Otherwise whoever owns the container does it.
+    /// True if the port sets the device up; otherwise the container's owner does.
     pub up: bool,
 }
 
-/// A route by way of the device.
+/// A route over the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TapRoute {
-    /// The first address of the destination.
+    /// First address of the destination.
     pub ip: IpAddr,
-    /// The length of its prefix.
+    /// Prefix length.
     pub prefix: u8,
-    /// The router; `None`: the destination is on the link.
+    /// The router; `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
 }
 
 impl TapConfig {
-    /// The ring in frames by default.
+    /// Default size of the ring in frames.
     pub const RING_FRAMES: u32 = 20_000;
 
     /// A device with default settings.
@@ -70,12 +69,11 @@ impl TapConfig {
     }
 }
 
-/// Frames that one `read` takes at most: more would let one busy container keep the others
-/// waiting.
+/// Maximum of frames of one `read`: more would let one busy container keep the others waiting.
 const READ_FRAMES_MAX: usize = 16;
-/// When the kernel had no memory for a frame, the time after which it is tried again.
+/// Interval of retries when the kernel had no memory for a frame.
 const NO_MEMORY_RETRY: Nanos = Nanos::from_millis(1);
-/// How often it is tried before it is one for which there never is any.
+/// Refusals for want of memory until a frame is given up.
 const SIGNS_FULL: u32 = 50;
 
 /// A TAP.
@@ -86,13 +84,13 @@ pub struct TapPort {
     ring_frames: u32,
     waits: Option<Waits>,
     patience: Patience,
-    /// Frames that were larger than a slot of the pool.
+    /// Frames larger than a slot of the pool.
     truncated: Cell<u64>,
     lost: Losses,
     finisher: Finisher,
 }
 
-/// Why `offer` had to say no.
+/// Reason why `offer` returned no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     ForWritable,
@@ -135,7 +133,7 @@ impl Sink<FrameBuf> for TapPort {
                 None
             }
             Written::WouldBlock => Some(Waits::ForWritable),
-            // Others may need less.
+            // Other frames may need less.
             Written::NoMemory(errno) if self.patience.is_over() => {
                 self.lost.refuse(errno, frame.priority, frame_size(frame));
                 None
@@ -186,7 +184,7 @@ impl Port for TapPort {
             };
             tries += 1;
             if size == slot.size() {
-                // The kernel cuts a frame off where the slot ends, and does not say so.
+                // The kernel truncates a frame to the slot without a report.
                 self.truncated.set(self.truncated.get() + 1);
                 pool.cancel(slot);
                 continue;
@@ -239,7 +237,7 @@ impl Port for TapPort {
     }
 
     fn ring(&self) -> Ring {
-        // The kernel shows nobody how many frames wait in it.
+        // The kernel does not show the number of frames that wait in the ring.
         Ring { capacity_frames: self.ring_frames.into(), waiting_frames_max: None }
     }
 

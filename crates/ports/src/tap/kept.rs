@@ -9,10 +9,10 @@
 //!
 //! Two things keep a device: a descriptor in another process, which also keeps its carrier and the
 //! frames that wait in its ring, and the kernel's flag (`TUNSETPERSIST`), which keeps it when no
-//! process is left. The mark stands beside the device (`ip link show` calls it its alias) and says
-//! whose it is: a persistent TAP without it is somebody else's, is attached to and never deleted.
+//! process is left. The mark is the alias of the device (`ip link show`) and tells its owner: a
+//! persistent TAP without the mark belongs to another owner, is attached to and never deleted.
 //!
-//! Of a device that is known only what is wanted otherwise than before is set: addresses, MTU and
+//! For a known device only differences to its earlier configuration are set: addresses, MTU and
 //! state that its owner changed stay as they are.
 
 use std::io;
@@ -28,19 +28,19 @@ use crate::netlink::Netlink;
 use crate::netns;
 use crate::sys::{DeviceRequest, tap_netns, tap_persist, tap_state};
 
-/// How long the kernel may take to close the descriptors of a process that was killed: some
+/// Limit of the kernel's time to close the descriptors of a process that was killed: some
 /// milliseconds for each TAP.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 
-/// What an earlier process wrote down of a TAP.
+/// Record of a TAP from an earlier process.
 #[derive(Debug)]
 pub struct KnownTap {
-    /// The index of the device in its namespace.
+    /// Index of the device in its namespace.
     pub index: u32,
-    /// Whether it was made, and is deleted with its port; otherwise it is somebody else's.
+    /// True if Sluice made it, so that it is deleted with its port.
     pub is_own: bool,
-    /// What it was given.
+    /// Its earlier configuration.
     pub given: TapConfig,
     /// A descriptor of it, if one was kept.
     pub file: Option<OwnedFd>,
@@ -51,16 +51,16 @@ pub struct KnownTap {
 pub struct KeptTap {
     /// The port.
     pub port: TapPort,
-    /// The index of the device in its namespace.
+    /// Index of the device in its namespace.
     pub index: u32,
-    /// Whether it goes with its port.
+    /// True if it is deleted with its port.
     pub is_own: bool,
     file: OwnedFd,
 }
 
 impl KeptTap {
-    /// Opens the TAP of `config`, or takes up the one that is known. `mark` is the same each time
-    /// and tells it from those of others.
+    /// Opens the TAP of `config`, or takes up the known one. `mark` is the same each time and tells
+    /// it from the TAPs of others.
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
@@ -81,11 +81,11 @@ impl KeptTap {
         Ok(Self { port: TapPort::new(config, tap), index, is_own, file })
     }
 
-    /// Has the device outlive this process, and returns the port and a descriptor to be kept. What
-    /// will have to be known of it is to be written down before.
+    /// Makes the device outlive this process, and returns the port and a descriptor to be kept. The
+    /// caller must have written its record before.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn keep(self) -> io::Result<(TapPort, OwnedFd)> {
         if self.is_own {
             tap_persist(self.file.as_fd())?;
@@ -95,7 +95,7 @@ impl KeptTap {
 }
 
 impl KnownTap {
-    /// Deletes the device, whoever has it open, if it is own. One that is gone is deleted already.
+    /// Deletes the device, if it is own, even while it is open. No error if it is gone.
     ///
     /// # Errors
     /// [`OpenError`] says what failed.
@@ -134,14 +134,14 @@ fn path(config: &TapConfig) -> &Path {
     config.netns.as_deref().unwrap_or(Path::new("of the device"))
 }
 
-/// The index of the device behind a descriptor, in its own namespace.
+/// Index of the device behind a descriptor, in the device's namespace.
 fn index_of(file: &OwnedFd) -> io::Result<u32> {
     let state = tap_state(file.as_fd())?;
     let request = DeviceRequest::new(&state.name).ok_or(io::ErrorKind::NotFound)?;
     request.index(ioctl_socket()?.as_fd())
 }
 
-/// What is still to be known of a TAP, and the namespace to work in.
+/// The part of the record that still holds, and the namespace to work in.
 fn place(
     config: &TapConfig,
     mark: &str,
@@ -151,7 +151,7 @@ fn place(
     let Some(mut known) = known else { return Ok((None, wanted?)) };
     let Some(file) = &known.file else { return Ok((Some(known), wanted?)) };
     let Ok(own) = tap_netns(file.as_fd()) else {
-        // The device is gone, and with it what there was to know.
+        // The device is gone, and its record is void.
         return Ok((None, wanted?));
     };
     match wanted {
@@ -160,7 +160,8 @@ fn place(
             known.remove(mark)?;
             Ok((None, Some(wanted)))
         }
-        // Its name may be gone, or the device may have been moved: it is still the same.
+        // The namespace may have lost its name, or the device may have been moved: it is still the
+        // same.
         _ => {
             known.index = 0;
             Ok((Some(known), Some(own)))
@@ -173,7 +174,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
     id(one) == id(other)
 }
 
-/// Opens it in the namespace of the calling thread. Returns whether it is own.
+/// Opens it in the namespace of the calling thread. The result is true if the device is own.
 fn take_up(
     config: &TapConfig,
     mark: &str,
@@ -199,7 +200,7 @@ fn take_up(
     Ok((tap, is_own))
 }
 
-/// Attaches to a device whose last holder may just be ending.
+/// Attaches to a device whose last holder may just be exiting.
 fn attach_again(name: &str) -> Result<OwnedFd, OpenError> {
     let until = Instant::now() + BUSY_MAX;
     loop {

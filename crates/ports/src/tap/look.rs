@@ -1,9 +1,9 @@
-//! Whether somebody is behind a TAP: its link as its container has set it, seen from outside.
+//! State of a TAP's link as its container has set it, seen from outside.
 //!
-//! A container that is down, or gone, sends nothing that would say so: `ip link set down` takes the
-//! TAP down in the container's namespace, and a namespace that lost its name goes on as long as the
-//! TAP is open. So somebody has to look. Whoever does has a thread for it, which changes its
-//! namespace for each look.
+//! A container that is down, or gone, sends no event of it: `ip link set down` takes the TAP down
+//! in the container's namespace, and a namespace that lost its name goes on as long as the TAP is
+//! open. So the state has to be polled, by a thread of its own, which changes its namespace for
+//! each look.
 
 use std::fs::File;
 use std::io;
@@ -24,16 +24,16 @@ pub struct TapLook {
 }
 
 impl TapLook {
-    /// For the calling thread, which is to do nothing else.
+    /// Makes one for the calling thread, which must do nothing else.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         Ok(Self { own: File::open(OWN)?.into() })
     }
 
-    /// Whether the device is there and set up, in the namespace that has the name `netns` now, or
-    /// in the one that the thread began in.
+    /// Returns true if the device is there and set up, in the namespace that has the name `netns`
+    /// now, or in the thread's first one.
     #[must_use]
     pub fn is_up(&self, netns: Option<&Path>, device: &str) -> bool {
         let there = netns.map(|path| File::open(path).map(OwnedFd::from));

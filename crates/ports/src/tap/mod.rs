@@ -1,19 +1,20 @@
 //! A container's network card: a TAP device in the container's network namespace.
 //!
-//! The device itself is the container's card; this port is its other end. What the container sends
-//! waits in the device's ring (`txqueuelen` frames) until the port reads it; what the port writes
-//! runs up the container's stack at once, to the socket, and so is never held by the kernel.
+//! The device itself is the container's card; this port is its other end. Frames that the container
+//! sends wait in the device's ring (`txqueuelen` frames) until the port reads them; a frame that
+//! the port writes passes the container's stack at once, to the socket, and so is never held by the
+//! kernel.
 //!
 //! ```text
 //!   socket ─▶ stack ─▶ [ ring: txqueuelen frames ] ─▶ read()  ─▶ switch
 //!   socket ◀─ stack ◀───────────────────────────────  write() ◀─ switch
 //! ```
 //!
-//! What it cannot do: push back. A full ring drops, silently, and neither a queueing discipline nor
-//! the size of the socket's send buffer changes that (the row `device.tx_dropped` counts it). So
-//! the ring must hold whatever its senders may have in flight: TCP's windows do limit that, a
-//! sender of UDP does not. The port keeps the ring large (20,000 frames by default) and says in
-//! [`crate::Port::lossless`] what it needs.
+//! Limit: there is no backpressure. A full ring drops, silently, and neither a queueing discipline
+//! nor the size of the socket's send buffer changes that (the row `device.tx_dropped` counts it).
+//! So the ring must hold all data that its senders may have in flight: TCP's windows do limit that,
+//! a sender of UDP does not. The port keeps the ring large (20,000 frames by default) and states
+//! its condition in [`crate::Port::lossless`].
 //!
 //! A TAP goes away with the port, or outlives it and the process ([`KeptTap`]).
 //!

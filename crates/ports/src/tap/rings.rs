@@ -15,7 +15,7 @@ use crate::netlink::Netlink;
 use crate::sockets::SocketCounters;
 use crate::sys::{DeviceRequest, tap_without_offloads, write_gathered};
 
-/// What opening a TAP gives.
+/// Resources of an open TAP.
 #[derive(Debug)]
 pub(super) struct Tap {
     file: OwnedFd,
@@ -48,8 +48,8 @@ pub(super) fn attach(name: &str) -> Result<OwnedFd, OpenError> {
     Ok(file)
 }
 
-/// Gives the device what `config` wants. Of a device that was `given` something before, only what
-/// is wanted otherwise now is touched: what its owner changed since stays.
+/// Configures the device. For a device that was configured as `given` before, only differences to
+/// `config` are set: later changes of its owner stay.
 pub(super) fn set_up(
     config: &TapConfig,
     given: Option<&TapConfig>,
@@ -100,11 +100,11 @@ pub(super) fn set_up(
     Ok(Tap { file, counters, sockets, index })
 }
 
-/// What became of a frame that was written.
+/// Result of a write.
 pub(super) enum Written {
     /// The kernel took it.
     All,
-    /// The kernel has no room now, and will say when.
+    /// The kernel has no room now, and signals room later.
     WouldBlock,
     /// The kernel has no memory now.
     NoMemory(i32),
@@ -117,7 +117,7 @@ impl Tap {
         self.file.as_fd()
     }
 
-    /// Reads one frame. `None`: there is none.
+    /// Reads one frame; `None` if there is none.
     pub(super) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::io::read(&self.file, &mut *into) {

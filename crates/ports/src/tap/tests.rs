@@ -21,7 +21,7 @@ fn a_file_that_is_no_namespace_is_refused() {
 #[test]
 fn impossible_names_are_refused() {
     for name in ["", "a b", "a/b", "sixteen-bytes-xx"] {
-        // Where TAPs may not be opened the name is still looked at first.
+        // The name is checked first, also if TAPs may not be opened.
         let error = TapPort::open(&TapConfig::new(name, 1500)).unwrap_err();
         assert!(matches!(error, OpenError::BadName { .. }), "{name:?}: {error}");
     }

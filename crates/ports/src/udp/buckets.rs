@@ -1,55 +1,56 @@
-//! What one of several sockets at an address knows of the buckets of flows (`sharing.rs`), and its
-//! part in moving one to another socket.
+//! Flow buckets of one of several sockets at an address (`sharing.rs`), and this port's part in
+//! moving one to another socket.
 //!
-//! Every frame that is read is counted under its bucket until its handle is back, and that of a
-//! copy as which it goes on, so that it is known when nothing of a bucket is under way. It costs a
-//! store per frame and direction, and nothing where an address has one socket.
+//! Every frame that is read is counted under its bucket until its handle is back, and so is a copy
+//! that replaces it, so that it is known when no frame of a bucket is under way. The cost is a
+//! store per frame and direction, and nothing if an address has one socket.
 //!
-//! **A move** of a bucket from port A to port B, which nobody may notice by a frame that is late or
-//! gone. Whoever moves it ([`Selector`]) does this, each step after the one before:
+//! **A move** of a bucket from port A to port B delays no frame behind a later one and loses none.
+//! The thread that moves it ([`Selector`]) takes these steps, each after the one before:
 //!
 //! ```text
 //!   1  B: hold       frames of the bucket that B reads stay in a list of the port
-//!   2  set           the kernel gives its datagrams to B; what it gave to A is in A's socket
+//!   2  set           the kernel gives its datagrams to B; earlier ones are in A's socket
 //!   3  A: leave      A reads all that its socket has now, and says when no frame of the bucket is
 //!                    under way: each was taken by the driver of its output, or has ended
-//!   4  B: release    B hands over its list, and then what it reads
+//!   4  B: release    B hands over its list, and then further frames
 //! ```
 //!
-//! Why it is right.
+//! Proof of correctness.
 //!
 //! *Order*: a frame of the bucket that B reads came to the host after every one that A reads, or
 //! beside it on another CPU, since the kernel chose its socket by the newer program. It is handed
-//! over in step 4; all that A read has left by then, through the driver through which the later one
-//! will leave, or ended, or (a loan that was recalled) stands in the queue behind which the later
-//! one will be put, for the port of that queue stays where it is until the frame has left. The list
-//! keeps the order in which B read, and nothing is read while a frame that may go is in it. A frame
-//! that comes to A after step 2 would be late; there is none ([`Selector::set`]).
+//! over in step 4. By then every frame that A read has left through the driver through which the
+//! later one will leave, or has ended, or (a remote reference that was recalled) stands in the
+//! queue behind which the later one will be put, for the port of that queue stays where it is until
+//! the frame has left. The list keeps the order in which B read, and nothing is read while a frame
+//! that may go is in it. A frame that comes to A after step 2 would be late; there is none
+//! ([`Selector::set`]).
 //!
-//! *What A's socket has* in step 3 is known as a number of bytes: it is empty when the kernel says
-//! so, or when datagrams were read since that take up as much, each reckoned as the least that it
-//! can take. Under a load that never lets it become empty that is what ends the step.
+//! *Contents of A's socket* in step 3 are known as a number of bytes: the socket is empty when the
+//! kernel says so, or when datagrams were read since that take up as much, each reckoned as the
+//! least that it can take. Under a load that never lets it become empty the second condition ends
+//! the step.
 //!
-//! *Loss*: nothing in these steps drops a frame. The list has an end, and the pool has slots for it
-//! ([`HELD_MAX`]); where it is full B does not read its socket, whose buffer holds what comes
-//! meanwhile, as with a window that is closed.
+//! *Loss*: none of these steps drops a frame. The list is bounded, and the pool has slots for it
+//! ([`HELD_MAX`]); if it is full B does not read its socket, whose buffer holds further datagrams
+//! meanwhile, as with a closed window.
 //!
-//! *Nobody waits for himself*: in one round of moves no port gives and takes, so A, which reads in
-//! step 3, is never one whose list is full; and what A has under way leaves by ports that wait for
-//! no list.
+//! *No deadlock*: in one round of moves no port gives and takes, so A, which reads in step 3, never
+//! has a full list; and the frames that A has under way leave by ports that wait for no list.
 //!
-//! **Other flows of high priority** ([`HighFlows`]): flows that are under way come to other
+//! **Change of the flows of high priority** ([`HighFlows`]): flows that are under way come to other
 //! buckets. The buckets that a flow can have, a low one and a high one, are of one *group*, of four
-//! low ones and a high one, whatever is of high priority. So whoever changes that moves buckets
-//! first, until those of each group are at one port; then it tells all ports
+//! low ones and a high one, under any set of matches. So the thread that changes the set moves
+//! buckets first, until those of each group are at one port; then it tells all ports
 //! ([`Buckets::set_high`]), gives the kernel the new program, and only then moves buckets again.
 //!
 //! *Order*: by the old program as by the new one, a datagram comes to the port of its group. So no
 //! flow changes its port, whichever of the two a CPU has used and whenever a port was told; and
-//! what a port reads, in whatever bucket, goes on in the order in which it was read: nothing is
-//! held back meanwhile. What a port had read before it was told may be of any bucket of its group
-//! by the new rule. It is counted for the whole group from then on, and none of its buckets leaves
-//! the port before that is done.
+//! frames that a port reads, of any bucket, go on in the order in which they were read: nothing is
+//! held back meanwhile. A frame that a port had read before it was told may be of any bucket of its
+//! group by the new rule. It is counted for the whole group from then on, and none of its buckets
+//! leaves the port before that is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -63,43 +64,42 @@ use super::sharing::{BUCKETS, BucketTable, GROUPS, Selector, group_of};
 use crate::frame::FrameBuf;
 use crate::port::Aside;
 
-/// How many frames a port keeps of buckets that it is to hold back.
+/// Maximum of frames that a port keeps of buckets on hold.
 pub const HELD_MAX: usize = 2048;
-/// The least that a datagram takes of a receive buffer beside its bytes: what the kernel needs to
-/// describe it.
+/// Minimum cost of a datagram in a receive buffer beside its bytes: the kernel's metadata.
 pub(super) const RECEIVE_COST_MIN: u64 = 512;
-/// Of a slot whose frame is counted under no bucket.
+/// Tag of a slot whose frame is counted under no bucket.
 const NO_BUCKET: u16 = u16::MAX;
 
 const WORDS: usize = (BUCKETS as usize).div_ceil(64);
-/// How many tags there are under which frames are counted: those of buckets, and then those of
-/// groups, for what was read while other flows were of high priority.
+/// Number of tags under which frames are counted: buckets, and then groups, for frames that were
+/// read under an earlier set of matches.
 const TAGS: usize = (BUCKETS + GROUPS) as usize;
 const _: () = assert!(TAGS < NO_BUCKET as usize);
 
-/// Some of the buckets.
+/// A set of buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketSet([u64; WORDS]);
 
 impl BucketSet {
-    /// Puts one in.
+    /// Adds a bucket.
     pub fn insert(&mut self, bucket: u16) {
         self.0[usize::from(bucket) / 64] |= 1 << (bucket % 64);
     }
 
-    /// Whether one is in it.
+    /// Returns true if a bucket is in the set.
     #[must_use]
     pub const fn contains(&self, bucket: u16) -> bool {
         self.0[bucket as usize / 64] & 1 << (bucket % 64) != 0
     }
 
-    /// Whether none is in it.
+    /// Returns true if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// Those that are in it.
+    /// Buckets in the set.
     pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
         let set = *self;
         (0..BUCKETS).filter(move |bucket| set.contains(*bucket))
@@ -122,7 +122,7 @@ impl FromIterator<u16> for BucketSet {
     }
 }
 
-/// Counts by bucket, which the port writes and anybody may read.
+/// Counters by bucket; the port writes them and any thread may read.
 #[derive(Debug)]
 pub struct Gauges {
     seen: [AtomicU32; BUCKETS as usize],
@@ -131,14 +131,14 @@ pub struct Gauges {
 }
 
 impl Gauges {
-    /// Frames of a bucket that were read so far, wrapping.
+    /// Frames of a bucket read so far, wrapping.
     #[must_use]
     pub fn seen(&self, bucket: u16) -> u32 {
         self.seen[usize::from(bucket)].load(Ordering::Relaxed)
     }
 
-    /// Frames of a bucket whose handles are not back yet, with those that may be of it, for they
-    /// were read while other flows were of high priority.
+    /// Frames of a bucket whose handles are not back yet, including frames that may be of it
+    /// because they were read under an earlier set of matches.
     #[must_use]
     pub fn under_way(&self, bucket: u16) -> u32 {
         let of = |tag: u16| self.under_way[usize::from(tag)].load(Ordering::Relaxed);
@@ -146,24 +146,23 @@ impl Gauges {
     }
 }
 
-/// What the frames of a bucket are counted under after other flows have become those of high
-/// priority: its group.
+/// Tag for frames of a bucket after the flows of high priority have changed: its group.
 fn old_tag(bucket: u16) -> u16 {
     BUCKETS + group_of(bucket)
 }
 
-/// Adds to a count that only this thread writes: no exchange is needed.
+/// Adds to a counter that only this thread writes: no atomic exchange is needed.
 #[inline]
 fn count(gauge: &AtomicU32, change: i32) {
     let now = gauge.load(Ordering::Relaxed);
     gauge.store(now.wrapping_add_signed(change), Ordering::Relaxed);
 }
 
-/// What a port waits for that is to let go of buckets.
+/// State of a port that is to release buckets.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     set: BucketSet,
-    /// How many bytes of its socket's memory may be of the time before; not looked at yet: `None`.
+    /// Bytes of its socket's memory that may hold earlier datagrams; `None` before the first look.
     unread: Option<u64>,
 }
 
@@ -171,17 +170,17 @@ struct Leaving {
 #[derive(Debug)]
 pub struct Buckets {
     gauges: Arc<Gauges>,
-    /// By slot of the pool: under what the frame in it is counted.
+    /// Tag of the frame in each slot of the pool.
     tags: Vec<u16>,
     high: HighFlows,
     held: BucketSet,
-    /// What was read and is held back, in this order; and how much that is.
+    /// Frames on hold, in the order of reading; `aside` is their amount.
     kept: VecDeque<(u16, FrameBuf)>,
     aside: Aside,
-    /// Something in `kept` may go.
+    /// True if a frame in `kept` may go.
     ready: bool,
     leaving: Option<Leaving>,
-    /// What gives datagrams to this port and the others, and by which table.
+    /// Selector of this port and the others, and its table.
     selector: Option<(Selector, BucketTable)>,
 }
 
@@ -204,24 +203,24 @@ impl Buckets {
         }
     }
 
-    /// What this port counts.
+    /// This port's counters.
     #[must_use]
     pub fn gauges(&self) -> Arc<Gauges> {
         Arc::clone(&self.gauges)
     }
 
-    /// What gives datagrams to this port and the others, and its table. Only once.
+    /// Takes the selector of this port and the others, and its table. Works only once.
     pub fn take_selector(&mut self) -> Option<(Selector, BucketTable)> {
         self.selector.take()
     }
 
-    /// Which flows are of high priority.
+    /// Flows of high priority.
     #[inline]
     pub(super) const fn high(&self) -> &HighFlows {
         &self.high
     }
 
-    /// Other flows are of high priority from now on. No bucket may be on its way.
+    /// Sets other flows of high priority. No bucket may be on its way.
     pub fn set_high(&mut self, high: &HighFlows) {
         debug_assert!(self.held.is_empty(), "no bucket is on its way");
         self.high = high.clone();
@@ -233,24 +232,24 @@ impl Buckets {
         }
     }
 
-    /// From now on frames of these buckets stay here.
+    /// Holds frames of these buckets from now on.
     pub fn hold(&mut self, set: &BucketSet) {
         self.held.add(set);
     }
 
-    /// Frames of these buckets may go: those that are here first.
+    /// Releases frames of these buckets: held ones first.
     pub fn release(&mut self, set: &BucketSet) {
         self.held.remove(set);
         self.ready = self.kept.iter().any(|(bucket, _)| !self.held.contains(*bucket));
     }
 
-    /// No datagram of these buckets will come any more; [`Self::has_left`] says when those that
-    /// came are done.
+    /// Begins to release buckets of which no more datagrams will come; [`Self::has_left`] tells
+    /// when earlier ones are done.
     pub fn leave(&mut self, set: &BucketSet) {
         self.leaving = Some(Leaving { set: *set, unread: None });
     }
 
-    /// Whether all that came of the buckets that are to leave is done. Then they have left.
+    /// Returns true once all frames of the leaving buckets are done. Then these have left.
     pub fn has_left(&mut self) -> bool {
         let Some(Leaving { set, unread }) = self.leaving else { return true };
         let is_done = unread == Some(0) && set.iter().all(|b| self.gauges.under_way(b) == 0);
@@ -260,26 +259,26 @@ impl Buckets {
         is_done
     }
 
-    /// How many frames are held back.
+    /// Number of frames on hold.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.kept.len()
     }
 
-    /// What is held back, now and at most.
+    /// Frames on hold, now and at most.
     #[must_use]
     pub(super) const fn aside(&self) -> Aside {
         self.aside
     }
 
-    /// The socket is read no more: what a move still held back has nothing to wait for.
+    /// Releases all frames, since the socket is read no more: a move has nothing to wait for.
     pub(super) fn release_all(&mut self) {
         self.held = BucketSet::default();
         self.ready = !self.kept.is_empty();
     }
 
-    /// A frame goes on as a copy in the same pool, whose handle comes back, too: until then it is
-    /// under way.
+    /// Notes that a frame goes on as a copy in the same pool, whose handle comes back, too: until
+    /// then the copy is under way.
     pub fn copied(&mut self, from: &FrameBuf, copy: &FrameBuf) {
         let slot = |buf: &FrameBuf| buf.pool_slot().map(|(slot, _)| slot as usize);
         let bucket = slot(from).and_then(|slot| self.tags.get(slot)).copied();
@@ -293,7 +292,7 @@ impl Buckets {
         }
     }
 
-    /// A frame's handle is back.
+    /// Notes that a frame's handle is back.
     #[inline]
     pub fn ended(&mut self, buf: &FrameBuf) {
         let Some((slot, _)) = buf.pool_slot() else { return };
@@ -304,7 +303,7 @@ impl Buckets {
         }
     }
 
-    /// The port is about to read: its pool has so many slots, and its socket so many bytes.
+    /// Notes before a read the slots of the pool, and the bytes in the socket.
     #[inline]
     pub(super) fn reads(&mut self, slots: u32, waiting_bytes: u64) {
         if self.tags.len() < slots as usize {
@@ -315,7 +314,7 @@ impl Buckets {
         }
     }
 
-    /// Datagrams of these sizes were read, and whether there were no more.
+    /// Notes the sizes of the datagrams that were read; `empty` if there were no more.
     #[inline]
     pub(super) fn were_read(&mut self, sizes: impl Iterator<Item = usize>, empty: bool) {
         if let Some(Leaving { unread: Some(unread), .. }) = &mut self.leaving {
@@ -324,7 +323,7 @@ impl Buckets {
         }
     }
 
-    /// A frame of a bucket was read. It comes back if it may go on.
+    /// Counts a frame of a bucket that was read. Returns it if it may go on.
     #[inline]
     pub(super) fn pass(&mut self, bucket: Option<u16>, buf: FrameBuf) -> Option<FrameBuf> {
         let Some(bucket) = bucket else { return Some(buf) };
@@ -350,13 +349,14 @@ impl Buckets {
         self.kept.push_back((bucket, buf));
     }
 
-    /// Whether the socket may be read: what is here goes first, and so many more have room.
+    /// Returns true if the socket may be read: no held frame may go first, and `more` frames have
+    /// room.
     #[inline]
     pub(super) fn may_read(&self, more: usize) -> bool {
         !self.ready && self.kept.len() + more <= HELD_MAX
     }
 
-    /// Hands over what was held back and may go. How many frames and bytes that is.
+    /// Hands over held frames that may go. Returns their number and bytes.
     #[inline]
     pub(super) fn hand_over(
         &mut self,
@@ -376,7 +376,7 @@ impl Buckets {
     ) -> (usize, u64) {
         let (mut frames, mut bytes) = (0, 0);
         self.ready = false;
-        // Once around: what stays is in its old order afterwards.
+        // One pass: frames that stay keep their order.
         for _ in 0..self.kept.len() {
             let Some((bucket, buf)) = self.kept.pop_front() else { break };
             let may_go = !self.held.contains(bucket);

@@ -1,4 +1,4 @@
-//! The UDP underlay as a port.
+//! Port of the UDP underlay.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -24,33 +24,33 @@ use crate::staging::NotStaged;
 /// The UDP port of VXLAN (RFC 7348 section 5).
 pub const VXLAN_PORT: u16 = 4789;
 
-/// How a UDP underlay is opened.
+/// Configuration of a UDP underlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
-    /// The address of this host's VTEP, which a device of the kernel has.
+    /// Address of this host's VTEP, which a device of the kernel has.
     pub local: Ipv4Addr,
-    /// The device that datagrams are taken from; `None`: whichever they come by, also one behind
-    /// which a tenant is that knows the address of a VTEP.
+    /// Device to receive datagrams from; `None` for any, including one that leads to a tenant that
+    /// knows the address of a VTEP.
     pub device: Option<String>,
-    /// The UDP port that every VTEP listens on.
+    /// UDP port of every VTEP.
     pub port: u16,
-    /// The MAC that received frames are addressed to: the switch's underlay MAC.
+    /// Destination MAC of received frames: the switch's underlay MAC.
     pub mac: Mac,
-    /// The layer-3 MTU of the underlay.
+    /// Layer-3 MTU of the underlay.
     pub mtu: u16,
-    /// The receive buffer of the kernel in bytes.
+    /// Size of the kernel's receive buffer in bytes.
     pub receive_buffer_bytes: usize,
-    /// How many sockets send, each from a port of its own.
+    /// Number of sockets that send, each from a port of its own.
     pub senders: usize,
-    /// How many ports are opened at this address, each for some buckets of what comes: opened one
-    /// after the other, from the first on; 256 at most.
+    /// Number of ports opened at this address, each for some buckets of the input: opened one after
+    /// the other, from the first on; 256 at most.
     pub sharers: usize,
 }
 
 impl UdpConfig {
-    /// The receive buffer by default.
+    /// Default size of the receive buffer.
     pub const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
-    /// Sockets that send, by default.
+    /// Default number of sockets that send.
     pub const SENDERS: usize = 8;
 
     /// An underlay with default settings.
@@ -69,15 +69,15 @@ impl UdpConfig {
     }
 }
 
-/// Names of what is handed over.
+/// Names of the state that is handed over.
 const SOCKET: &str = "socket";
-/// What this port puts in front of a datagram: Ethernet, IPv4, UDP.
+/// Size of the headers that this port prepends to a datagram: Ethernet, IPv4, UDP.
 const OUTER_SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE;
 const UDP_HEADER_SIZE: u16 = 8;
 const _: () = assert!(UDP_HEADER_SIZE as usize == udp::HEADER_SIZE);
-/// An 802.1Q tag of the outer header, which a socket cannot send.
+/// Size of an 802.1Q tag of the outer header, which a socket cannot send.
 const TAG_SIZE: usize = 4;
-/// When the kernel had no room and will not say when it has, the time after which to try again.
+/// Interval of retries when the kernel had no room and signals none.
 const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
 
 /// A UDP underlay.
@@ -85,39 +85,39 @@ const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
 pub struct UdpPort {
     config: UdpConfig,
     open: Option<Open>,
-    /// Slots on their way to the kernel, and what it put into them; empty between calls.
+    /// Slots for the kernel, and descriptions of the datagrams in them; empty between calls.
     slots: Vec<SlotMut>,
     arrivals: Vec<Arrival>,
     waits: Waits,
     waiting_max: u64,
     truncated: u64,
     lost: Losses,
-    /// To whom a datagram was too large for its way.
+    /// Destination of a datagram that was too large for its path.
     too_large: Option<Ipv4Addr>,
     finisher: Finisher,
-    /// If it is one of several at its address.
+    /// Its buckets, if it is one of several at its address.
     buckets: Option<Box<Buckets>>,
-    /// Its socket is read no more.
+    /// True if its socket is read no more.
     stopped: bool,
 }
 
-/// What is held while the port is open.
+/// Resources of an open port.
 #[derive(Debug)]
 struct Open {
     receiver: Receiver,
     senders: Vec<Sender>,
-    /// The kernel's counters when the port was opened.
+    /// The kernel's counters at the opening of the port.
     before: Counters,
 }
 
-/// What one call of the kernel brought.
+/// Result of one receive call.
 #[derive(Clone, Copy, Debug)]
 struct Received {
     frames: usize,
     bytes: u64,
-    /// Frames that are held back.
+    /// Frames on hold.
     kept: usize,
-    /// The kernel had as many as it was asked for.
+    /// True if the kernel had as many as it was asked for.
     full: bool,
 }
 
@@ -127,7 +127,7 @@ impl Received {
     }
 }
 
-/// Why datagrams stay staged.
+/// Reasons why datagrams stay staged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Waits {
     for_writable: bool,
@@ -144,7 +144,7 @@ impl UdpPort {
     }
 
     /// Opens the port with the socket that an earlier one handed over, in which datagrams may wait;
-    /// with one of its own if that was another address's, or shared by another number of ports.
+    /// with a socket of its own if that one had another address, or another number of sharers.
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
@@ -160,7 +160,7 @@ impl UdpPort {
             handed.take_file(SOCKET).filter(|_| shared == config.sharers as u64)
         });
         let receiver = Receiver::open(config, lent).map_err(failed)?;
-        // What is staged is what a datagram carries.
+        // Staged data are payloads of datagrams.
         let size_max =
             usize::from(config.mtu).saturating_sub(ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE);
         let senders = (0..config.senders.max(1))
@@ -171,7 +171,7 @@ impl UdpPort {
             open.counters().map_err(|source| failed(("read the kernel's counters", source)))?;
         let selector = || Selector::of(open.receiver.socket());
         if config.sharers > 1 {
-            // The program that was there may tell flows of high priority apart.
+            // The program of an earlier process may tell flows of high priority apart.
             choose_by(open.receiver.socket(), &table)
                 .map_err(|source| failed(("choose among its sockets", source)))?;
         }
@@ -195,7 +195,7 @@ impl UdpPort {
         })
     }
 
-    /// A copy of the socket that receives. One that is shared is not lent: the kernel would go on
+    /// Duplicates the socket that receives. A shared one is not passed on: the kernel would go on
     /// giving it its part of the flows.
     #[must_use]
     pub fn lend(&self) -> Option<OwnedFd> {
@@ -203,7 +203,7 @@ impl UdpPort {
         open.receiver.fd().try_clone_to_owned().ok()
     }
 
-    /// What [`Self::take_up`] takes for a socket that was lent.
+    /// Wraps a socket from [`Self::lend`] for [`Self::take_up`].
     #[must_use]
     pub fn handed(lent: OwnedFd) -> Handed {
         let mut handed = Handed::default();
@@ -242,7 +242,7 @@ impl UdpPort {
             }
             write_outer(&self.config, &arrival, slot.bytes_mut());
             let size = OUTER_SIZE + arrival.size;
-            // By as much of it as the kernel saw: a handle shows no more than its head.
+            // By the bytes that the kernel saw: a handle shows no more than its head.
             let bucket = self
                 .buckets
                 .as_ref()
@@ -269,7 +269,7 @@ impl UdpPort {
     }
 }
 
-/// Writes the headers that the kernel took off a datagram.
+/// Writes the headers that the kernel removed from a datagram.
 fn write_outer(config: &UdpConfig, arrival: &Arrival, to: &mut [u8]) {
     let (ethernet_at, rest) = to.split_at_mut(ethernet::HEADER_SIZE);
     let (ipv4_at, udp_at) = rest.split_at_mut(ipv4::HEADER_SIZE_MIN);
@@ -292,8 +292,8 @@ fn write_outer(config: &UdpConfig, arrival: &Arrival, to: &mut [u8]) {
         .emit(udp_at);
 }
 
-/// Where a frame goes, by its outer headers; how many bytes of them the kernel writes itself; and
-/// the source port they have. `None`: they are not Ethernet, IPv4 and UDP.
+/// Target of a frame, by its outer headers; the number of their bytes that the kernel writes
+/// itself; and their source port. `None` if they are not Ethernet, IPv4 and UDP.
 pub(super) fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
     let tagged = header.get(12..14)? == [0x81, 0x00];
     let at = ethernet::HEADER_SIZE + if tagged { TAG_SIZE } else { 0 };
@@ -307,11 +307,11 @@ pub(super) fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
     plain.then_some((target, OUTER_SIZE + at - ethernet::HEADER_SIZE, datagram.src_port()))
 }
 
-/// Sends what is staged on one socket. Returns a host to which a datagram was too large.
+/// Sends the staged datagrams of one socket. Returns a host to which a datagram was too large.
 ///
-/// A full socket says `EAGAIN`. Whatever else the kernel says of the first datagram may be over
-/// soon (memory, a rule with a rate, a full table of connections) or never (a rule), and others
-/// wait behind it meanwhile: it is tried for a time, and ends.
+/// A full socket gives `EAGAIN`. Any other error for the first datagram may be over soon (memory, a
+/// rule with a rate, a full table of connections) or never (a rule), and others wait behind it
+/// meanwhile: it is retried for a time, and then dropped.
 fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Option<Ipv4Addr> {
     let mut too_large = None;
     while !sender.staging.is_empty() {
@@ -367,7 +367,7 @@ impl Open {
                 rows.insert(row, value);
             }
         }
-        // Only the first network namespace has this file; it counts for all of them.
+        // Only the first network namespace has this file; it counts for all namespaces.
         if let Ok(text) = std::fs::read_to_string("/proc/net/stat/arp_cache") {
             let mut names = text.lines().next().unwrap_or_default().split_whitespace();
             if let Some(column) = names.position(|name| name == "unresolved_discards") {
@@ -445,7 +445,7 @@ impl Port for UdpPort {
             if self.buckets.as_ref().is_some_and(|b| !b.may_read(RECEIVE_FRAMES_MAX)) {
                 break;
             }
-            // As many as surely do not exceed the window by more than the last one.
+            // The number that surely does not exceed the window by more than the last frame.
             let by_bytes = (window.bytes.0 - bytes).div_ceil(frame_size_max as u64);
             let by_bytes = usize::try_from(by_bytes).unwrap_or(usize::MAX);
             let more = self.receive((limit - frames).min(by_bytes), pool, batch)?;
@@ -487,7 +487,7 @@ impl Port for UdpPort {
         self.stopped = false;
     }
 
-    /// Of a socket that is shared, `bytes` is left for the table of whoever moves buckets.
+    /// For a shared socket the thread that moves buckets fills `bytes` with its table.
     fn hand_over(&mut self) -> io::Result<Option<Handed>> {
         let Some(open) = &self.open else { return Ok(None) };
         let mut handed = Handed::default();
@@ -574,7 +574,7 @@ impl Port for UdpPort {
 
     fn close(&mut self) -> io::Result<()> {
         self.open = None;
-        // It may have a descriptor of the socket.
+        // The selector may have a descriptor of the socket.
         _ = self.buckets.as_mut().and_then(|buckets| buckets.take_selector());
         self.waits = Waits::default();
         Ok(())

@@ -1,15 +1,15 @@
-//! Which datagrams are of flows of high priority: the same rule twice, for the kernel as a classic
-//! BPF program, and for the port that has read one.
+//! Match of datagrams against the flows of high priority: the same rule twice, as a classic BPF
+//! program for the kernel, and as code for a datagram that the port has read.
 //!
 //! ```text
 //!   datagram:  | VXLAN 8 | Ethernet 14 | 802.1Q 4 or none | IPv4 20 to 60, or IPv6 40 | ports 4
 //! ```
 //!
-//! Both look at no more than is there, and what is not there equals nothing: a frame without IP has
-//! no addresses, and one that ends within its TCP header may have no ports. Of IPv6 only the fixed
-//! header counts, so that a frame with extension headers has the protocol of the first one. A
+//! Both look only at bytes that are there; a field that is missing matches nothing: a frame without
+//! IP has no addresses, and one that ends within its TCP header may have no ports. In IPv6 only the
+//! fixed header counts, so that a frame with extension headers has the protocol of the first one. A
 //! fragment of IPv4 has no ports, since only the first one could show them; so the fragments of a
-//! flow that is meant by a port are not of high priority, nor in its order.
+//! flow that matches by a port are not of high priority, nor in its order.
 
 use std::net::IpAddr;
 
@@ -18,33 +18,33 @@ use sluice_base::{FlowMatch, IpPrefix};
 use super::program::{Label, Program};
 use crate::sys::bpf::*;
 
-/// How many matches say at most which flows are of high priority.
+/// Maximum of matches for flows of high priority.
 pub const HIGH_MATCHES_MAX: usize = 32;
 
-/// Flows of high priority: those that one of these matches means.
+/// Flows of high priority: every flow that one of these matches covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HighFlows(Vec<FlowMatch>);
 
 impl HighFlows {
-    /// `None`: there are too many.
+    /// Makes a set of matches; `None` if there are too many.
     #[must_use]
     pub fn new(matches: &[FlowMatch]) -> Option<Self> {
         (matches.len() <= HIGH_MATCHES_MAX).then(|| Self(matches.to_vec()))
     }
 
-    /// How many matches there are.
+    /// Number of matches.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether no flow is of high priority.
+    /// Returns true if no flow is of high priority.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a datagram is of one of them.
+    /// Returns true if a datagram is of one of these flows.
     #[inline]
     pub(super) fn contain(&self, datagram: &[u8]) -> bool {
         !self.is_empty() && self.any_means(datagram)
@@ -57,7 +57,7 @@ impl HighFlows {
 }
 
 const VNI_AT: u32 = 4;
-/// Of the inner MACs, destination and source.
+/// Offsets of the inner MACs, destination and source.
 const MACS_AT: [u32; 2] = [8, 14];
 const TYPE_AT: u32 = 20;
 const UNTAGGED_AT: u32 = TYPE_AT + 2;
@@ -67,13 +67,13 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const IPV4_SIZE: u32 = 20;
 const IPV6_SIZE: u32 = 40;
-/// Of an IPv4 header, the bits that a fragment has: there are more, or it is not the first.
+/// Bits of an IPv4 header that a fragment has: more fragments, or an offset.
 const FRAGMENT: u16 = 0x3fff;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const PORTS_SIZE: u32 = 4;
 
-/// What a datagram says, source and destination of its IP header in this order.
+/// Parsed fields of a datagram, source and destination of its IP header in this order.
 #[derive(Debug, Default)]
 struct Facts {
     vni: u32,
@@ -96,7 +96,7 @@ fn half(of: &[u8], at: u32) -> Option<u16> {
 }
 
 impl Facts {
-    /// `None`: it is too short to be a frame.
+    /// Parses a datagram; `None` if it is too short to be a frame.
     fn of(datagram: &[u8]) -> Option<Self> {
         let [high, middle, low] = bytes(datagram, VNI_AT)?;
         let mut facts = Self {
@@ -157,26 +157,26 @@ fn ports(protocol: u8, payload: &[u8]) -> Option<[u16; 2]> {
     matches!(protocol, TCP | UDP).then_some(both.into())
 }
 
-/// Where the program keeps what it has read. Nothing equals what is `ABSENT`.
+/// Memory words of the program. No field equals `ABSENT`.
 const VNI: u32 = 1;
-/// 0, or the type of the IP header.
+/// 0, or the EtherType of the IP header.
 const FAMILY: u32 = 2;
 const PROTOCOL: u32 = 3;
-/// Source and destination.
+/// Source and destination port.
 const PORTS: [u32; 2] = [4, 5];
-/// Where the IP header begins, how long it is, and how much there is from its begin on.
+/// Offset of the IP header, its size, and the bytes from its offset to the end.
 const START: u32 = 6;
 const SIZE: u32 = 7;
 const REST: u32 = 14;
 const ABSENT: u32 = 1 << 16;
-/// The addresses are read from the datagram again: first byte behind the begin of the header, of
-/// source and destination.
+/// Addresses are read from the datagram again. Their offsets in the IP header: source and
+/// destination.
 const V4_AT: [u32; 2] = [12, 16];
 const V6_AT: [u32; 2] = [8, 24];
 
 impl HighFlows {
-    /// Goes to `high` with a datagram of one of these flows, and on behind this with others. It has
-    /// the bytes up to the end of the addresses of the frame. The first word of memory is left.
+    /// Jumps to `high` for a datagram of one of these flows, and falls through for others. The
+    /// datagram has the bytes up to the end of the inner MACs. The first word of memory is left.
     pub(super) fn compile(&self, program: &mut Program, high: Label) {
         if self.is_empty() {
             return;
@@ -191,7 +191,7 @@ impl HighFlows {
     }
 }
 
-/// Reads what there is.
+/// Reads all fields that are there.
 fn read_all(program: &mut Program) {
     let [done, with_type, v4, v6] = std::array::from_fn(|_| program.label());
     program.plain(&[(LOAD_CONSTANT, 0), (STORE, FAMILY), (STORE, START), (STORE, SIZE)]);
@@ -209,7 +209,7 @@ fn read_all(program: &mut Program) {
     program.go(with_type);
     program.here(plain);
     program.here(with_type);
-    // A is the type, and X where what follows begins; that is not behind the end.
+    // A is the EtherType, and X the offset behind it, which is not beyond the end.
     program.when(JUMP_IF_EQUAL, IPV4.into(), v4);
     program.when(JUMP_IF_EQUAL, IPV6.into(), v6);
     program.go(done);
@@ -231,13 +231,13 @@ fn read_all(program: &mut Program) {
     program.here(done);
 }
 
-/// Keeps X and how much there is from there on, which has to be `least`.
+/// Stores X and the bytes from there to the end; fewer than `least` end the parse.
 fn read_rest(program: &mut Program, least: u32, done: Label) {
     program.plain(&[(STORE_X, START), (LOAD_SIZE, 0), (ALU_X | SUB, 0), (STORE, REST)]);
     program.unless(JUMP_IF_NOT_BELOW, least, done);
 }
 
-/// Reads the ports of TCP and UDP, if they are there. It is no fragment.
+/// Reads the ports of TCP and UDP, if they are there. The datagram is no fragment.
 fn read_ports(program: &mut Program, done: Label) {
     let has_ports = program.label();
     program.plain(&[(LOAD_STORED, PROTOCOL)]);
@@ -252,7 +252,7 @@ fn read_ports(program: &mut Program, done: Label) {
     program.plain(&[(LOAD_HALF_X, 2), (STORE, PORTS[1])]);
 }
 
-/// Goes on behind this if a flow agrees with all that is given, else at `other`.
+/// Falls through if a datagram matches all given fields, else jumps to `other`.
 fn compile_one(flow: &FlowMatch, program: &mut Program, other: Label) {
     let kept = |program: &mut Program, at, value, other| {
         program.plain(&[(LOAD_STORED, at)]);
@@ -304,7 +304,7 @@ fn compile_one(flow: &FlowMatch, program: &mut Program, other: Label) {
     program.here(agrees);
 }
 
-/// Compares the address of one end, as far as it counts. X is where the header begins.
+/// Compares the address of one end, up to the prefix length. X is the offset of the IP header.
 fn compile_prefix(ip: IpPrefix, end: usize, program: &mut Program, no: Label) {
     let (octets, at) = match ip.address() {
         IpAddr::V4(address) => (address.octets().to_vec(), V4_AT[end]),

@@ -1,9 +1,9 @@
 //! The underlay by kernel sockets: VXLAN over any IP network.
 //!
-//! The switch speaks in whole frames, so this port puts on in front of each received datagram the
-//! Ethernet, IPv4 and UDP headers that the kernel took off (with the sender's address, the port's
-//! own MAC as destination, and the DSCP and ECN bits as received), and takes the same 42 bytes off
-//! what it sends. The core cannot tell it from an `l2` port.
+//! The switch works on whole frames, so this port prepends to each received datagram the Ethernet,
+//! IPv4 and UDP headers that the kernel removed (with the sender's address, the port's own MAC as
+//! destination, and the DSCP and ECN bits as received), and removes the same 42 bytes from frames
+//! that it sends. The core cannot tell it from an `l2` port.
 //!
 //! ```text
 //!   slot:      | Ethernet 14 | IPv4 20 | UDP 8 | VXLAN 8 | inner frame ...
@@ -16,13 +16,13 @@
 //! one socket, in order.
 //!
 //! Several threads may have a port each at one address ([`UdpConfig::sharers`]): the kernel then
-//! gives each datagram to one of them, by the addresses of the frame in it, so that the frames of a
-//! pair all come to one port, in order ([`Selector`]). Which of them may change while frames come
-//! ([`Buckets`]).
+//! gives each datagram to one of them, by the addresses of the inner frame, so that the frames of a
+//! pair all come to one port, in order ([`Selector`]). A pair may move to another port while frames
+//! come ([`Buckets`]).
 //!
-//! What it cannot do: send or see PFC frames. A receive buffer that is full drops
-//! (`socket.drops`), and so does the kernel while it resolves a neighbour
-//! (`neigh.unresolved_discards`); see [`crate::Port::lossless`].
+//! Limits: it can neither send nor see PFC frames. A full receive buffer drops (`socket.drops`),
+//! and so does the kernel while it resolves a neighbour (`neigh.unresolved_discards`); see
+//! [`crate::Port::lossless`].
 
 mod buckets;
 mod driver;

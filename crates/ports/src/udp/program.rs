@@ -1,6 +1,6 @@
 //! Programs of classic BPF whose jumps are written with labels.
 //!
-//! Jumps lead forward only. One with a condition reaches 255 instructions, one without any.
+//! Jumps lead forward only. A conditional jump reaches 255 instructions, an unconditional one any.
 
 use crate::sys::{Instruction, bpf};
 
@@ -11,7 +11,7 @@ pub(super) struct Label(usize);
 #[derive(Clone, Copy)]
 enum Part {
     Done(Instruction),
-    /// A comparison with `k`, and where it goes on; `None`: behind it.
+    /// A comparison with `k`, and its targets; `None` is the next instruction.
     Branch(u16, u32, [Option<Label>; 2]),
     Go(Label),
 }
@@ -20,43 +20,43 @@ enum Part {
 #[derive(Default)]
 pub(super) struct Program {
     parts: Vec<Part>,
-    /// Before which instruction each label stands, once that is known.
+    /// Index of the instruction behind each label, once it is placed.
     labels: Vec<Option<usize>>,
 }
 
 impl Program {
-    /// A label that stands nowhere yet.
+    /// Makes a label that is not placed yet.
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label stands here.
+    /// Places the label here.
     pub(super) fn here(&mut self, label: Label) {
         self.labels[label.0] = Some(self.parts.len());
     }
 
-    /// Instructions without jumps: operation and operand.
+    /// Adds instructions without jumps: operation and operand.
     pub(super) fn plain(&mut self, all: &[(u16, u32)]) {
         self.parts.extend(all.iter().map(|(code, k)| Part::Done(Instruction::new(*code, *k))));
     }
 
-    /// Instructions whose jumps stay among them.
+    /// Adds instructions whose jumps stay among them.
     pub(super) fn whole(&mut self, all: Vec<Instruction>) {
         self.parts.extend(all.into_iter().map(Part::Done));
     }
 
-    /// Goes on behind this if the comparison with `k` holds, else at the label.
+    /// Falls through if the comparison with `k` holds, else jumps to the label.
     pub(super) fn unless(&mut self, code: u16, k: u32, no: Label) {
         self.parts.push(Part::Branch(code, k, [None, Some(no)]));
     }
 
-    /// Goes on at the label if the comparison with `k` holds, else behind this.
+    /// Jumps to the label if the comparison with `k` holds, else falls through.
     pub(super) fn when(&mut self, code: u16, k: u32, yes: Label) {
         self.parts.push(Part::Branch(code, k, [Some(yes), None]));
     }
 
-    /// Goes on at the label.
+    /// Jumps to the label.
     pub(super) fn go(&mut self, label: Label) {
         self.parts.push(Part::Go(label));
     }

@@ -17,29 +17,29 @@ use crate::pool::SlotMut;
 use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
 use crate::sys;
 
-/// How many datagrams one call of the kernel takes in.
+/// Maximum of datagrams received by one system call.
 pub(super) const RECEIVE_FRAMES_MAX: usize = 32;
-/// What one datagram of full size costs in a receive buffer (measured: 2,304 bytes for 1,000 to
-/// 1,500 bytes of data).
+/// Cost of one datagram of full size in a receive buffer (measured: 2,304 bytes for 1,000 to 1,500
+/// bytes of data).
 pub(super) const RECEIVE_COST: u64 = 2304;
 
-/// How long another process may take to close its copy of a socket that it lent.
+/// Limit of another process's time to close its copy of a socket that it passed on.
 const LENT_CLOSED_WITHIN: Duration = Duration::from_millis(100);
 
-/// How often a datagram is tried that a rule refuses or for which there is no memory: for 50 ms.
+/// Tries of a datagram that a rule refuses or for which there is no memory: for 50 ms.
 const SIGNS_FULL: u32 = 250;
 
 /// Room for one control message with an integer, aligned.
 const CONTROL_WORDS: usize = 4;
 const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) size: usize,
     pub(super) from: SocketAddrV4,
     pub(super) tos: u8,
-    /// It was larger than the room for it.
+    /// True if it was larger than its buffer.
     pub(super) truncated: bool,
 }
 
@@ -76,7 +76,7 @@ impl Receiver {
             None => bind(at, sharers, device),
         };
         let bound = match bound {
-            // Whoever lent the other one is about to close its own copy.
+            // The process that passed the other socket on is about to close its own copy.
             Err(error) if has_lent && error.kind() == io::ErrorKind::AddrInUse => {
                 std::thread::sleep(LENT_CLOSED_WITHIN);
                 bind(at, sharers, device)
@@ -87,34 +87,35 @@ impl Receiver {
         socket.set_nonblocking(true).map_err(|e| ("make its socket non-blocking", e))?;
         sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &1)
             .map_err(|e| ("ask for the TOS of datagrams", e))?;
-        // The kernel doubles what it is told, for its own overhead.
+        // The kernel doubles the value, for its own overhead.
         let half = i32::try_from(config.receive_buffer_bytes / 2).unwrap_or(i32::MAX / 2);
         let level = libc::SOL_SOCKET;
         sys::set_option(&socket, level, libc::SO_RCVBUFFORCE, &half)
-            // Without CAP_NET_ADMIN it is as much as the system allows.
+            // Without CAP_NET_ADMIN the system's limit applies.
             .or_else(|_| sys::set_option(&socket, level, libc::SO_RCVBUF, &half))
             .map_err(|e| ("set its receive buffer", e))?;
         let receiver = Self(socket);
-        // One that was lent may be bound to a device that has gone since. One that is right is left
-        // alone: the kernel would take it out of those that share its port.
+        // A socket that was passed on may be bound to a device that has gone since. A correct
+        // binding is left alone: a new one would take the socket out of the group that shares its
+        // port.
         device
             .map_or(Ok(()), |device| receiver.take_from_anew(device))
             .map_err(|e| ("take datagrams from its device alone", e))?;
         Ok(receiver)
     }
 
-    /// Takes datagrams from this device alone, by the index that it has now.
+    /// Receives datagrams from this device alone, by its current index.
     pub(super) fn take_from(&self, device: &str) -> io::Result<()> {
         sys::bind_to_device(&self.0, device)
     }
 
-    /// The same, if the device has another index than it had: to change it takes `CAP_NET_RAW`.
+    /// Binds to this device again, if its index has changed; the change takes `CAP_NET_RAW`.
     pub(super) fn take_from_anew(&self, name: &str) -> io::Result<()> {
         let bound = sys::get_option(&self.0, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, 0)?;
         match device(name) {
             Ok(now) if now.index.cast_signed() == bound => Ok(()),
             Ok(_) => self.take_from(name),
-            // It has another name now, or is gone.
+            // The device has another name now, or is gone.
             Err(_) => Ok(()),
         }
     }
@@ -127,8 +128,8 @@ impl Receiver {
         &self.0
     }
 
-    /// Memory of the socket: the limit of its receive buffer, how much of it is taken, and the
-    /// datagrams dropped because it was full. 32 bits, wrapping.
+    /// Memory of the socket: limit and use of its receive buffer, and the datagrams dropped because
+    /// it was full. 32 bits, wrapping.
     pub(super) fn memory(&self) -> io::Result<Memory> {
         let info = sys::get_option(&self.0, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9])?;
         let get = |index: i32| info[usize::try_from(index).expect("an index")];
@@ -139,7 +140,7 @@ impl Receiver {
         })
     }
 
-    /// Receives into `slots`, from byte `offset` of each on; says what came into the first ones.
+    /// Receives into `slots`, from byte `offset` of each on; describes the datagrams in `arrivals`.
     pub(super) fn receive(
         &self,
         slots: &mut [SlotMut],
@@ -195,8 +196,8 @@ impl Receiver {
     }
 }
 
-/// A socket at `at`. It is of its device before it has the port: sockets that share a port have
-/// to be of one.
+/// Makes a socket at `at`. It is bound to its device before it gets the port: all sockets that
+/// share a port must have the same device.
 fn bind(at: SocketAddrV4, sharers: usize, device: Option<&str>) -> io::Result<UdpSocket> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
@@ -218,16 +219,16 @@ pub(super) struct Memory {
     pub(super) drops: u32,
 }
 
-/// The TOS in a control message of IP_RECVTOS: the only one that was asked for.
+/// The TOS in a control message of IP_RECVTOS, the only kind that was requested.
 pub(super) fn tos_of(control: &[u64; CONTROL_WORDS], size: usize) -> u8 {
     const { assert!(CONTROL_HEADER.is_multiple_of(size_of::<u64>())) };
     if size <= CONTROL_HEADER {
-        return 0; // None: TOS was zero.
+        return 0; // No message: TOS was zero.
     }
     control[CONTROL_HEADER / size_of::<u64>()].to_ne_bytes()[0]
 }
 
-/// Where a staged datagram goes.
+/// Destination and TOS of a staged datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) to: SocketAddrV4,
@@ -284,12 +285,12 @@ impl Sender {
         Ok(())
     }
 
-    /// Where the first staged datagram goes.
+    /// Target of the first staged datagram.
     pub(super) fn first_target(&self) -> Target {
         self.targets[self.staging.place(0)]
     }
 
-    /// Sends staged datagrams from the front on; how many the kernel took.
+    /// Sends staged datagrams from the front on; returns the number that the kernel took.
     pub(super) fn send(&self) -> io::Result<usize> {
         const MAX: usize = STAGED_FRAMES_MAX;
         let count = self.staging.len();
@@ -326,7 +327,7 @@ impl Sender {
     }
 }
 
-/// The MTU of the way to a host, as the kernel has learned it (RFC 1191).
+/// The path MTU to a host, as the kernel has learned it (RFC 1191).
 pub(super) fn path_mtu(local: Ipv4Addr, to: SocketAddrV4) -> io::Result<u16> {
     let socket = UdpSocket::bind(SocketAddrV4::new(local, 0))?;
     socket.connect(to)?;

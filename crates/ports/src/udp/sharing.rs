@@ -1,13 +1,13 @@
-//! Several sockets at one address, of which the kernel chooses by the frame inside a datagram.
+//! Several sockets at one address; the kernel selects one by the frame inside a datagram.
 //!
 //! The outer source port would do as well if every peer filled it from the inner flow; RFC 7348
 //! section 5 recommends that only. So the choice is made by a classic BPF program of ours: a hash
-//! of the inner addresses says the *bucket*, and a table says the socket of each bucket. A pair of
-//! machines is always in one bucket, but for its flows of high priority ([`HighFlows`]), which have
-//! buckets of their own, by the upper bits of the same hash. The program sees a datagram from its
-//! payload on, which begins with the VXLAN header. The table is compiled into it, since classic BPF
-//! has no maps, and needs neither a compiler nor a privilege; another table is another program
-//! ([`Selector::set`]).
+//! of the inner addresses gives the *bucket*, and a table gives the socket of each bucket. A pair
+//! of machines is always in one bucket, but for its flows of high priority ([`HighFlows`]), which
+//! have buckets of their own, by the upper bits of the same hash. The program sees a datagram from
+//! its payload on, which begins with the VXLAN header. The table is compiled into it, since classic
+//! BPF has no maps, and needs neither a compiler nor a privilege; a change of the table is a new
+//! program ([`Selector::set`]).
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -20,34 +20,33 @@ use super::high::HighFlows;
 use super::program::Program;
 use crate::sys::{self, Instruction};
 
-/// How many buckets there are: the low ones first, then those of flows of high priority.
+/// Number of buckets: the low ones first, then those of flows of high priority.
 pub const BUCKETS: u16 = LOW_BUCKETS + HIGH_BUCKETS;
-/// How many buckets there are of flows that no match means.
+/// Number of buckets of flows that no match covers.
 pub const LOW_BUCKETS: u16 = 256;
-/// How many buckets there are of flows of high priority.
+/// Number of buckets of flows of high priority.
 pub const HIGH_BUCKETS: u16 = 64;
-/// How many groups of buckets there are: whatever is of high priority, the buckets of a flow are of
-/// one group.
+/// Number of groups of buckets: under any set of matches, the buckets of a flow are of one group.
 pub const GROUPS: u16 = HIGH_BUCKETS;
 
 /// The socket of each bucket, in the order of binding.
 pub type BucketTable = [u8; BUCKETS as usize];
 
-/// Where the last four bytes of the inner destination and source address are.
+/// Offsets of the last four bytes of the inner destination and source address.
 const DESTINATION_AT: u32 = 8 + 2;
 const SOURCE_AT: u32 = 8 + 6 + 2;
-/// Of Fibonacci hashing: addresses that count up come to different buckets.
+/// Factor of Fibonacci hashing: consecutive addresses come to different buckets.
 const FACTOR: u32 = 0x9e37_79b1;
-/// The upper eight bits of the product are the low bucket, and of these the upper six the high one.
+/// The upper eight bits of the product are the low bucket, and their upper six the high one.
 const HASH_SHIFT: u32 = 24;
 const HIGH_SHIFT: u32 = 2;
 const _: () = assert!(LOW_BUCKETS == 1 << (u32::BITS - HASH_SHIFT));
 const _: () = assert!(HIGH_BUCKETS == LOW_BUCKETS >> HIGH_SHIFT);
 
-/// The buckets of one word in the program, each with eight bits.
+/// Buckets of one word in the program, each with eight bits.
 const PER_WORD: usize = 4;
 
-/// The group of a bucket.
+/// Returns the group of a bucket.
 ///
 /// # Panics
 /// If there is no such bucket.
@@ -57,13 +56,13 @@ pub fn group_of(bucket: u16) -> u16 {
     if is_high(bucket) { bucket - LOW_BUCKETS } else { bucket >> HIGH_SHIFT }
 }
 
-/// Whether a bucket is one of flows of high priority.
+/// Returns true if a bucket is one of flows of high priority.
 #[must_use]
 pub const fn is_high(bucket: u16) -> bool {
     bucket >= LOW_BUCKETS
 }
 
-/// The bucket of a datagram. `None`: it is too short to be a frame.
+/// Returns the bucket of a datagram; `None` if it is too short to be a frame.
 #[inline]
 pub(super) fn bucket_of(datagram: &[u8], high: &HighFlows) -> Option<u16> {
     let word = |at: u32| {
@@ -76,18 +75,18 @@ pub(super) fn bucket_of(datagram: &[u8], high: &HighFlows) -> Option<u16> {
     Some(if is_high { LOW_BUCKETS + (low >> HIGH_SHIFT) } else { low })
 }
 
-/// The table at start, of so many sockets.
+/// The initial table for this number of sockets.
 pub(super) fn evenly(sharers: usize) -> BucketTable {
     let sharers = sharers.clamp(1, LOW_BUCKETS.into());
     std::array::from_fn(|bucket| u8::try_from(bucket % sharers).expect("at most 256 sharers"))
 }
 
-/// The table with the longest program: each of its words is another one.
+/// The table with the longest program: its words differ.
 fn unlike() -> BucketTable {
     std::array::from_fn(|bucket| bucket.to_le_bytes()[0])
 }
 
-/// Binds a socket to `at`, one of so many. Its number among them is the order of binding.
+/// Binds a socket to `at`, one of `sharers`. Its number among them is the order of binding.
 pub(super) fn bind(socket: OwnedFd, at: SocketAddrV4, sharers: usize) -> io::Result<UdpSocket> {
     sockopt::set_socket_reuseport(&socket, true)?;
     rustix::net::bind(&socket, &at)?;
@@ -95,22 +94,22 @@ pub(super) fn bind(socket: OwnedFd, at: SocketAddrV4, sharers: usize) -> io::Res
     Ok(UdpSocket::from(socket))
 }
 
-/// Chooses among the sockets to which this one belongs by a table, with no flows of high priority.
+/// Sets the table of the sockets to which this one belongs, without flows of high priority.
 pub(super) fn choose_by(socket: &UdpSocket, table: &BucketTable) -> io::Result<()> {
     sys::choose_socket(socket, &mut program(table, &HighFlows::default()))
 }
 
-/// What gives the datagrams of an address to its sockets.
+/// Selector of the socket for each datagram of an address.
 #[derive(Debug)]
 pub struct Selector(UdpSocket);
 
-/// The kernel takes no other program; the older one goes on.
+/// The kernel refuses a program; the older one stays in use.
 #[derive(Debug, thiserror::Error)]
 #[error("{}the kernel refuses {instructions} instructions: {source}", self.advice())]
 pub struct SelectError {
-    /// How many it has.
+    /// Number of its instructions.
     pub instructions: usize,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -121,30 +120,30 @@ impl SelectError {
     }
 }
 
-/// What takes the place of two grace periods where they cannot be asked for.
+/// Wait in the place of two grace periods on a kernel without them.
 const LONG: Duration = Duration::from_secs(1);
 
 impl Selector {
-    /// That of the sockets to which this one belongs.
+    /// Selector of the sockets to which this one belongs.
     pub(super) fn of(socket: &UdpSocket) -> io::Result<Self> {
         socket.try_clone().map(Self)
     }
 
-    /// Whether the kernel can tell when a table that was replaced is not in use any more.
+    /// Returns true if the kernel can tell when a table that was replaced is not in use any more.
     #[must_use]
     pub fn can_change() -> bool {
         sys::knows_grace_period()
     }
 
-    /// Another table, or other flows of high priority. When this returns, all datagrams are given
-    /// by it, and those that were given by an older one are in their sockets. It takes some tens of
-    /// milliseconds.
+    /// Sets another table, or other flows of high priority. When this returns, the kernel selects
+    /// every datagram's socket by it, and datagrams that were selected by an older one are in their
+    /// sockets. It takes some tens of milliseconds.
     ///
     /// A CPU that handles a datagram may have chosen its socket by the old program and not put it
-    /// there yet; it does so within one read-side section of RCU, so it is waited for one grace
+    /// there yet; it does so within one read-side section of RCU, so this waits for one grace
     /// period. Since Linux 6.18 a CPU may leave a datagram to another one that is just filling the
-    /// same socket, and whose section may have begun after the grace period did; but before it
-    /// ended, so a second one waits for that.
+    /// same socket, and whose section may have begun after the grace period did, but before it
+    /// ended. A second grace period covers that section.
     ///
     /// # Errors
     /// A kernel may allow a socket less memory than a program with many matches takes (20 KiB
@@ -153,17 +152,17 @@ impl Selector {
         let mut program = program(table, high);
         sys::choose_socket(&self.0, &mut program)
             .map_err(|source| SelectError { instructions: program.len(), source })?;
-        // It cannot fail where `can_change` says yes; the new program goes on in any case.
+        // The wait cannot fail if `can_change` is true; the new program is in use in any case.
         if sys::grace_period().and_then(|()| sys::grace_period()).is_err() {
             std::thread::sleep(LONG);
         }
         Ok(())
     }
 
-    /// Whether the kernel would take these matches, with whatever table, as far as their size goes:
-    /// it is tried with the one whose program is the longest. So what it takes once is not refused
-    /// later, when buckets have moved. Of 32 matches of everything that program has 1,783
-    /// instructions; the kernel takes 4,096.
+    /// Checks that the kernel would take these matches with any table, as far as their size goes:
+    /// it tries the table with the longest program. So matches that passed are not refused later,
+    /// when buckets have moved. With 32 matches on all fields that program has 1,783 instructions;
+    /// the kernel takes 4,096.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -178,15 +177,16 @@ impl Selector {
         attach(&mut program).map_err(|source| SelectError { instructions: program.len(), source })
     }
 
-    /// From now on the kernel refuses every other program. For tests of what then goes on.
+    /// Makes the kernel refuse every other program from now on. For tests of the consequences.
     #[doc(hidden)]
     pub fn lock(&self) -> io::Result<()> {
         sys::lock_filter(&self.0)
     }
 }
 
-/// Says the number of a socket. A datagram that is too short ends the program with 0: the first one
-/// counts it as malformed. If there is no socket of the number yet, the kernel takes another one.
+/// Builds the program, which returns the number of a socket. A datagram that is too short ends it
+/// with 0: the first socket counts it as malformed. If there is no socket of the number yet, the
+/// kernel takes another one.
 ///
 /// ```text
 ///   A = hash >> 24
@@ -211,7 +211,7 @@ pub(super) fn program(table: &BucketTable, high: &HighFlows) -> Vec<Instruction>
     program.finish()
 }
 
-/// Ends with the entry of a table, whose number is the first word of memory.
+/// Ends the program with the entry of a table; its index is the first word of memory.
 fn look_up(table: &[u8], program: &mut Program) {
     use crate::sys::bpf::*;
     program.plain(&[(LOAD_STORED, 0), (ALU_K | AND, 3), (ALU_K | LSH, 3), (MISC_TAX, 0)]);
@@ -221,7 +221,7 @@ fn look_up(table: &[u8], program: &mut Program) {
     program.whole(tree(&words, 0));
 }
 
-/// Finds the word of the bucket in A, of those from `first` on.
+/// Finds the word of the bucket in A, among the words from `first` on.
 fn tree(words: &[u32], first: usize) -> Vec<Instruction> {
     use crate::sys::bpf::*;
     if words.iter().all(|word| *word == words[0]) {

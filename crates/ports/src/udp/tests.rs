@@ -89,13 +89,13 @@ fn a_lent_socket_brings_what_waits_in_it_and_another_address_is_bound_anew() {
     let mut bytes = [0; 64];
     let socket = std::net::UdpSocket::from(second.lend().unwrap());
     assert_eq!(socket.recv(&mut bytes).unwrap(), 24);
-    // It is of another port: not taken, and closed.
+    // The socket is of another port: not taken, and closed.
     let third = UdpPort::take_up(&config(0), Some(UdpPort::handed(lent))).unwrap();
     let socket = std::net::UdpSocket::from(third.lend().unwrap());
     assert_ne!(socket.local_addr().unwrap(), at);
 }
 
-/// Where frames between sixteen pairs of machines arrive: at the first socket, or at the second.
+/// Frames between sixteen pairs of machines: those at the first socket, and those at the second.
 fn spread(receivers: &[Receiver; 2]) -> Vec<usize> {
     let to = receivers[0].socket().local_addr().unwrap();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

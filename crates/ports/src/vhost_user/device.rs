@@ -1,9 +1,8 @@
-//! What the front end has said of its device: the requests of vhost-user, one after the other.
+//! State of a device, as set by the front end's vhost-user requests.
 //!
-//! A ring runs from the moment at which all of it is known (its place, its memory and its kick) to
-//! the moment at which the front end asks for its base; see "Starting and stopping rings" of the
-//! vhost-user specification. Whether its frames pass is another question, answered by
-//! `SET_VRING_ENABLE`.
+//! A ring runs from the moment at which its place, its memory and its kick are known to the moment
+//! at which the front end asks for its base; see "Starting and stopping rings" of the vhost-user
+//! specification. Its frames pass only if `SET_VRING_ENABLE` enables it, too.
 
 pub(super) mod handing;
 
@@ -29,22 +28,22 @@ use super::session::{Change, Driver, Region, Setup};
 
 /// Feature bits (virtio 1.2 sections 5.1.3 and 6, and vhost-user).
 pub(super) const MRG_RXBUF: u64 = 1 << 15;
-/// Of vhost-user: what is written is marked in the dirty log.
+/// Of vhost-user: writes are marked in the dirty log.
 const LOG_ALL: u64 = 1 << 26;
 const INDIRECT_DESC: u64 = 1 << 28;
 pub(super) const EVENT_IDX: u64 = 1 << 29;
 const PROTOCOL_FEATURES: u64 = 1 << 30;
 const VERSION_1: u64 = 1 << 32;
-/// A ring can be reset by itself: for us that is what stopping it is.
+/// A ring can be reset alone: the same as a stop here.
 const RING_RESET: u64 = 1 << 40;
-/// A guest that was moved says where it is: else the front end would have to.
+/// A guest that was moved announces its address: else the front end would have to.
 const GUEST_ANNOUNCE: u64 = 1 << 21;
 
-/// A hypervisor may tell its guest an MTU (virtio 1.2 section 5.1.4): the guest in the hypervisor's
-/// own configuration space, the port by `NET_SET_MTU`.
+/// A hypervisor may set its guest's MTU (virtio 1.2 section 5.1.4): the guest reads it in the
+/// hypervisor's configuration space, and the port gets `NET_SET_MTU`.
 const MTU: u64 = 1 << 3;
 
-/// What every device can do.
+/// Features of every device.
 const FEATURES: u64 = MTU
     | MRG_RXBUF
     | LOG_ALL
@@ -58,10 +57,10 @@ const FEATURES: u64 = MTU
 /// Chains are used in the order in which they became available.
 const IN_ORDER: u64 = 1 << 35;
 
-/// There may be more than one queue pair; how many are used a driver tells its hypervisor.
+/// There may be more than one queue pair; a driver tells its hypervisor the number in use.
 const MQ: u64 = 1 << 22;
 
-/// What the device of a port of so many queue pairs can do.
+/// Features of a device with this number of queue pairs.
 pub(super) const fn features(in_order: bool, offload: bool, pairs: usize) -> u64 {
     let order = if in_order { IN_ORDER } else { 0 };
     let offload = if offload { offload::OFFERED } else { 0 };
@@ -69,28 +68,28 @@ pub(super) const fn features(in_order: bool, offload: bool, pairs: usize) -> u64
     FEATURES | order | offload | queues
 }
 
-/// What a device offers.
+/// Offer of a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
-    /// The features that a front end may choose from.
+    /// Features that a front end may choose from.
     pub(super) features: u64,
-    /// Its queue pairs: two rings each.
+    /// Queue pairs: two rings each.
     pub(super) pairs: usize,
-    /// The layer-3 MTU of its network, and so the largest that a guest may be told.
+    /// Layer-3 MTU of its network, and so the maximum for a guest.
     pub(super) mtu: u16,
 }
 
-/// How many regions of memory a front end may share (vhost-user has room for as many in
+/// Maximum of memory regions that a front end may share (vhost-user has room for as many in
 /// `SET_MEM_TABLE`).
 const REGIONS_MAX: u64 = 8;
 
-/// What is known of one ring.
+/// State of one ring.
 #[derive(Debug, Default)]
 struct Vring {
     place: Place,
-    /// Whether the front end said where it lies.
+    /// True if the front end sent its addresses.
     placed: bool,
-    /// Where the guest sees the used ring, if what is written there is logged.
+    /// The guest's address of the used ring, if its writes are logged.
     logged: Option<u64>,
     base: u16,
     kick: Option<File>,
@@ -99,19 +98,19 @@ struct Vring {
     runs: bool,
 }
 
-/// The device of one conversation.
+/// The device of one session.
 #[derive(Debug)]
 pub(super) struct Device {
     driver: Driver,
     offered: Offer,
     features: u64,
-    /// Those of the protocol.
+    /// Features of the protocol.
     protocol: u64,
     regions: Vec<Region>,
     memory: Arc<Memory>,
     log: Option<Arc<DirtyLog>>,
     rings: Vec<Vring>,
-    /// What was wrong with a request, in words.
+    /// The fault of a request, in words.
     pub(super) problem: Option<String>,
 }
 
@@ -130,14 +129,14 @@ impl Device {
         }
     }
 
-    /// The request cannot be done, and the conversation ends.
+    /// Refuses a request, which ends the session.
     fn refuse<T>(&mut self, problem: impl Into<String>) -> Result<T> {
         let problem = problem.into();
         self.problem = Some(problem.clone());
         Err(Error::ReqHandlerError(io::Error::other(problem)))
     }
 
-    /// The front end tells its guest this MTU.
+    /// Checks the MTU that the front end sets for its guest.
     pub(super) fn set_mtu(&mut self, mtu: u64) -> Result<()> {
         let most = self.offered.mtu;
         if mtu <= u64::from(most) {
@@ -165,7 +164,7 @@ impl Device {
         }
     }
 
-    /// A descriptor of a ring once more, for the driver.
+    /// Duplicates a descriptor of a ring for the driver.
     fn copy_of(
         &mut self,
         index: usize,
@@ -177,14 +176,14 @@ impl Device {
         }
     }
 
-    /// Starts a ring of which all is known.
+    /// Starts a ring once its state is complete.
     fn start_if_ready(&mut self, index: usize) -> Result<()> {
         let (features, memory) = (self.features, Arc::clone(&self.memory));
         let ring = &self.rings[index];
         if ring.runs || !ring.placed || ring.kick.is_none() || self.regions.is_empty() {
             return Ok(());
         }
-        // It waits for a log that is still to come: nothing may be written without a mark.
+        // The ring waits for a log that is still to come: no write may go without a mark.
         if features & LOG_ALL != 0 && self.log.is_none() {
             return Ok(());
         }
@@ -201,7 +200,7 @@ impl Device {
         Ok(())
     }
 
-    /// How a ring logs.
+    /// Returns the logging of a ring.
     fn logging(&mut self, index: usize) -> Result<Option<Logging>> {
         if self.features & LOG_ALL == 0 {
             return Ok(None);
@@ -211,7 +210,7 @@ impl Device {
         };
         let ring = &self.rings[index];
         let used = ring.logged;
-        // Flags, entries, and the index at which the device wants to hear.
+        // Flags, index, entries, and the index of the wanted event.
         let used_size = 2 * 3 + 8 * u64::from(ring.place.size);
         let used_end = used.map_or(0, |at| at.saturating_add(used_size));
         let needed = used_end.max(self.memory.end());
@@ -221,7 +220,7 @@ impl Device {
         Ok(Some(Logging { log, used }))
     }
 
-    /// Tells a ring that runs how it logs now.
+    /// Sends its current logging to a ring that runs.
     fn tell_log(&mut self, index: usize) -> Result<()> {
         if !self.rings[index].runs {
             return Ok(());
@@ -230,7 +229,7 @@ impl Device {
         self.ask(Change::Log(number(index), logging)).map(drop)
     }
 
-    /// Stops a ring, whose chains are all the guest's afterwards, and notes where it was.
+    /// Stops a ring, whose chains are all given back afterwards, and stores its base.
     fn stop(&mut self, index: usize) -> Result<()> {
         if self.rings[index].runs {
             self.rings[index].runs = false;
@@ -239,20 +238,20 @@ impl Device {
         Ok(())
     }
 
-    /// The front end is gone.
+    /// Stops all rings, since the front end is gone.
     pub(super) fn stop_all(&mut self) {
         for index in 0..self.rings.len() {
-            // The driver is closed, then, and has no ring.
+            // If the driver is closed, it has no ring.
             let _ = self.stop(index);
         }
     }
 
-    /// Whether a region is added that is there: QEMU before 8.0 says it anew for each queue pair.
+    /// Returns true if an added region is there: QEMU before 8.0 repeats it for each queue pair.
     fn is_said_again(&self, added: &Layout) -> bool {
         self.offered.pairs > 1 && self.regions.iter().any(|(there, _)| there == added)
     }
 
-    /// Other memory: rings that run stop, and go on in it.
+    /// Maps other memory: rings that run stop, and continue in it.
     fn use_regions(&mut self, regions: Vec<Region>) -> Result<()> {
         let ran: Vec<bool> = self.rings.iter().map(|ring| ring.runs).collect();
         for index in 0..ran.len() {
@@ -327,7 +326,7 @@ impl Requests for Device {
             (0..self.rings.len()).try_for_each(|index| self.tell_log(index))?;
         }
         if features & LOG_ALL == 0 && before & LOG_ALL != 0 {
-            // Another move brings another log.
+            // Another migration brings another log.
             self.log = None;
         }
         Ok(())
@@ -364,7 +363,7 @@ impl Requests for Device {
         let ring = self.ring(index)?;
         let logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG).then_some(log);
         if ring.runs {
-            // Dirty logging is switched on or off so; the ring stays where it is.
+            // This switches dirty logging on or off; the ring stays in its place.
             let place = Place { desc: descriptor, avail: available, used, ..ring.place };
             let same = place == ring.place;
             if !same {
@@ -380,7 +379,7 @@ impl Requests for Device {
     }
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
-        // A split ring's index; the rest is of packed ones.
+        // A split ring's index; larger values belong to packed rings.
         let Ok(base) = u16::try_from(base) else {
             return self.refuse(format!("base {base} of a split ring"));
         };
@@ -392,7 +391,7 @@ impl Requests for Device {
         self.ring(index)?;
         let at = usize::try_from(index).expect("checked");
         self.stop(at)?;
-        // It starts again when the front end gives it a kick again.
+        // The ring starts again when the front end sets its kick again.
         let ring = &mut self.rings[at];
         (ring.kick, ring.call) = (None, None);
         Ok(VhostUserVringState::new(index, ring.base.into()))
@@ -412,7 +411,7 @@ impl Requests for Device {
     }
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
-        // The worker writes to it, and waits for nobody.
+        // The worker writes to it, and must not block.
         let ready = fd.as_ref().map(|fd| fcntl_setfl(fd, OFlags::NONBLOCK)).transpose();
         if let Err(errno) = ready {
             return self.refuse(format!("the call descriptor of ring {index}: {errno}"));
@@ -487,7 +486,7 @@ impl Requests for Device {
         regions.retain(|(layout, _)| !is_it(layout));
         if regions.len() == self.regions.len() {
             if self.offered.pairs > 1 {
-                // Said again, for another pair.
+                // A repetition, for another pair.
                 return Ok(());
             }
             return self.refuse("a region of memory that was not added is removed");

@@ -1,4 +1,4 @@
-//! The port: what the worker calls.
+//! The port, as the worker drives it.
 
 mod deliver;
 
@@ -28,38 +28,38 @@ use crate::handed::Handed;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Queues, Read, Rest, Wanted};
 
-/// The receive queue of a pair, as vhost-user numbers it.
+/// Number of the receive queue of a pair in vhost-user.
 const fn receive(pair: usize) -> usize {
     2 * pair
 }
 
-/// The transmit queue of a pair.
+/// Number of the transmit queue of a pair.
 const fn transmit(pair: usize) -> usize {
     2 * pair + 1
 }
 
-/// How soon to look for buffers again while nobody sleeps.
+/// Interval of looks for buffers while the worker is awake.
 const LOOK_AGAIN: Nanos = Nanos::from_micros(1);
 
-/// How a port for a virtual machine is made.
+/// Configuration of a port for a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VhostUserConfig {
-    /// The socket.
+    /// Path of the socket.
     pub socket: PathBuf,
-    /// Who listens there.
+    /// Side that listens there.
     pub role: Role,
-    /// The largest layer-3 packet.
+    /// Size of the largest layer-3 packet.
     pub mtu: u16,
-    /// Whether chains of the guest's transmit queues are used in the order in which it made them
+    /// True if chains of the guest's transmit queues are used in the order in which it made them
     /// available.
     pub in_order: bool,
-    /// The priorities of each queue pair, eight pairs at most; one pair if there are none.
+    /// Priorities of each queue pair, eight pairs at most; one pair if empty.
     pub queues: Vec<PriorityMask>,
-    /// Whether the guest may leave checksums and segmentation to the port, and the port to it.
+    /// True if the guest may leave checksums and segmentation to the port, and the port to it.
     pub offload: bool,
 }
 
-/// What belongs to a ring beside itself.
+/// Descriptors and state of a ring.
 #[derive(Debug, Default)]
 struct Wires {
     kick: Option<OwnedFd>,
@@ -71,26 +71,26 @@ struct Wires {
 #[derive(Debug)]
 pub struct VhostUserPort {
     config: VhostUserConfig,
-    /// Tells of kicks and of changes.
+    /// Signals kicks and changes.
     epoll: OwnedFd,
     asks: Option<Receiver<Ask>>,
     session: Session,
-    /// By pair.
+    /// Transmit queue of each pair.
     incoming: Vec<Option<Incoming>>,
     outgoing: Vec<Option<Outgoing>>,
-    /// Which receive queue a priority uses.
+    /// Receive queue of each priority.
     routes: Routes,
-    /// By ring.
+    /// Descriptors of each ring.
     wires: Vec<Wires>,
-    /// The transmit queue of a pair waits for its handles before it stops; where its base is
-    /// awaited.
+    /// Pair whose transmit queue waits for its handles before it stops, and the channel for its
+    /// base.
     stopping: Option<(usize, SyncSender<Answer>)>,
-    /// By ring: why it stands still until it is set up anew.
+    /// Fault of each ring that is stopped until it is set up anew.
     faults: Vec<Option<Fault>>,
     refused: Refused,
-    /// The last read found nothing.
+    /// Pairs whose last read found nothing.
     drained: Pairs,
-    /// The last frame found no buffers.
+    /// Pairs whose last frame found no buffers.
     full: Full,
     lost: Losses,
     finisher: Finisher,
@@ -106,8 +106,8 @@ impl VhostUserPort {
         Self::take_up(config, None)
     }
 
-    /// Opens the port with what an earlier process handed over: its guest goes on as if nothing had
-    /// been. Without a conversation among it the front end connects again.
+    /// Opens the port with the state that an earlier process handed over: its guest continues
+    /// without an interruption. If the state has no session the front end connects again.
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
@@ -147,7 +147,7 @@ impl VhostUserPort {
         })
     }
 
-    /// Does one change. `None`: the answer comes later.
+    /// Does one change. `None` if the answer comes later.
     fn change(&mut self, change: Change) -> Option<Answer> {
         match change {
             Change::Start(ring, setup) => return Some(self.start(ring, *setup)),
@@ -162,7 +162,7 @@ impl VhostUserPort {
             Change::Call(ring, call) => {
                 let wires = &mut self.wires[usize::from(ring)];
                 wires.call = call;
-                // What was used before it came was told to nobody.
+                // Chains used before the call descriptor came caused no interrupt.
                 interrupt(wires);
             }
             Change::Log(ring, logging) => self.log_to(ring, logging),
@@ -184,7 +184,7 @@ impl VhostUserPort {
         })?;
         let (at, pair) = (usize::from(number), usize::from(number / 2));
         let transmits = at == transmit(pair);
-        // Its handles would come back to this one.
+        // The handles of the old ring would come back to the new one.
         if transmits && self.incoming[pair].is_some() {
             return Err(format!("ring {number} has not stopped yet"));
         }
@@ -205,7 +205,7 @@ impl VhostUserPort {
         Ok(0)
     }
 
-    /// Where a ring is to mark what it writes from now on.
+    /// Sets the dirty log of a ring's writes.
     fn log_to(&mut self, number: u8, logging: Option<Logging>) {
         let pair = usize::from(number / 2);
         if usize::from(number) == receive(pair) {
@@ -225,7 +225,7 @@ impl VhostUserPort {
         ring.base()
     }
 
-    /// `None` while handles are out.
+    /// Stops a transmit queue; `None` while handles are out.
     fn stop_incoming(&mut self, pair: usize) -> Option<u16> {
         if self.incoming[pair].as_ref().is_some_and(|ring| ring.out() > 0) {
             return None;
@@ -241,7 +241,7 @@ impl VhostUserPort {
     }
 
     fn unwire(&mut self, ring: usize) {
-        // Closing the last descriptor takes it out of the epoll, but the front end has another.
+        // Closing the last descriptor removes it from the epoll, but the front end has another.
         if let Some(kick) = self.wires[ring].kick.take() {
             let _ = epoll::delete(&self.epoll, &kick);
         }
@@ -250,16 +250,16 @@ impl VhostUserPort {
         self.find_routes();
     }
 
-    /// A ring breaks the rules: it stands still until it is set up anew.
+    /// Stops a ring that breaks the rules until it is set up anew.
     #[cold]
     fn fail(&mut self, ring: usize, fault: Fault) {
-        // What breaks a rule in memory that reads as zeros is not the guest's doing.
+        // A fault in memory that reads as zeros is not the guest's doing.
         let fault = if self.is_gone() { Fault::Gone } else { fault };
         self.faults[ring] = Some(fault);
         self.find_routes();
     }
 
-    /// Gives chains back of which the guest was not told yet.
+    /// Publishes chains that were given back to the guest.
     fn publish_incoming(&mut self) {
         for (pair, ring) in self.incoming.iter_mut().enumerate() {
             if ring.as_mut().is_some_and(Incoming::publish) {
@@ -268,7 +268,7 @@ impl VhostUserPort {
         }
     }
 
-    /// Rings came, went, or take no frames any more: which receive queue each priority uses now.
+    /// Computes the receive queue of each priority after rings came, went, or stopped.
     fn find_routes(&mut self) {
         let mut usable = Pairs::default();
         for pair in 0..self.outgoing.len() {
@@ -277,17 +277,17 @@ impl VhostUserPort {
             }
         }
         self.routes.use_only(usable);
-        // What is full is found out anew, where frames go now.
+        // Full queues are determined anew, since frames take other queues now.
         self.full = Full::default();
     }
 
-    /// Whether no frame of any priority has room.
+    /// Returns true if no frame of any priority has room.
     fn is_full(&self) -> bool {
         let full = self.full.pairs();
         !full.is_empty() && self.routes.priorities(full) == PriorityMask::ALL
     }
 
-    /// Whether the guest's memory went away. All rings are in the same.
+    /// Returns true if the guest's memory went away. All rings are in the same memory.
     #[inline]
     fn is_gone(&self) -> bool {
         self.incoming.iter().flatten().next().is_some_and(Incoming::is_gone)
@@ -303,8 +303,8 @@ impl VhostUserPort {
         }
     }
 
-    /// Asks for kicks of a pair, for frames only if they would be read. Returns whether something
-    /// is there.
+    /// Asks for kicks of a pair, for frames only if they would be read. Returns true if frames or
+    /// room are there.
     fn arm(&mut self, pair: usize, reads: bool) -> bool {
         let mut more = false;
         if reads && self.drained.has(pair) && self.is_usable(transmit(pair)) {
@@ -319,7 +319,7 @@ impl VhostUserPort {
                     self.full.asked(pair, came);
                     more |= came;
                 }
-                // What waits for it must be offered once more, to be counted.
+                // The waiting frame must be offered once more, to be counted.
                 Err(fault) => {
                     self.fail(receive(pair), fault);
                     more = true;
@@ -329,11 +329,11 @@ impl VhostUserPort {
         more
     }
 
-    /// Takes what the bells have told; what they told of is looked at afterwards.
+    /// Consumes the pending events; the caller looks at their rings afterwards.
     fn quiet(&self) {
         let mut events = Vec::with_capacity(self.wires.len() + 1);
         let now = rustix::event::Timespec::default();
-        // Nothing to be done about an error: then nothing was taken.
+        // After an error there are no events, and nothing else to do.
         let spare = rustix::buffer::spare_capacity(&mut events);
         let _ = epoll::wait(&self.epoll, spare, Some(&now));
     }
@@ -343,18 +343,18 @@ impl VhostUserPort {
     }
 }
 
-/// The pair of a handle, by its number.
+/// Pair of a handle, by its number.
 const fn pair_of(number: u32) -> usize {
     (number >> 16) as usize
 }
 
-/// The handles of a pair's transmit queue are wanted.
+/// Request for the handles of a pair's transmit queue.
 #[expect(clippy::cast_possible_truncation, reason = "eight at most")]
 const fn wanted(pair: usize) -> Wanted {
     Wanted::Handles(pair as u8)
 }
 
-/// Tells of every edge of a descriptor.
+/// Watches a descriptor, edge-triggered.
 fn watch(epoll: &OwnedFd, fd: impl AsFd) -> io::Result<()> {
     let flags = EventFlags::IN | EventFlags::ET;
     Ok(epoll::add(epoll, fd, EventData::new_u64(0), flags)?)
@@ -405,11 +405,11 @@ impl Port for VhostUserPort {
                 self.stopping = Some((pair, reply));
                 return wanted(pair);
             };
-            // Whoever asked may have gone away.
+            // The receiver of the answer may have gone away.
             let _ = reply.send(Ok(base));
         }
         while let Some((change, reply)) = self.asks.as_ref().and_then(|asks| asks.try_recv().ok()) {
-            // If it has to wait for anything, then it is a ring that stops.
+            // The only change that may have to wait is a stop.
             let ring = if let Change::Stop(ring) = &change { *ring } else { 0 };
             match self.change(change) {
                 Some(answer) => _ = reply.send(answer),
@@ -477,7 +477,7 @@ impl Port for VhostUserPort {
     }
 
     fn rest(&mut self, reads: Queues) -> Rest {
-        // Another port may have touched it since.
+        // Another port may have accessed the memory since.
         self.look_at_memory();
         let mut more = false;
         for pair in 0..self.incoming.len() {
@@ -580,7 +580,7 @@ impl Port for VhostUserPort {
         self.session.close();
         for pair in 0..self.incoming.len() {
             self.stop_outgoing(pair);
-            // With handles out, what they point at stays.
+            // With handles out, the memory behind them stays.
             if self.stop_incoming(pair).is_none() {
                 self.wires[transmit(pair)].enabled = false;
             }

@@ -6,25 +6,26 @@ use std::ptr::NonNull;
 use super::offload::NEEDS_CSUM;
 use super::ring::{Chain, Fault};
 
-/// Its size, with `num_buffers`, as `VIRTIO_F_VERSION_1` wants it.
+/// Size of the header with `num_buffers`, as `VIRTIO_F_VERSION_1` demands.
 pub(super) const HEADER_SIZE: usize = 12;
-/// Where `gso_type` and `num_buffers` stand in it; `flags` come first.
+/// Offsets of `gso_type` and `num_buffers`; `flags` come first.
 const GSO_TYPE: usize = 1;
 pub(super) const NUM_BUFFERS: usize = 10;
 
-/// Whether a frame is not finished: its checksum is to be made, or it is to be cut into segments.
+/// Returns true if a frame is unfinished: it needs a checksum, or has to be cut into segments.
 pub(super) const fn asks_for_offload(header: &[u8; HEADER_SIZE]) -> bool {
     header[0] & NEEDS_CSUM != 0 || header[GSO_TYPE] != 0
 }
 
-/// The header of a frame for a guest, over so many of its buffers.
+/// Makes the header of a finished frame for a guest, over `count` of its buffers.
 pub(super) fn of_buffers(count: u16) -> [u8; HEADER_SIZE] {
     let mut header = [0; HEADER_SIZE];
     header[NUM_BUFFERS..].copy_from_slice(&count.to_le_bytes());
     header
 }
 
-/// Copies what fits from the front of a piece, which is shorter then. Returns how much.
+/// Copies from the front of a piece until either is used up, and shortens the piece. Returns the
+/// size.
 #[inline]
 pub(super) fn copy_piece(at: &mut NonNull<u8>, left: &mut u32, into: &mut [u8]) -> usize {
     let size = into.len().min(*left as usize);
@@ -40,7 +41,7 @@ pub(super) fn copy_piece(at: &mut NonNull<u8>, left: &mut u32, into: &mut [u8]) 
     size
 }
 
-/// Copies a finished frame without its header. `None` if it does not fit, or is none.
+/// Copies a finished frame without its header. `None` if it does not fit, or is unfinished.
 ///
 /// # Errors
 /// [`Fault`].
@@ -49,7 +50,7 @@ pub(super) fn skip_and_copy(chain: Chain<'_>, into: &mut [u8]) -> Result<Option<
     Ok(copied.filter(|(header, _)| !asks_for_offload(header)).map(|(_, size)| size))
 }
 
-/// Copies a frame; its header, and its size. `None` if it does not fit, or has no whole header.
+/// Copies a frame; returns its header and size. `None` if it does not fit, or has no whole header.
 ///
 /// # Errors
 /// [`Fault`].
@@ -63,7 +64,7 @@ pub(super) fn copy_all(
         header_size += copy_piece(&mut at, &mut left, &mut header[header_size..]);
         size += copy_piece(&mut at, &mut left, &mut into[size..]);
         if left > 0 {
-            // To its end: a chain that has none is a fault.
+            // Walk to its end: a chain without one is a fault.
             while chain.next()?.is_some() {}
             return Ok(None);
         }

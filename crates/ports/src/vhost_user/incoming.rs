@@ -1,13 +1,13 @@
 //! Frames from a guest: its transmit queue.
 //!
-//! A frame that was read stays where it is, in the guest's memory, until its handle is back; only
-//! then is its chain given back. Chains are given back in the order in which their frames end, so a
-//! frame that waits holds up none behind it; or, if that is wanted, in the order in which they came
+//! A frame that was read stays in the guest's memory until its handle is back; only then is its
+//! chain given back. Chains are given back in the order in which their frames end, so a frame that
+//! waits holds up none behind it; or, if so configured, in the order in which they came
 //! (`order.rs`).
 //!
 //! A frame in more pieces than a handle can name is copied into the pool when it is read.
 //!
-//! The memory of a frame was written by another core and is far away, so it is asked for some
+//! The memory of a frame was written by another core and is far away, so it is prefetched some
 //! frames ahead.
 
 use std::ptr::NonNull;
@@ -28,7 +28,7 @@ use crate::frame::{FrameBuf, HEAD_SIZE, PIECES_MAX, PLAIN_SIZE_MAX, Piece, Recor
 use crate::pool::Pool;
 use crate::port::{Amount, Read};
 
-/// The largest frame that a handle can name.
+/// Size of the largest frame that a handle can name.
 const FRAME_SIZE_MAX: usize = PLAIN_SIZE_MAX;
 
 /// Frames that were completed without being passed on.
@@ -36,7 +36,7 @@ const FRAME_SIZE_MAX: usize = PLAIN_SIZE_MAX;
 pub(super) struct Refused {
     /// Larger than any frame.
     pub(super) oversize: u64,
-    /// They ask for a checksum or for segmentation that was not agreed on, or that cannot be.
+    /// Requests of a checksum or of segmentation that was not negotiated, or that cannot be done.
     pub(super) offload: u64,
 }
 
@@ -46,24 +46,24 @@ pub(super) struct Incoming {
     pub(super) ring: Ring,
     pub(super) memory: Arc<Memory>,
     pub(super) records: Records,
-    /// If chains are given back in the order in which they came.
+    /// Present if chains are given back in the order in which they came.
     order: Option<Order>,
-    /// Which of several queues it is.
+    /// Number of the queue.
     number: u32,
-    /// The features that were agreed on.
+    /// The negotiated features.
     pub(super) agreed: u64,
     pub(super) refused: Refused,
 }
 
-/// What was found at the next place of the ring.
+/// Result of a look at the next entry of the ring.
 enum Found {
-    /// A frame, where it is.
+    /// A frame that stays in place.
     InGuest { size: usize },
     /// A frame in too many pieces.
     Scattered,
-    /// A frame to which something is left to be done.
+    /// A frame with offloads to be performed.
     Unfinished,
-    /// Something that is no frame.
+    /// No frame.
     Nothing,
 }
 
@@ -80,7 +80,7 @@ impl Incoming {
         Self { ring, memory, records, order, number, agreed, refused: Refused::default() }
     }
 
-    /// Where its writes are to be marked from now on: those of the used ring are all it makes.
+    /// Sets the dirty log of its writes, which go to the used ring only.
     pub(super) fn log_to(&mut self, logging: Option<Logging>) {
         self.ring.log_to(logging.and_then(|of| Some((of.log, of.used?))));
     }
@@ -109,7 +109,7 @@ impl Incoming {
             }
             let head = self.ring.head(0)?;
             let Some(buf) = self.take(head, pool)? else {
-                // No room for a copy; the frame stays the guest's.
+                // No slot for a copy; the frame stays with the guest.
                 return Ok(Read { frames: count(&read), more: true, aside: 0 });
             };
             self.ring.take(1);
@@ -119,12 +119,11 @@ impl Incoming {
                 read.add(size);
             }
         }
-        // Whether there are more is asked by looking again, or by `arm`.
+        // The next look, or `arm`, tells if there are more.
         Ok(Read { frames: count(&read), more: true, aside: 0 })
     }
 
-    /// Asks for a kick when frames come beyond those that were taken. Returns whether some are
-    /// there.
+    /// Asks for a kick when frames come beyond the taken ones. Returns true if some are there.
     ///
     /// # Errors
     /// [`Fault`].
@@ -132,12 +131,12 @@ impl Incoming {
         self.ring.arm(self.ring.base())
     }
 
-    /// Whether all that was seen is taken.
+    /// Returns true if all entries that were seen are taken.
     pub(super) const fn is_drained(&self) -> bool {
         self.ring.known() == 0
     }
 
-    /// Asks for the memory of an entry that comes soon. What stands there now decides nothing.
+    /// Prefetches the memory of an entry that comes soon. The value read here decides nothing.
     #[inline]
     fn look_ahead(&self, nth: u16) {
         let Ok(head) = self.ring.head(nth) else { return };
@@ -147,7 +146,7 @@ impl Incoming {
         }
     }
 
-    /// Makes a handle of the chain of `head`. `None`: it needs a slot of the pool, and there is
+    /// Makes a handle of the chain of `head`. `None` if it needs a slot of the pool, and there is
     /// none.
     #[inline]
     fn take(&mut self, head: u16, pool: &mut Pool) -> Result<Option<Taken>, Fault> {
@@ -158,7 +157,7 @@ impl Incoming {
         let desc = self.ring.desc(head);
         let found = match whole(&desc) {
             Some(size) => look_at_whole(&self.memory, &desc, size, record)?,
-            // What was read of it decides nothing more.
+            // The values read so far decide nothing more.
             None => {
                 let chain = Chain::new(&self.ring, &self.memory, head, 0);
                 look(chain, record, head, &mut self.refused)?
@@ -175,8 +174,8 @@ impl Incoming {
         }
     }
 
-    /// A handle of the chain of `head`, whose record was written. Always inlined: a handle that is
-    /// returned through memory is written in parts and read as a whole.
+    /// Makes a handle of the chain of `head`, whose record was written. Always inlined: a handle
+    /// that is returned through memory is written in parts and read as a whole.
     #[inline(always)]
     pub(super) fn handle(&mut self, head: u16, size: usize) -> FrameBuf {
         let (number, record) = self.records.take(head);
@@ -190,11 +189,11 @@ impl Incoming {
         unsafe { FrameBuf::in_guest(record, number, named) }
     }
 
-    /// Copies a frame in too many pieces into a slot of the pool. `None`: there is none.
+    /// Copies a frame in too many pieces into a slot of the pool. `None` if there is none.
     #[cold]
     fn copy(&mut self, head: u16, pool: &mut Pool) -> Result<Option<Taken>, Fault> {
         let Some(mut slot) = pool.take() else { return Ok(None) };
-        // Read anew, and looked at anew: what was read before counts no more.
+        // Read and checked anew: values read before do not count.
         let chain = Chain::new(&self.ring, &self.memory, head, 0);
         let taken = match header::skip_and_copy(chain, slot.bytes_mut()) {
             Ok(Some(size)) => Taken::Frame(slot.freeze(0, size), size),
@@ -212,7 +211,7 @@ impl Incoming {
         Ok(Some(taken))
     }
 
-    /// A frame ended: its chain goes back to the guest.
+    /// Ends a frame: its chain goes back to the guest.
     #[inline]
     pub(super) fn give_back(&mut self, number: u32) {
         let number = u16::try_from(number & 0xffff).expect("masked");
@@ -220,7 +219,7 @@ impl Incoming {
         self.end(head);
     }
 
-    /// A chain may be the guest's again.
+    /// Gives a chain back, as soon as the order allows it.
     #[inline]
     fn end(&mut self, head: u16) {
         let Some(order) = &mut self.order else { return self.ring.give_back(head, 0) };
@@ -230,7 +229,7 @@ impl Incoming {
         }
     }
 
-    /// A chain was taken, of which nothing waits.
+    /// Takes a chain and gives it back at once, since no frame of it waits.
     pub(super) fn end_at_once(&mut self, head: u16) {
         if let Some(order) = &mut self.order {
             order.take(head);
@@ -238,23 +237,24 @@ impl Incoming {
         self.end(head);
     }
 
-    /// Shows the guest what was given back. Returns whether it wants an interrupt for it.
+    /// Publishes the chains that were given back. Returns true if the guest wants an interrupt for
+    /// them.
     pub(super) fn publish(&mut self) -> bool {
         self.ring.publish()
     }
 
-    /// How many handles are out.
+    /// Number of handles that are out.
     pub(super) const fn out(&self) -> u16 {
         self.records.out()
     }
 
-    /// Whether its memory went away.
+    /// Returns true if its memory went away.
     #[inline]
     pub(super) fn is_gone(&self) -> bool {
         self.memory.is_gone()
     }
 
-    /// The next entry that would be taken.
+    /// The next entry to take.
     pub(super) const fn base(&self) -> u16 {
         self.ring.base()
     }
@@ -267,26 +267,26 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if self.records.out() > 0 {
-            // Somebody still has pointers into it. What they need is never freed.
+            // Some handles still point into it. Their memory is never freed.
             std::mem::forget(Arc::clone(&self.memory));
         }
     }
 }
 
-/// What became of a chain.
+/// Result of taking a chain.
 pub(super) enum Taken {
     Frame(FrameBuf, usize),
     Nothing,
 }
 
-/// The size of the frame behind the header, if the chain is the usual one: a descriptor for both.
+/// Size of the frame behind the header, if the chain is the usual one: a descriptor for both.
 #[inline]
 fn whole(desc: &Desc) -> Option<usize> {
     let size = (desc.len as usize).checked_sub(HEADER_SIZE)?;
     (desc.flags == 0 && size <= FRAME_SIZE_MAX).then_some(size)
 }
 
-/// Reads such a chain.
+/// Reads a chain of one descriptor.
 #[inline]
 fn look_at_whole(
     memory: &Memory,
@@ -317,7 +317,7 @@ fn look_at_whole(
     Ok(Found::InGuest { size })
 }
 
-/// Reads a chain: the header, the head of the frame, and where the rest of it lies.
+/// Reads a chain: the header, the head of the frame, and the places of the rest.
 fn look(
     mut chain: Chain<'_>,
     record: &mut Record,

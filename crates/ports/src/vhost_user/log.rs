@@ -1,19 +1,19 @@
-//! The dirty log: which pages of a guest's memory were written (vhost-user, "Migration").
+//! The dirty log: pages of a guest's memory that were written (vhost-user, "Migration").
 //!
-//! A front end that moves a running guest copies its memory page by page, and copies again what was
-//! written meanwhile. What the guest writes it sees itself; what a device writes, the device marks
+//! A front end that migrates a running guest copies its memory page by page, and copies again the
+//! pages written meanwhile. It sees the guest's own writes itself; the device marks its writes
 //! here: bit `address / 4096` of a file that both have mapped, the least significant bit of a byte
-//! first. The front end takes marks out at any time, and copies the page later.
+//! first. The front end clears marks at any time, and copies the page later.
 //!
 //! **No write is missed**, because the mark is set *after* the write, with release, and always:
-//! also if it is set already. The front end takes it out by an atomic exchange, and then reads the
-//! page. If the exchange comes behind our mark, it read the mark, and what was written before the
-//! mark is in what it copies. If it comes before, our mark stays for its next round, and there is
-//! one: the last round comes when the rings have stopped. A mark set before the write could be
-//! taken out, and the page copied, before the write; so could one that was found set and left.
+//! also if it is set already. The front end clears it by an atomic exchange, and then reads the
+//! page. If the exchange comes behind our mark, it read the mark, and all writes before the mark
+//! are in its copy. If it comes before, our mark stays for its next round, and there is one: the
+//! last round comes when the rings have stopped. A mark set before the write could be cleared, and
+//! the page copied, before the write; so could one that was found set and left.
 //!
-//! The file must not shrink under the mapping: touching what is beyond its end would end the
-//! process, and with it the ports of all other guests. So it is sealed against that, or refused.
+//! The file must not shrink under the mapping: an access beyond its end would end the process, and
+//! with it the ports of all other guests. So it is sealed against that, or refused.
 
 use std::fs::File;
 use std::io;
@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// The bytes of memory that a bit stands for, whatever pages the machine has.
+/// Bytes of memory per bit, for any page size of the machine.
 const PAGE_SIZE: u64 = 4096;
-/// The bytes of memory that a byte of the log stands for.
+/// Bytes of memory per byte of the log.
 const BYTE_COVERS: u64 = 8 * PAGE_SIZE;
 
 /// A log, mapped.
@@ -41,11 +41,11 @@ unsafe impl Send for DirtyLog {}
 // SAFETY: as above.
 unsafe impl Sync for DirtyLog {}
 
-/// How one ring logs.
+/// Logging of one ring.
 #[derive(Clone, Debug)]
 pub(super) struct Logging {
     pub(super) log: Arc<DirtyLog>,
-    /// Where the guest sees the used ring, if what is written there is logged too.
+    /// The guest's address of the used ring, if its writes are logged, too.
     pub(super) used: Option<u64>,
 }
 
@@ -53,11 +53,11 @@ impl DirtyLog {
     /// Maps a log of `size` bytes, which begins at `offset` of its file.
     ///
     /// # Errors
-    /// A file that is shorter, or that may shrink; or what the kernel said.
+    /// A file that is shorter, or that may shrink; or the kernel's error.
     pub(super) fn map(file: &File, offset: u64, size: u64) -> io::Result<Self> {
         let end = offset.checked_add(size).filter(|_| size > 0);
         let end = end.ok_or_else(|| invalid("it is empty, or wraps around"))?;
-        // First the seal, then the size: it cannot become less in between.
+        // First the seal, then the size: it cannot shrink in between.
         seal(file)?;
         if file.metadata()?.len() < end {
             return Err(invalid("it is larger than its file"));
@@ -78,12 +78,12 @@ impl DirtyLog {
         Ok(Self { base, size })
     }
 
-    /// Below which guest address it has a bit for every page.
+    /// End of the guest addresses that have a bit for every page.
     pub(super) const fn end(&self) -> u64 {
         (self.size as u64).saturating_mul(BYTE_COVERS)
     }
 
-    /// Marks every page in which one of `size` bytes at a guest's address lies. They are written
+    /// Marks every page with one of `size` bytes at a guest's address. The bytes are written
     /// already, and below [`Self::end`].
     #[cold]
     pub(super) fn mark(&self, guest: u64, size: u64) {
@@ -95,7 +95,7 @@ impl DirtyLog {
                 debug_assert!(false, "page {page} has no bit; logs are checked when they come");
                 return;
             };
-            // Behind the write, and always: see the top of the file.
+            // After the write, and always: see the top of the file.
             byte.fetch_or(1 << (page % 8), Ordering::Release);
         }
     }
@@ -116,7 +116,7 @@ impl Drop for DirtyLog {
     }
 }
 
-/// Makes sure that nobody can make the file shorter.
+/// Makes sure that no process can shrink the file.
 fn seal(file: &File) -> io::Result<()> {
     let is_sealed = |seals: SealFlags| seals.contains(SealFlags::SHRINK);
     let sealed = fcntl_get_seals(file).is_ok_and(is_sealed)

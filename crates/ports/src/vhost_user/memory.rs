@@ -1,10 +1,10 @@
 //! A guest's memory as this process sees it.
 //!
-//! The front end names regions by file; each is mapped once, and a guest's address is found in them
-//! by [`Memory::at`]. Nothing about an address is believed: what does not lie in one region whole
-//! is not mapped. A map never changes; another one takes its place, and the old one stays mapped
-//! until the last ring that uses it has stopped. That its file holds it is seen when it is mapped;
-//! if it goes away later, see `vanishing.rs`.
+//! The front end passes regions as files; each is mapped once, and a guest's address is looked up
+//! by [`Memory::at`]. No address is trusted: a range that does not lie in one region whole is not
+//! mapped. A map never changes; another one takes its place, and the old one stays mapped until the
+//! last ring that uses it has stopped. The size of the file is checked at mapping time; if memory
+//! goes away later, see `vanishing.rs`.
 
 use std::fs::File;
 use std::io;
@@ -17,12 +17,12 @@ use super::vanishing::Watch;
 /// A region as the front end describes it (vhost-user, "Memory region description").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Where the guest sees it.
+    /// Guest address.
     pub(super) guest: u64,
-    /// Where the front end sees it; ring addresses are given so.
+    /// Address in the front end; ring addresses are given so.
     pub(super) user: u64,
     pub(super) size: u64,
-    /// Where it begins in its file.
+    /// Offset in its file.
     pub(super) offset: u64,
 }
 
@@ -32,12 +32,12 @@ struct Region {
     layout: Layout,
     base: NonNull<u8>,
     size: usize,
-    /// While it is mapped.
+    /// Watch of the mapping, as long as it is mapped.
     watch: Option<Watch>,
 }
 
-// SAFETY: a mapping is not bound to a thread; what is read from it is read as if somebody wrote to
-// it meanwhile, which the guest may do anyway.
+// SAFETY: a mapping is not bound to a thread; it is read as memory that another process may write
+// at any time, which the guest may do anyway.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -62,7 +62,7 @@ impl Memory {
     ///
     /// # Errors
     /// A region that is empty, overlaps another one, wraps around or is larger than its file; or
-    /// what the kernel said.
+    /// the kernel's error.
     pub(super) fn map(layouts: &[(Layout, File)]) -> io::Result<Self> {
         let mut regions: Vec<Region> = Vec::with_capacity(layouts.len());
         for (layout, file) in layouts {
@@ -77,19 +77,19 @@ impl Memory {
         Ok(Self { regions })
     }
 
-    /// Where `size` bytes at a guest's address are mapped; `None` unless all of them are, in one
-    /// region.
+    /// Returns the mapping of `size` bytes at a guest's address; `None` unless all of them are in
+    /// one region.
     #[inline]
     pub(super) fn at(&self, guest: u64, size: usize) -> Option<NonNull<u8>> {
         self.find(guest, size, |layout| layout.guest)
     }
 
-    /// The same of an address of the front end.
+    /// Returns the mapping of `size` bytes at an address of the front end.
     pub(super) fn at_user(&self, user: u64, size: usize) -> Option<NonNull<u8>> {
         self.find(user, size, |layout| layout.user)
     }
 
-    /// The guest's address of what is mapped here.
+    /// Returns the guest's address of mapped memory.
     pub(super) fn guest_of(&self, at: NonNull<u8>) -> Option<u64> {
         self.regions.iter().find_map(|region| {
             let offset = at.addr().get().wrapping_sub(region.base.addr().get());
@@ -97,13 +97,13 @@ impl Memory {
         })
     }
 
-    /// Where a guest's memory ends: the first address behind all regions.
+    /// End of a guest's memory: the first address behind all regions.
     pub(super) fn end(&self) -> u64 {
         let ends = self.regions.iter().map(|region| region.layout.guest + region.layout.size);
         ends.max().unwrap_or(0)
     }
 
-    /// Whether some of it went away: its files became shorter. What it holds means nothing then.
+    /// Returns true if some of it went away: its files became shorter. Its content is invalid then.
     #[inline]
     pub(super) fn is_gone(&self) -> bool {
         self.regions.iter().any(|region| region.watch.as_ref().is_some_and(Watch::is_gone))
@@ -126,7 +126,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// That a region ends, before anything is reckoned with its end.
+/// Checks that a region does not wrap around, before its end is used.
 fn check(layout: &Layout) -> io::Result<()> {
     let Layout { guest, user, size, offset } = *layout;
     let wraps = [guest, user, offset].iter().any(|start| start.checked_add(size).is_none());
@@ -143,7 +143,7 @@ fn overlap(a: &Layout, b: &Layout) -> bool {
 
 fn map_region(layout: Layout, file: &File) -> io::Result<Region> {
     let Layout { size, offset, .. } = layout;
-    // It would be gone with the first touch.
+    // It would be gone with the first access.
     if file.metadata()?.len() < offset + size {
         return Err(invalid("a region of guest memory is larger than its file"));
     }

@@ -11,19 +11,20 @@
 //! ```
 //!
 //! **One copy.** A frame waits in the sender's own memory and is copied once, into the buffers of
-//! the receiver; then the sender's chain is used. The switch holds it back by not copying.
+//! the receiver; then the sender's chain is used. Backpressure means that the switch does not copy
+//! yet.
 //!
-//! **Stopping.** A front end that stops a ring, or maps its memory anew, has its answer when the
+//! **Stopping.** A front end that stops a ring, or maps its memory anew, gets its reply when the
 //! guest has every chain back: the worker takes all handles of the port out of the switch
 //! ([`crate::Port::attend`]).
 //!
-//! **Moving.** While a front end copies a guest to another host, every page that is written here is
-//! marked in a bitmap of its own; see `log.rs`.
+//! **Migration.** While a front end copies a guest to another host, every page that is written here
+//! is marked in a bitmap; see `log.rs`.
 //!
-//! **Hostile guests.** What a guest writes is read once, as a copy, and checked; see `ring.rs`. A
-//! ring that breaks the rules stops, under the name of what it did ([`crate::Port::problem`]),
-//! until the driver sets it up anew, and nobody else notices. So does one whose memory goes away
-//! under it; see `vanishing.rs`.
+//! **Hostile guests.** Memory that a guest writes is read once, as a copy, and checked; see
+//! `ring.rs`. A ring that breaks the rules stops, with the name of its fault
+//! ([`crate::Port::problem`]), until the driver sets it up anew, and no other port is affected. The
+//! same holds for a ring whose memory goes away; see `vanishing.rs`.
 #![allow(unsafe_code, reason = "memory is shared with a guest")]
 
 mod device;

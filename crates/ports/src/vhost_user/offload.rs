@@ -1,4 +1,4 @@
-//! Offloads in the words of virtio: features, and the header in front of a frame (virtio 1.2
+//! Offloads in the terms of virtio: features, and the header in front of a frame (virtio 1.2
 //! sections 5.1.3 and 5.1.6; segmentation of UDP is of 1.3).
 
 use super::header::{HEADER_SIZE, NUM_BUFFERS};
@@ -16,7 +16,7 @@ const GUEST_USO4: u64 = 1 << 54;
 const GUEST_USO6: u64 = 1 << 55;
 const HOST_USO: u64 = 1 << 56;
 
-/// What a port offers: what guests may leave to it, and what may be left to them.
+/// Offered features: offloads that guests may leave to the port, and offloads left to guests.
 pub(super) const OFFERED: u64 = CSUM
     | GUEST_CSUM
     | GUEST_TSO4
@@ -37,15 +37,15 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Whether a guest may leave anything to the port.
+/// Returns true if a guest may leave any offload to the port.
 pub(super) const fn may_leave(agreed: u64) -> bool {
     agreed & CSUM != 0
 }
 
-/// What a header asks for.
+/// Parses the request of a header.
 ///
 /// # Errors
-/// It was not agreed on, or makes no sense.
+/// It was not negotiated, or makes no sense.
 pub(super) fn ask_of(header: &[u8; HEADER_SIZE], agreed: u64) -> Result<Ask, Nonsense> {
     let has = |feature| agreed & feature != 0;
     let &[flags, gso, _, _, size @ .., start_low, start_high, offset_low, offset_high, _, _] =
@@ -72,7 +72,7 @@ pub(super) fn ask_of(header: &[u8; HEADER_SIZE], agreed: u64) -> Result<Ask, Non
     })
 }
 
-/// Whether this may be left to a guest.
+/// Returns true if these offloads may be left to a guest.
 pub(super) fn takes(agreed: u64, left: &Offload) -> bool {
     let cut = match left.ask().cut {
         None => 0,
@@ -86,7 +86,7 @@ pub(super) fn takes(agreed: u64, left: &Offload) -> bool {
     agreed & needed == needed
 }
 
-/// The header of a frame for a guest to which this is left, over so many of its buffers.
+/// Makes the header of a frame with offloads left to the guest, over `buffers` of its buffers.
 pub(super) fn header_of(left: &Offload, buffers: u16) -> [u8; HEADER_SIZE] {
     let ask = left.ask();
     let mut header = [0; HEADER_SIZE];

@@ -1,19 +1,19 @@
 //! Completions in the order in which chains were taken, for guests and hypervisors that count on it
 //! (`VIRTIO_F_IN_ORDER`, virtio 1.2 section 2.7.9).
 //!
-//! A frame that ends before one that was taken earlier waits here: its chain is the guest's again
-//! only with the earlier one's. So a frame that its receiver holds back holds the descriptors of
-//! those behind it, too, though not the frames themselves.
+//! A frame that ends before one that was taken earlier waits here: its chain goes back to the guest
+//! only after the earlier one's. So a frame that its receiver holds back holds the descriptors of
+//! the frames behind it, too, though not these frames themselves.
 
-/// The chains that were taken and are not the guest's again, by position: the ring's, modulo its
-/// size, which is a power of two.
+/// The chains that were taken and are not given back, by position: the ring's, modulo its size,
+/// which is a power of two.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// The head at each position, and whether its frame has ended.
+    /// Head at each position, and true if its frame has ended.
     chains: Box<[(u16, bool)]>,
-    /// The position of each head.
+    /// Position of each head.
     positions: Box<[u16]>,
-    /// The first position that is not the guest's again, and the one behind the last.
+    /// First position that is not given back, and the position behind the last.
     first: u16,
     next: u16,
 }
@@ -33,7 +33,7 @@ impl Order {
         usize::from(position) & (self.chains.len() - 1)
     }
 
-    /// A chain was taken.
+    /// Notes that a chain was taken.
     pub(super) fn take(&mut self, head: u16) {
         let at = self.at(self.next);
         self.chains[at] = (head, false);
@@ -41,14 +41,14 @@ impl Order {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// The frame of a chain ended.
+    /// Notes that the frame of a chain ended.
     pub(super) fn end(&mut self, head: u16) {
         let at = self.at(self.positions[usize::from(head)]);
         debug_assert!(self.chains[at] == (head, false), "a chain ends once");
         self.chains[at].1 = true;
     }
 
-    /// The next chain that may be the guest's again.
+    /// Returns the next chain to give back.
     pub(super) fn pop(&mut self) -> Option<u16> {
         let (head, has_ended) = self.chains[self.at(self.first)];
         if self.first == self.next || !has_ended {
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn who_ends_early_waits_for_those_before_it() {
         let mut order = Order::new(4);
-        // Past the end of the ring, and of the numbers.
+        // Past the end of the ring, and past the wrap of the positions.
         for round in 0..70_000_u32 {
             let heads = if round % 2 == 0 { [3, 0, 2, 1] } else { [1, 3, 0, 2] };
             for head in heads {

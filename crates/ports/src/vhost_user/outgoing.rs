@@ -1,9 +1,9 @@
 //! Frames to a guest: its receive queue.
 //!
-//! A frame is copied once, from where it lies straight into the guest's buffers: one of them, or as
+//! A frame is copied once, from its place straight into the guest's buffers: one of them, or as
 //! many as it needs if the guest can merge (`VIRTIO_NET_F_MRG_RXBUF`, virtio 1.2 section
-//! 5.1.6.3.1). None is taken before there are enough. What was written is shown to the guest by
-//! [`Outgoing::publish`], for many frames at once.
+//! 5.1.6.3.1). None is taken before there are enough. The guest sees the frames after
+//! [`Outgoing::publish`], many at once.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::bytes::{copy_short, will_write};
 use crate::frame::{FrameBuf, frame_size};
 use crate::offload::Offload;
 
-/// Over how many pieces of a guest's memory a frame may be spread: a jumbo frame in the smallest
-/// buffers that a driver may offer needs seven.
+/// Maximum of pieces of a guest's memory for one frame: a jumbo frame in the smallest buffers that
+/// a driver may offer needs seven.
 const PIECES_MAX: usize = 64;
 
 /// A guest's receive queue, set up.
@@ -29,32 +29,32 @@ const PIECES_MAX: usize = 64;
 pub(super) struct Outgoing {
     ring: Ring,
     memory: Arc<Memory>,
-    /// The features that were agreed on.
+    /// The negotiated features.
     agreed: u64,
     /// The available index at which the last frame found no room.
     missed: Option<u16>,
-    /// Where it is marked what was written.
+    /// Dirty log of its writes.
     log: Option<Arc<DirtyLog>>,
-    /// The buffers of the frame that is written; kept, for making it anew costs more than a frame.
+    /// Buffers of the frame being written; kept, for making them anew costs more than a frame.
     room: Room,
 }
 
-/// What became of a frame.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
     Written,
     /// The guest has not enough buffers now.
     NoRoom,
-    /// It does not fit into what the guest offers.
+    /// The frame does not fit into the guest's buffers.
     TooLarge,
 }
 
-/// The buffers for one frame. Only the first ones count.
+/// The buffers for one frame. Only entries below the counts are valid.
 #[derive(Debug)]
 struct Room {
     pieces: [(NonNull<u8>, u32); PIECES_MAX],
     count: usize,
-    /// Each chain, and how many bytes it takes.
+    /// Head of each chain, and bytes of the frame in it.
     chains: [(u16, u32); PIECES_MAX],
     chain_count: usize,
 }
@@ -73,14 +73,14 @@ impl Outgoing {
         Self { ring, memory, agreed, missed: None, log: None, room }
     }
 
-    /// Where its writes are to be marked from now on: frames, and those of the used ring.
+    /// Sets the dirty log of its writes: frames, and the used ring.
     pub(super) fn log_to(&mut self, logging: Option<Logging>) {
         self.log = logging.as_ref().map(|of| Arc::clone(&of.log));
         self.ring.log_to(logging.and_then(|of| Some((of.log, of.used?))));
     }
 
-    /// Writes one frame into the next buffer, if that is the usual one and takes all of it. What
-    /// else there is, is [`Self::write`]'s.
+    /// Writes one frame into the next buffer, if that is the usual one and takes all of it. All
+    /// other cases are left to [`Self::write`].
     #[inline]
     pub(super) fn write_whole(&mut self, frame: &Egress<'_, FrameBuf>) -> bool {
         let size = HEADER_SIZE + frame_size(frame);
@@ -103,12 +103,12 @@ impl Outgoing {
         Ok(placed)
     }
 
-    /// Whether the guest does what is left to be done to a frame.
+    /// Returns true if the guest performs the offloads of a frame.
     pub(super) fn takes(&self, left: &Offload) -> bool {
         offload::takes(self.agreed, left)
     }
 
-    /// Writes a frame to which this is left, of which nothing was sent yet.
+    /// Writes a frame with the offloads `left`, of which nothing was sent yet.
     ///
     /// # Errors
     /// [`Fault`].
@@ -118,7 +118,7 @@ impl Outgoing {
         frame: &Egress<'_, FrameBuf>,
         left: &Offload,
     ) -> Result<Placed, Fault> {
-        // A driver may never have all of its buffers there, and segments take one each.
+        // A driver may never offer all of its buffers at once, and segments take one each.
         let chains_max = if left.is_super() { self.ring.size() / 2 } else { u16::MAX };
         let placed = self.find(HEADER_SIZE + frame_size(frame), chains_max)?;
         match placed {
@@ -129,7 +129,7 @@ impl Outgoing {
         Ok(placed)
     }
 
-    /// Asks for a kick when more buffers come. Returns whether some came since a frame missed them.
+    /// Asks for a kick when more buffers come. Returns true if some came since a frame missed them.
     ///
     /// # Errors
     /// [`Fault`].
@@ -137,8 +137,8 @@ impl Outgoing {
         self.missed.map_or(Ok(true), |at| self.ring.arm(at))
     }
 
-    /// The usual buffer, if it is the next one: a descriptor that takes all of the frame. Its head,
-    /// and where it is. A fault is none, either: who looks closer finds it again.
+    /// Returns head and address of the next buffer, if it is the usual one: a descriptor that takes
+    /// all of the frame. A fault gives `None`, too; [`Self::write`] finds it again.
     #[inline]
     fn whole(&mut self, size: usize) -> Option<(u16, NonNull<u8>)> {
         if self.ring.available(1).ok()? == 0 {
@@ -152,7 +152,7 @@ impl Outgoing {
         Some((head, self.memory.at(desc.addr, desc.len as usize)?))
     }
 
-    /// Copies the frame into one buffer and takes that.
+    /// Copies the frame into one buffer and takes it.
     #[inline]
     fn fill_whole(
         &mut self,
@@ -189,7 +189,7 @@ impl Outgoing {
         self.ring.take(1);
     }
 
-    /// Asks for the memory of a buffer that is written soon. What stands there now decides nothing.
+    /// Prefetches the memory of a buffer that is written soon. The value read here decides nothing.
     #[inline]
     fn look_ahead(&self, nth: u16) {
         let Ok(head) = self.ring.head(nth) else { return };
@@ -198,7 +198,7 @@ impl Outgoing {
         }
     }
 
-    /// Buffers came after there were none: no kick is wanted for others.
+    /// Asks for no more kicks, since buffers came after there were none.
     #[inline]
     fn wake_up(&mut self) {
         if self.missed.take().is_some() {
@@ -206,7 +206,7 @@ impl Outgoing {
         }
     }
 
-    /// Finds buffers of `size` bytes, at most so many, and takes none.
+    /// Finds buffers of `size` bytes, `chains_max` chains at most, and takes none.
     fn find(&mut self, size: usize, chains_max: u16) -> Result<Placed, Fault> {
         let room = &mut self.room;
         (room.count, room.chain_count) = (0, 0);
@@ -217,7 +217,7 @@ impl Outgoing {
                 return Ok(Placed::TooLarge);
             }
             if self.ring.available(nth + 1)? <= nth {
-                // With each descriptor of the ring among these buffers there are never more.
+                // If these buffers use each descriptor of the ring there are never more.
                 let is_all = descriptors >= self.ring.size();
                 return Ok(if is_all { Placed::TooLarge } else { Placed::NoRoom });
             }
@@ -281,12 +281,12 @@ impl Outgoing {
         }
     }
 
-    /// Shows the guest what was written. Returns whether it wants an interrupt for it.
+    /// Publishes the written frames. Returns true if the guest wants an interrupt for them.
     pub(super) fn publish(&mut self) -> bool {
         self.ring.publish()
     }
 
-    /// Whether its memory went away.
+    /// Returns true if its memory went away.
     #[inline]
     pub(super) fn is_gone(&self) -> bool {
         self.memory.is_gone()
@@ -297,12 +297,12 @@ impl Outgoing {
     }
 }
 
-/// Writes a header unless it stands there already, and returns where the frame goes. A driver that
-/// uses a buffer again has left the header as it was, often on a line of its own, which need not
-/// be taken from the guest's core then.
+/// Writes a header unless it stands there already, and returns the address behind it. A driver that
+/// uses a buffer again has left the header as it was, often on a cache line of its own, which need
+/// not be taken from the guest's core then.
 ///
 /// # Safety
-/// So many bytes and one more are mapped from `at` on.
+/// The header's size and one byte more are mapped from `at` on.
 #[inline]
 unsafe fn write_if_other(at: NonNull<u8>, header: [u8; HEADER_SIZE]) -> *mut u8 {
     let place = at.cast::<[u8; HEADER_SIZE]>();
@@ -315,7 +315,7 @@ unsafe fn write_if_other(at: NonNull<u8>, header: [u8; HEADER_SIZE]) -> *mut u8 
     }
 }
 
-/// Writes into pieces, one after the other.
+/// Writer into pieces, one after the other.
 struct Writer<'a> {
     pieces: &'a [(NonNull<u8>, u32)],
     offset: usize,

@@ -1,16 +1,16 @@
-//! The queue pairs of a port, and which of them a priority uses.
+//! The queue pairs of a port, and the pair of each priority.
 //!
-//! A guest sends what belongs together by the queue, so that a priority that is held back stands
-//! in a ring of its own (`PortConfig::queue_priorities` of the switch says what else that means).
-//! The other way a frame goes into the receive queue of its priority, or into the first one's where
-//! the guest has not started or enabled that (virtio 1.2 section 5.1.5.5.1).
+//! The transmit queue of a frame limits its priority, so that a priority that is held back waits in
+//! a ring of its own (`PortConfig::queue_priorities` of the switch has the other consequences). In
+//! the other direction a frame goes into the receive queue of its priority, or into the first one
+//! if the guest has not started or enabled that queue (virtio 1.2 section 5.1.5.5.1).
 
 use sluice_base::{Priority, PriorityMask};
 
-/// The most pairs that a port has: one for each priority.
+/// Maximum of pairs of a port: one for each priority.
 pub(super) const QUEUES_MAX: usize = Priority::COUNT;
 
-/// Some pairs, a bit each.
+/// A set of pairs, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pairs(u8);
 
@@ -35,23 +35,24 @@ impl Pairs {
         self.0 == 0
     }
 
-    /// Those that are in both.
+    /// Intersection of both sets.
     pub(super) const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 }
 
-/// Which pair's receive queue each priority goes into.
+/// Pair of the receive queue of each priority.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Routes {
-    /// As configured.
+    /// Pairs as configured.
     wanted: [u8; Priority::COUNT],
-    /// As it is with what the guest has started.
+    /// Pairs in use, given the queues that the guest has started.
     now: [u8; Priority::COUNT],
 }
 
 impl Routes {
-    /// Of the priorities of each pair. One that is nobody's is the first pair's.
+    /// Makes routes from the priorities of each pair. A priority without a pair goes to the first
+    /// one.
     pub(super) fn new(priorities: &[PriorityMask]) -> Self {
         let of = |at: usize| {
             let priority = Priority::from_low_bits(u8::try_from(at).unwrap_or(0));
@@ -61,19 +62,19 @@ impl Routes {
         Self { wanted: std::array::from_fn(of), now: [0; Priority::COUNT] }
     }
 
-    /// The receive queues of these pairs take frames.
+    /// Uses only the receive queues of these pairs.
     pub(super) fn use_only(&mut self, usable: Pairs) {
         let pair = |wanted: u8| if usable.has(wanted.into()) { wanted } else { 0 };
         self.now = self.wanted.map(pair);
     }
 
-    /// Where frames of a priority go.
+    /// Returns the pair for frames of a priority.
     #[inline]
     pub(super) fn of(&self, priority: Priority) -> usize {
         self.now[priority.index()].into()
     }
 
-    /// The priorities whose pairs are among these.
+    /// Priorities whose pair is in the set.
     pub(super) fn priorities(&self, pairs: Pairs) -> PriorityMask {
         let mut mask = PriorityMask::NONE;
         for priority in Priority::all().filter(|priority| pairs.has(self.of(*priority))) {
@@ -110,7 +111,7 @@ mod tests {
         let mut full = Pairs::default();
         full.insert(2);
         assert_eq!(routes.priorities(full), mask(&[4, 5]));
-        // A first one that stands still takes nothing, and nobody's place.
+        // A first queue that is unusable takes no frames, and no other queue's place.
         usable.remove(0);
         routes.use_only(usable);
         assert_eq!(now(&routes), [0, 0, 0, 0, 2, 2, 0, 0]);

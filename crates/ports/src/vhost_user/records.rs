@@ -1,8 +1,8 @@
-//! What is remembered of frames whose handles are out.
+//! Records of frames whose handles are out.
 //!
-//! Handles point at records while others are written, so records are reached by pointer, one at a
-//! time, and never as a slice. The record that was given back last is taken next: it is near, and
-//! as few records are touched as there are handles out.
+//! Handles point at records while others are written, so records are accessed by pointer, one at a
+//! time, and never as a slice. The record that was given back last is taken next: it is in cache,
+//! and the number of records in use stays as small as the number of handles that are out.
 
 use std::ptr::NonNull;
 
@@ -13,11 +13,11 @@ use crate::frame::{More, Record};
 pub(super) struct Records {
     base: NonNull<Record>,
     count: u16,
-    /// What else there is of each, if frames may be unfinished.
+    /// Second part of each record, if frames may be unfinished.
     mores: Option<NonNull<More>>,
-    /// Those without a handle, the last one on top.
+    /// Records without a handle, the last one on top.
     free: Vec<u16>,
-    /// Whether the chain of a head has a handle out.
+    /// True for each head whose chain has a handle out.
     is_out: Vec<bool>,
 }
 
@@ -42,13 +42,13 @@ impl Records {
         Self { base, count, mores, free: (0..count).rev().collect(), is_out }
     }
 
-    /// Whether the chain of a head has a handle out.
+    /// Returns true if the chain of a head has a handle out.
     #[inline]
     pub(super) fn has(&self, head: u16) -> bool {
         self.is_out[usize::from(head)]
     }
 
-    /// How many handles are out.
+    /// Number of handles that are out.
     pub(super) const fn out(&self) -> u16 {
         // There are no more than `count`.
         #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
@@ -56,7 +56,7 @@ impl Records {
         self.count - free
     }
 
-    /// The record that is taken next, to be written, and its number.
+    /// Returns the record to be taken next, for writing, and its number.
     ///
     /// # Panics
     /// If the chain of every head has its handle out.
@@ -68,7 +68,7 @@ impl Records {
         (number, unsafe { self.at(number).as_mut() })
     }
 
-    /// The same record, and what else there is of it.
+    /// Returns the record to be taken next, and its second part.
     ///
     /// # Panics
     /// As [`Self::next`], and if frames are always finished.
@@ -80,7 +80,7 @@ impl Records {
         (record, unsafe { more.as_mut() })
     }
 
-    /// Takes the next record for the chain of a head; also gives its number.
+    /// Takes the next record for the chain of a head; returns it with its number.
     #[inline]
     pub(super) fn take(&mut self, head: u16) -> (u16, NonNull<Record>) {
         let (number, record) = self.next();
@@ -90,14 +90,14 @@ impl Records {
         (number, self.at(number))
     }
 
-    /// The handle of a record is back. Returns the head of its chain.
+    /// Takes back the handle of a record. Returns the head of its chain.
     ///
     /// # Panics
     /// If it was not out.
     #[inline]
     pub(super) fn give_back(&mut self, number: u16) -> u16 {
         assert!(number < self.count, "no record has this number");
-        // SAFETY: below the count; who had the handle only read, and so does this.
+        // SAFETY: below the count; the holder of the handle only read, and so does this.
         let head = unsafe { self.at(number).as_ref() }.chain;
         let is_out = std::mem::replace(&mut self.is_out[usize::from(head)], false);
         assert!(is_out, "a handle came back twice");
@@ -114,7 +114,7 @@ impl Records {
 
 impl Drop for Records {
     fn drop(&mut self) {
-        // What a handle points at is never freed.
+        // Memory behind a handle is never freed.
         if self.out() == 0 {
             let all = NonNull::slice_from_raw_parts(self.base, self.count.into());
             // SAFETY: they came out of a box of that size, and nobody else points at them.

@@ -1,11 +1,11 @@
 //! The device's side of a split virtqueue (virtio 1.2 section 2.7).
 //!
-//! Everything in it may be changed by the guest at any time. Each field is read once, as a copy,
-//! and the copy is checked; nothing that was checked is read again.
+//! All of its memory may be changed by the guest at any time. Each field is read once, as a copy,
+//! and the copy is checked; a checked field is never read again.
 //!
-//! **No wake-up is lost**, in either direction, because each side writes first what it has done,
-//! then, behind a full fence, reads whether the other one sleeps. Here: the used index, fence, the
-//! driver's wish to be interrupted ([`Ring::publish`]); and the wish to be kicked, fence, the
+//! **No wake-up is lost**, in either direction, because each side first writes its progress, then,
+//! behind a full fence, reads the other side's wish for an event. Here: the used index, fence, the
+//! driver's wish for an interrupt ([`Ring::publish`]); and the wish for a kick, fence, the
 //! available index ([`Ring::arm`], `waking.rs`).
 
 use std::ptr::NonNull;
@@ -26,10 +26,10 @@ const NO_INTERRUPT: u16 = 1;
 /// The device wants no kicks (`flags` of the used ring, section 2.7.8).
 const NO_NOTIFY: u16 = 1;
 
-/// How many entries ahead memory is asked for: what a core can wait for at a time is little more.
+/// Distance of prefetches in entries: hardly more fit into a core's outstanding loads.
 pub(super) const LOOK_AHEAD: u16 = 16;
 
-/// The largest ring (section 2.7).
+/// Maximum size of a ring (section 2.7).
 pub(super) const SIZE_MAX: u32 = 32_768;
 
 /// A descriptor (section 2.7.5).
@@ -50,49 +50,49 @@ struct Used {
     len: u32,
 }
 
-/// What is wrong with a ring. It stays stopped until its driver sets it up anew.
+/// Fault of a ring. The ring stays stopped until its driver sets it up anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     /// The available index is further ahead than the ring is long.
     #[error("its available index is {ahead} ahead, and the ring has {size} entries")]
     Index {
-        /// How far.
+        /// Distance from the next entry.
         ahead: u16,
-        /// The ring.
+        /// Size of the ring.
         size: u16,
     },
-    /// A descriptor that the table does not have.
+    /// A descriptor index beyond the table.
     #[error("descriptor {0} is beyond the table")]
     Head(u16),
     /// A descriptor that is in use already.
     #[error("descriptor {0} is available twice")]
     Twice(u16),
-    /// More descriptors in a chain than the ring has, or one that leads back.
+    /// A chain with more descriptors than the ring has, or a loop.
     #[error("the chain of descriptor {0} has no end")]
     Chain(u16),
     /// Memory that the front end did not share.
     #[error("{size} bytes at guest address {addr:#x} are not shared memory")]
     Unmapped {
-        /// Where.
+        /// Guest address.
         addr: u64,
-        /// How many.
+        /// Number of bytes.
         size: u32,
     },
-    /// A descriptor that the device may write where it should read, or the other way round.
+    /// A descriptor that the device may only write where it should read, or the other way round.
     #[error("descriptor {0} has the wrong direction")]
     Direction(u16),
-    /// An indirect table of no whole number of descriptors, in another one, or in a chain.
+    /// An indirect table with a partial descriptor, in another one, or in a chain.
     #[error("the indirect table of descriptor {0} is malformed")]
     Indirect(u16),
-    /// A chain that is too short for the header that every frame has.
+    /// A chain that is too short for the header of a frame.
     #[error("the chain of descriptor {0} is too short")]
     Short(u16),
-    /// Shared memory that cannot be reached any more.
+    /// Shared memory that cannot be accessed any more.
     #[error("its memory is gone: the file became shorter while shared, or its pages ran out")]
     Gone,
 }
 
-/// Where a ring lies, in the front end's addresses, and how large it is.
+/// Addresses of a ring's parts, as the front end has them, and its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) size: u16,
@@ -107,10 +107,10 @@ impl Place {
     }
 }
 
-/// An index of a ring: it has 16 bits, and a word of its own. Of two in one word the processor may
-/// load both at once, and a load that needs more than one store that is still on its way waits
-/// until that store, and all before it, have reached the cache: here, frames written to memory that
-/// another core has.
+/// An index of a ring: 16 bits, in a word of its own. With two in one word the processor may load
+/// both at once, and a load that spans several stores that are still on their way waits until
+/// these, and all before them, have reached the cache: here, frames written to memory that another
+/// core has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Index(u32);
 
@@ -138,16 +138,16 @@ pub(super) struct Ring {
     avail: NonNull<u16>,
     used: NonNull<u16>,
     size: u16,
-    /// Whether both sides say at which index they want to hear (`VIRTIO_F_EVENT_IDX`).
+    /// True if both sides publish the index at which they want an event (`VIRTIO_F_EVENT_IDX`).
     event_idx: bool,
     /// The next available entry to take.
     next_avail: Index,
-    /// The available index, as it was seen last.
+    /// The available index at the last look.
     seen: Index,
-    /// The next used entry to write, and the index that was published last.
+    /// The next used entry to write, and the index published last.
     next_used: Index,
     published: Index,
-    /// Where it is marked that the used ring was written, and where the guest sees that.
+    /// Dirty log of the used ring, and the guest's address of the used ring.
     log: Option<(Arc<DirtyLog>, u64)>,
 }
 
@@ -155,8 +155,8 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring in mapped memory, which begins at `base`. `None` if it does not lie in it, or not on
-    /// the boundaries that it must (section 2.7).
+    /// Makes a ring in mapped memory with the next available entry `base`. `None` if it lies
+    /// outside, or is not aligned (section 2.7).
     pub(super) fn new(memory: &Memory, place: Place, base: u16, event_idx: bool) -> Option<Self> {
         let size = usize::from(place.size);
         let is_size = place.size.is_power_of_two() && u32::from(place.size) <= SIZE_MAX;
@@ -166,7 +166,7 @@ impl Ring {
         let desc = memory.at_user(place.desc, size * size_of::<Desc>())?.cast();
         let avail = memory.at_user(place.avail, 2 * (3 + size))?.cast();
         let used = memory.at_user(place.used, 2 * 3 + size * size_of::<Used>())?.cast::<u16>();
-        // A file may be mapped anywhere, but on a page.
+        // The mapping of a file is aligned to a page only.
         if !desc.is_aligned() || !avail.is_aligned() || !used.cast::<Used>().is_aligned() {
             return None;
         }
@@ -183,23 +183,22 @@ impl Ring {
             published: Index::new(0),
             log: None,
         };
-        // What was used before it was set up here: frames that were not completed come again only
-        // if the front end says so by `base`.
+        // The used index of an earlier setup: frames that were not completed come again only if the
+        // front end says so by `base`.
         ring.next_used = Index::new(ring.used_at(1).load(Ordering::Acquire));
         ring.published = ring.next_used;
         ring.used_at(0).store(if event_idx { 0 } else { NO_NOTIFY }, Ordering::Relaxed);
         Some(ring)
     }
 
-    /// Where it is to be marked from now on that the used ring was written, if anywhere, and where
-    /// the guest sees it.
+    /// Sets the dirty log of the used ring, if any, and the guest's address of it.
     pub(super) fn log_to(&mut self, log: Option<(Arc<DirtyLog>, u64)>) {
         self.log = log;
-        // `new` wrote there.
+        // `new` wrote to this field.
         self.mark_used(0, 1);
     }
 
-    /// Fields of the used ring, each of two bytes, were written.
+    /// Marks fields of the used ring, each of two bytes, as written.
     #[inline]
     fn mark_used(&self, at: usize, fields: usize) {
         if let Some((log, used)) = &self.log {
@@ -207,7 +206,7 @@ impl Ring {
         }
     }
 
-    /// Entries of the used ring, from one index to another, and its index were written.
+    /// Marks entries of the used ring, from one index to another, and its index as written.
     #[cold]
     fn mark_published(&self, before: u16, now: u16) {
         const FIELDS: usize = size_of::<Used>() / 2;
@@ -225,7 +224,7 @@ impl Ring {
         self.size
     }
 
-    /// The next available entry that will be taken.
+    /// The next available entry to take.
     pub(super) const fn base(&self) -> u16 {
         self.next_avail.get()
     }
@@ -245,8 +244,8 @@ impl Ring {
         unsafe { AtomicU16::from_ptr(self.used.add(at).as_ptr()) }
     }
 
-    /// How many entries are available beyond those that were taken, if more than `known` looked
-    /// for.
+    /// Returns the number of entries available beyond the taken ones. It reads the index only if
+    /// fewer than `wanted` are known.
     ///
     /// # Errors
     /// [`Fault::Index`].
@@ -261,7 +260,7 @@ impl Ring {
         Ok(self.known())
     }
 
-    /// The available index was read.
+    /// Stores an available index that was read.
     #[inline]
     fn see(&mut self, available: u16) -> Result<(), Fault> {
         self.seen = Index::new(available);
@@ -273,7 +272,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The head of the chain that is `nth` from the next one on.
+    /// Returns the head of the chain that is `nth` from the next one on.
     ///
     /// # Errors
     /// [`Fault::Head`].
@@ -284,19 +283,19 @@ impl Ring {
         if head < self.size { Ok(head) } else { Err(Fault::Head(head)) }
     }
 
-    /// How many entries are known to be available, without looking.
+    /// Number of entries known to be available, without a look.
     #[inline]
     pub(super) const fn known(&self) -> u16 {
         self.seen.get().wrapping_sub(self.next_avail.get())
     }
 
-    /// Takes entries: they are the device's until they are used.
+    /// Takes entries: they belong to the device until they are used.
     #[inline]
     pub(super) fn take(&mut self, count: u16) {
         self.next_avail.advance(count);
     }
 
-    /// A copy of a descriptor of the table.
+    /// Copies a descriptor of the table.
     #[inline]
     pub(super) fn desc(&self, at: u16) -> Desc {
         debug_assert!(at < self.size);
@@ -304,7 +303,7 @@ impl Ring {
         unsafe { self.desc.add(at.into()).read_volatile() }
     }
 
-    /// Gives a chain back, into which so many bytes were written. Seen by the driver only after
+    /// Gives a chain back, into which `len` bytes were written. The driver sees it only after
     /// [`Self::publish`].
     #[inline]
     pub(super) fn give_back(&mut self, head: u16, len: u32) {
@@ -318,7 +317,8 @@ impl Ring {
         self.next_used.advance(1);
     }
 
-    /// Shows the driver what was given back. Returns whether it wants an interrupt for it.
+    /// Publishes the chains that were given back. Returns true if the driver wants an interrupt for
+    /// them.
     pub(super) fn publish(&mut self) -> bool {
         let (before, now) = (self.published.get(), self.next_used.get());
         if now == before {
@@ -327,7 +327,7 @@ impl Ring {
         self.published = self.next_used;
         // Release: the entries and the frames were written before.
         self.used_at(1).store(now, Ordering::Release);
-        // All at once, and not with each entry: a mark may come late, but not too early.
+        // Once for all entries: a mark may come late, but not too early.
         if self.log.is_some() {
             self.mark_published(before, now);
         }
@@ -339,14 +339,14 @@ impl Ring {
         passes(event, before, now)
     }
 
-    /// The available index, as it was seen last.
+    /// The available index at the last look.
     #[inline]
     pub(super) const fn seen(&self) -> u16 {
         self.seen.get()
     }
 
-    /// Asks for a kick when entries become available beyond those that were served. Returns whether
-    /// some already are, however often it is asked.
+    /// Asks for a kick when entries become available beyond those that were served. Returns true if
+    /// some already are, on every call.
     ///
     /// # Errors
     /// [`Fault::Index`].
@@ -356,7 +356,7 @@ impl Ring {
         Ok(available != served)
     }
 
-    /// Wants no kicks any more. With event indices a driver kicks once only, anyway.
+    /// Asks for no more kicks. With event indices a driver kicks once only, anyway.
     #[inline]
     pub(super) fn disarm(&mut self) {
         if !self.event_idx {
@@ -385,12 +385,12 @@ impl Words for Ring {
 
     #[inline]
     fn index(&self) -> u16 {
-        // Acquire: the entries and descriptors that it speaks of were written before.
+        // Acquire: the entries and descriptors below it were written before.
         self.avail_at(1).load(Ordering::Acquire)
     }
 }
 
-/// Whether an index went past the one that somebody waits for (section 2.7.10).
+/// Returns true if an index went past the one of the wanted event (section 2.7.10).
 #[inline]
 const fn passes(event: u16, before: u16, now: u16) -> bool {
     now.wrapping_sub(event).wrapping_sub(1) < now.wrapping_sub(before)
@@ -401,13 +401,14 @@ pub(super) struct Chain<'a> {
     ring: &'a Ring,
     memory: &'a Memory,
     head: u16,
-    /// What a descriptor must say about direction: [`WRITE`] or nothing.
+    /// Required direction flag of descriptors: [`WRITE`] or nothing.
     direction: u16,
-    /// Where the rest of the chain is: the ring's table, or an indirect one of so many entries.
+    /// Indirect table of the rest of the chain, with its number of entries; `None` for the ring's
+    /// table.
     table: Option<(NonNull<Desc>, u16)>,
     /// The next descriptor.
     next: Option<u16>,
-    /// How many more there may be.
+    /// Maximum of further descriptors.
     left: u16,
 }
 
@@ -417,7 +418,7 @@ impl<'a> Chain<'a> {
         Self { ring, memory, head, direction, table: None, next: Some(head), left: ring.size }
     }
 
-    /// The next piece of memory; empty ones are left out.
+    /// Returns the next piece of memory; empty ones are skipped.
     ///
     /// # Errors
     /// [`Fault`].

@@ -1,15 +1,16 @@
-//! The conversation with the front end (a VMM, or a DPDK process): a thread of its own, since it
-//! may take its time, and a front end that stops in the middle of a message must hold up nobody.
+//! The protocol session with the front end (a VMM, or a DPDK process): a thread of its own, since
+//! it may take its time, and a front end that stops in the middle of a message must block no other
+//! work.
 //!
 //! ```text
-//!   front end ──messages──▶ session ──changes, bell──▶ driver (the worker's thread)
+//!   front end ──messages──▶ session ──changes───────▶ driver (the worker's thread)
 //!             ◀──replies───         ◀────answers──────
 //! ```
 //!
 //! The rings belong to the driver. A change to them is sent to it, and the front end gets its reply
 //! only when the change is done: a ring that is stopped has none of its chains in the switch any
-//! more. The conversation begins anew whenever either side starts anew; in between the driver has
-//! no rings.
+//! more. The session begins anew whenever either side starts anew; in between the driver has no
+//! rings.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -34,18 +35,18 @@ use super::ring::Place;
 use crate::bell::Bell;
 use crate::handed::Handed;
 
-/// How long the driver may take for a change.
+/// Limit of the driver's time for a change.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// How long to wait before a front end that is not there is sought again.
+/// Interval of attempts to connect to a front end that is not there.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// A request that is being done may end in this time, unless it waits for the driver.
+/// A request in progress may end in this time, unless it waits for the driver.
 const BUSY_RETRY: Duration = Duration::from_micros(100);
 const BUSY_TRIES: u32 = 20;
-/// How often a conversation that was handed over is asked whether it goes on here.
+/// Interval of checks if a session that was handed over goes on here.
 const HANDED_RETRY: Duration = Duration::from_millis(5);
 
-/// Who waits for whom at the socket.
+/// Role of the port at the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// The port listens, and the front end connects (QEMU: a chardev with `server=off`).
@@ -62,16 +63,16 @@ pub(super) struct Setup {
     /// The next available entry.
     pub(super) base: u16,
     pub(super) memory: Arc<Memory>,
-    /// What was agreed on (virtio 1.2 chapter 6).
+    /// Features that were negotiated (virtio 1.2 chapter 6).
     pub(super) features: u64,
-    /// Where it marks what it writes.
+    /// Dirty log of its writes.
     pub(super) logging: Option<Logging>,
     pub(super) kick: Option<OwnedFd>,
     pub(super) call: Option<OwnedFd>,
     pub(super) enabled: bool,
 }
 
-/// What the driver is asked for. Rings are numbered as in vhost-user: even ones receive, odd ones
+/// Request to the driver. Rings are numbered as in vhost-user: even ones receive, odd ones
 /// transmit, as the guest sees it.
 #[derive(Debug)]
 pub(super) enum Change {
@@ -80,31 +81,31 @@ pub(super) enum Change {
     Stop(u8),
     Enable(u8, bool),
     Call(u8, Option<OwnedFd>),
-    /// When it is answered, nothing is marked any more where it was before.
+    /// Once it is answered, no page is marked any more in the earlier log.
     Log(u8, Option<Logging>),
-    /// Another ring's chains are to be told of from this moment on.
+    /// Another descriptor for kicks, from this moment on.
     Kick(u8, Option<OwnedFd>),
 }
 
-/// What became of it.
+/// Result of a change.
 pub(super) type Answer = Result<u16, String>;
 
-/// A change, and where its answer goes.
+/// A change, and the channel of its answer.
 pub(super) type Ask = (Change, SyncSender<Answer>);
 
-/// What both threads know.
+/// State that both threads share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// The socket in use, to be shut down when the port closes.
     connection: Option<UnixStream>,
     closing: bool,
-    /// Why there is no front end, or why the last one was left.
+    /// Reason why there is no front end, or why the last one was disconnected.
     problem: Option<String>,
-    /// The device of the conversation.
+    /// The device of the session.
     device: Option<Arc<Mutex<Device>>>,
-    /// A request is being done.
+    /// True while a request is in progress.
     busy: bool,
-    /// Another process may go on with the conversation: no request is taken.
+    /// True if another process may continue the session: no request is taken.
     handed: bool,
 }
 
@@ -112,15 +113,15 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Session {
     shared: Arc<Mutex<Shared>>,
-    /// Ends the thread's waiting.
+    /// Wakes the thread, to end it.
     stop: Bell,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// The socket that was made, to be removed.
+    /// Path of the socket that was made, to be removed.
     path: Option<PathBuf>,
     listener: Option<UnixListener>,
 }
 
-/// The other end's way to the driver.
+/// The session's channel to the driver.
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     asks: SyncSender<Ask>,
@@ -132,10 +133,10 @@ impl Driver {
         Self { asks, bell }
     }
 
-    /// Has a change done.
+    /// Sends a change and waits for its answer.
     pub(super) fn ask(&self, change: Change) -> Answer {
         let (reply, answer) = sync_channel(1);
-        // First into the channel, then the bell: the driver looks after the bell.
+        // First into the channel, then the notification: the driver looks after the notification.
         self.asks.try_send((change, reply)).map_err(|error| match error {
             TrySendError::Full(_) => "the switch has not taken the last change".to_owned(),
             TrySendError::Disconnected(_) => "the port is closed".to_owned(),
@@ -149,12 +150,12 @@ impl Driver {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // What is in it is whole after every assignment.
+    // Its content is consistent after every assignment.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {
-    /// Begins to listen or to connect, or goes on with a conversation that was handed over.
+    /// Begins to listen or to connect, or continues a session that was handed over.
     pub(super) fn start(
         path: &Path,
         role: Role,
@@ -189,13 +190,13 @@ impl Session {
         Ok(Self { shared, stop, thread: Some(thread), path: made, listener: kept })
     }
 
-    /// Why there is no front end; `None` if there is one.
+    /// The reason why there is no front end; `None` if there is one.
     pub(super) fn problem(&self) -> Option<String> {
         lock(&self.shared).problem.clone()
     }
 
-    /// Adds what another process needs to go on, the conversation only if its rings are `idle`; no
-    /// request of it is taken any more then.
+    /// Adds the state that another process needs to continue, the session only if its rings are
+    /// `idle`; no request of it is taken any more then.
     pub(super) fn hand_over(&self, idle: bool, handed: &mut Handed) -> io::Result<()> {
         if let Some(listener) = &self.listener {
             handed.file(LISTENER, listener.as_fd())?;
@@ -209,13 +210,14 @@ impl Session {
         Ok(())
     }
 
-    /// Whether it went over, or there is none; not while a request is being done.
+    /// Returns true if the session was added, or there is none; false while a request is in
+    /// progress.
     fn hand_over_conversation(&self, handed: &mut Handed) -> io::Result<bool> {
         let mut shared = lock(&self.shared);
         let (Some(connection), Some(device)) = (&shared.connection, &shared.device) else {
             return Ok(true);
         };
-        // Whoever does a request has the device.
+        // A request in progress locks the device.
         let device = match device.try_lock() {
             Ok(device) if !shared.busy => device,
             _ => return Ok(false),
@@ -228,25 +230,25 @@ impl Session {
         Ok(true)
     }
 
-    /// Nobody has taken the conversation over.
+    /// Takes requests again: no other process has taken the session over.
     pub(super) fn go_on(&self) {
         lock(&self.shared).handed = false;
     }
 
-    /// Ends the conversation. The driver's end of the channel must be gone, or the thread may wait
-    /// for an answer.
+    /// Ends the session. The driver's end of the channel must be gone, or the thread may wait for
+    /// an answer.
     pub(super) fn close(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         let mut shared = lock(&self.shared);
         shared.closing = true;
         if let Some(connection) = shared.connection.take() {
-            // It may be shut already.
+            // It may be shut down already.
             let _ = connection.shutdown(std::net::Shutdown::Both);
         }
         drop(shared);
         self.stop.ring();
         if thread.join().is_err() {
-            // It has said why; the port is closed all the same.
+            // The thread has reported its panic; the port is closed all the same.
         }
         if let Some(path) = self.path.take() {
             let _ = std::fs::remove_file(path);
@@ -254,7 +256,7 @@ impl Session {
     }
 }
 
-/// Listens at a path. A socket that nobody listens at is left over, and replaced.
+/// Listens at a path. A socket without a listener is a remnant, and replaced.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -270,7 +272,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Whether a socket listens there.
+/// Returns true if a socket listens there.
 fn is_at(listener: &UnixListener, path: &Path) -> bool {
     listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
 }
@@ -281,7 +283,7 @@ struct There {
     listener: Option<UnixListener>,
     stop: Bell,
     shared: Arc<Mutex<Shared>>,
-    /// What a front end may choose from.
+    /// The offer to a front end.
     offered: Offer,
     driver: Driver,
 }
@@ -315,7 +317,7 @@ impl There {
         let mut fds = vec![PollFd::from_borrowed_fd(self.stop.fd(), PollFlags::IN)];
         fds.extend(also.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
         let time = time.and_then(|time| time.try_into().ok());
-        // A signal ends it early, and the caller comes again.
+        // A signal ends the wait early, and the caller waits again.
         let _ = poll(&mut fds, time.as_ref());
     }
 
@@ -337,7 +339,7 @@ impl There {
         }
     }
 
-    /// Talks with one front end until it leaves or breaks the rules.
+    /// Serves one front end until it leaves or breaks the rules.
     fn serve(&self, stream: UnixStream, known: Option<Known>) {
         let Ok(connection) = stream.try_clone() else { return };
         let device = Arc::new(Mutex::new(Device::new(self.driver.clone(), self.offered)));
@@ -365,7 +367,7 @@ impl There {
         });
     }
 
-    /// Does one request after the other, until there is an error.
+    /// Handles one request after the other, until there is an error.
     fn talk(
         &self,
         stream: UnixStream,
@@ -415,7 +417,8 @@ impl There {
         }
     }
 
-    /// Waits until a request may be done, which is for ever if another process goes on.
+    /// Waits until a request may be handled, which is for ever if another process continues the
+    /// session.
     fn begin_request(&self) {
         loop {
             let mut shared = lock(&self.shared);
@@ -429,10 +432,10 @@ impl There {
     }
 }
 
-/// What the next request says if it is `SET_VRING_ENABLE`: the ring, and whether to enable it.
+/// The ring and the flag of the next request, if it is `SET_VRING_ENABLE`.
 ///
 /// QEMU sends it before it has acknowledged the feature that goes with it, and never again, so that
-/// the library refuses it, and what it said would be lost.
+/// the library refuses it, and its content would be lost.
 fn early_enable(stream: &UnixStream) -> Option<(u32, bool)> {
     const SET_VRING_ENABLE: u32 = 18;
     let body = peek(stream, SET_VRING_ENABLE)?;
@@ -440,13 +443,13 @@ fn early_enable(stream: &UnixStream) -> Option<(u32, bool)> {
     Some((u32::from_ne_bytes(*ring), u32::from_ne_bytes(*enable) != 0))
 }
 
-/// The MTU that the next request tells if it is `NET_SET_MTU`, which the library does not know.
+/// The MTU of the next request, if it is `NET_SET_MTU`, which the library does not know.
 fn told_mtu(stream: &UnixStream) -> Option<u64> {
     const NET_SET_MTU: u32 = 20;
     peek(stream, NET_SET_MTU).map(u64::from_ne_bytes)
 }
 
-/// The eight bytes of the next request, if it is this one.
+/// The eight bytes of the next request, if it is of the `wanted` kind.
 fn peek(stream: &UnixStream, wanted: u32) -> Option<[u8; 8]> {
     const HEADER_SIZE: usize = 12;
     let mut request = [0; HEADER_SIZE + 8];
@@ -462,10 +465,10 @@ fn peek(stream: &UnixStream, wanted: u32) -> Option<[u8; 8]> {
     (size == request.len()).then(|| request.last_chunk().copied()).flatten()
 }
 
-/// If the next request is `SET_LOG_FD`: the bytes of its reply, none unless it wants one.
+/// The bytes of the reply to the next request, if it is `SET_LOG_FD`; none unless it wants one.
 ///
-/// The library does not know it. Nobody is told that something was logged, as with DPDK: whoever
-/// moves a guest looks at the log when he wants to.
+/// The library does not know it. No event is signalled for new marks, as with DPDK: the front end
+/// reads the log when it wants to.
 fn is_log_fd(stream: &UnixStream) -> Option<Vec<u8>> {
     const SET_LOG_FD: u32 = 7;
     const VERSION: u32 = 1;
@@ -477,7 +480,7 @@ fn is_log_fd(stream: &UnixStream) -> Option<Vec<u8>> {
     let [request, flags] = [request, flags].map(|bytes: &[u8; 4]| u32::from_ne_bytes(*bytes));
     (request == SET_LOG_FD).then(|| match flags & NEED_REPLY {
         0 => Vec::new(),
-        // Its header, and 0 as a number of 8 bytes: it was done.
+        // Its header, and 0 as a number of 8 bytes: success.
         _ => [SET_LOG_FD, VERSION | REPLY, 8, 0, 0].iter().flat_map(|w| w.to_ne_bytes()).collect(),
     })
 }

@@ -1,7 +1,7 @@
-//! Unfinished frames from a guest: those that leave a checksum or their segmentation to the port.
+//! Unfinished frames from a guest: frames that leave a checksum or their segmentation to the port.
 //!
-//! They take a way of their own, so that the usual one asks a single question about them. Their
-//! chain is read anew from its beginning, and what is read here is all that counts.
+//! They have a path of their own, so that the usual one needs only one check for them. Their chain
+//! is read anew from its beginning, and only values read here count.
 
 use super::header::{HEADER_SIZE, copy_all, copy_piece};
 use super::incoming::{Incoming, Taken};
@@ -11,17 +11,18 @@ use crate::frame::{HEAD_SIZE, MORE_PIECES_MAX, More, PLAIN_SIZE_MAX, Piece, Reco
 use crate::offload::Offload;
 use crate::pool::{LARGE_FRAME_SIZE_MAX, Pool};
 
-/// What was found.
+/// Result of reading a chain.
 enum Found {
     Frame(Offload),
-    /// In too many pieces.
+    /// A frame in too many pieces.
     Scattered,
     Oversize,
     Nonsense,
 }
 
 impl Incoming {
-    /// Makes a handle of the chain of `head`. `None`: it needs room in the pool, and there is none.
+    /// Makes a handle of the chain of `head`. `None` if it needs a slot of the pool, and there is
+    /// none.
     #[cold]
     pub(super) fn take_unfinished(
         &mut self,
@@ -31,7 +32,7 @@ impl Incoming {
         let agreed = self.agreed;
         let mut chain = Chain::new(&self.ring, &self.memory, head, 0);
         if !super::offload::may_leave(agreed) {
-            // To its end: a chain that has none is a fault.
+            // Walk to its end: a chain without one is a fault.
             while chain.next()?.is_some() {}
             return Ok(Some(self.refuse_offload(head)));
         }
@@ -60,7 +61,7 @@ impl Incoming {
         Taken::Nothing
     }
 
-    /// Copies a frame in too many pieces into the pool. `None`: there is no room.
+    /// Copies a frame in too many pieces into the pool. `None` if there is no slot.
     fn copy_unfinished(&mut self, head: u16, pool: &mut Pool) -> Result<Option<Taken>, Fault> {
         if pool.large_slots() == 0 {
             return Ok(Some(self.refuse_offload(head)));
@@ -93,7 +94,7 @@ impl Incoming {
     }
 }
 
-/// Reads a chain: the header, the head of the frame, and where the rest of it lies.
+/// Reads a chain: the header, the head of the frame, and the places of the rest.
 fn look(
     mut chain: Chain<'_>,
     record: &mut Record,
@@ -121,7 +122,7 @@ fn look(
     if size > LARGE_FRAME_SIZE_MAX {
         return Ok(Found::Oversize);
     }
-    // Of a short super-frame more is shown.
+    // A handle shows a whole head even for a shorter super-frame.
     record.head[head_size..].fill(0);
     let checked = ask_of(&net_header, agreed)
         .and_then(|ask| Offload::check(ask, &record.head[..head_size], size));

@@ -1,4 +1,4 @@
-//! Who wakes whom at a guest's ring: the device asks for a kick, and looks once more.
+//! Wake-ups at a guest's ring: the device asks for a kick, and looks once more.
 //!
 //! ```text
 //!   device                                  guest
@@ -8,31 +8,31 @@
 //!   is the index still `served`?
 //! ```
 //!
-//! In the one order that both fences agree on, the one that comes second sees what the other wrote:
-//! either the device sees the index, or the guest sees that it has to kick.
+//! In the single order of both fences, the second side sees the first side's write: either the
+//! device sees the index, or the guest sees that it has to kick.
 //!
-//! **The look is compared with what was served**, with frames that were read and with the index at
-//! which a frame found no room, and never with what an earlier look has seen: a loop may rest twice
+//! **The look is compared with the served index**, of frames that were read or of the entry at
+//! which a frame found no room, and never with the result of an earlier look: a loop may rest twice
 //! before it serves, and the guest, whose buffers are all there, will not kick again.
 
 use super::queues::Pairs;
 
-/// The words by which a guest and its device wake each other: of the machine, or of the model that
-/// tries every order.
+/// The words of a ring that control wake-ups: in guest memory, or in the model that tries every
+/// order.
 pub(super) trait Words {
     /// Asks for a kick when the available index passes this one (virtio 1.2 sections 2.7.7 and
     /// 2.7.10).
     fn ask(&self, beyond: u16);
 
-    /// Orders what was written before against what is read afterwards.
+    /// Orders earlier writes before later reads.
     fn fence(&self);
 
-    /// The available index. What it speaks of can be seen.
+    /// The available index. Entries below it are visible.
     fn index(&self) -> u16;
 }
 
-/// Asks for a kick beyond what was served, and looks once more. Returns the available index; unless
-/// it is `served`, no kick may come for what is there.
+/// Asks for a kick beyond `served`, and looks once more. Returns the available index; unless it is
+/// `served`, no kick may come for the entries that are there.
 #[inline]
 pub(super) fn arm(words: &impl Words, served: u16) -> u16 {
     words.ask(served);
@@ -43,26 +43,26 @@ pub(super) fn arm(words: &impl Words, served: u16) -> u16 {
 /// Pairs whose receive queues had no room for a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Full {
-    /// The last offer found no room.
+    /// Pairs whose last offer found no room.
     pairs: Pairs,
-    /// Of those, the ones of which a kick tells.
+    /// Pairs among them for which a kick signals room.
     armed: Pairs,
 }
 
 impl Full {
-    /// A frame found no room.
+    /// Notes that a frame found no room.
     pub(super) fn missed(&mut self, pair: usize) {
         self.pairs.insert(pair);
         self.armed.remove(pair);
     }
 
-    /// A frame found room, or the queue is gone.
+    /// Notes that a frame found room, or the queue is gone.
     #[inline]
     pub(super) fn found(&mut self, pair: usize) {
         self.pairs.remove(pair);
     }
 
-    /// A kick was asked for, and `came` is whether there was more room than a frame missed.
+    /// Notes a request for a kick; `came` is true if there was more room than a frame missed.
     pub(super) fn asked(&mut self, pair: usize, came: bool) {
         if came {
             self.armed.remove(pair);
@@ -79,7 +79,7 @@ impl Full {
         self.pairs
     }
 
-    /// A kick tells of room in each of them.
+    /// Returns true if a kick signals room in each full pair.
     pub(super) fn are_armed(self) -> bool {
         self.pairs.and(self.armed) == self.pairs
     }

@@ -15,7 +15,7 @@ use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
 use sluice_switch::{Egress, Window};
 
-/// Whether namespaces can be made here; says so aloud if not.
+/// Returns true if namespaces can be made here; prints a message if not.
 pub(crate) fn can_have_namespaces(test: &str) -> bool {
     let can = rustix::process::geteuid().is_root()
         && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|o| o.status.success());
@@ -25,14 +25,14 @@ pub(crate) fn can_have_namespaces(test: &str) -> bool {
     can
 }
 
-/// The kernel's own word on what it drops in these namespaces, or `None` and a word where it cannot
-/// be had.
+/// The kernel's own report of drops in these namespaces, or `None` and a message if it is not
+/// available.
 pub(crate) fn kernel_drops(test: &str, namespaces: &[&str]) -> Option<sluice_dropwatch::Drops> {
     let drops = sluice_dropwatch::Drops::watch(namespaces);
     drops.map_err(|error| eprintln!("SKIPPED part of {test}: {error}")).ok()
 }
 
-/// Has the other end of a port do something, while its worker attends to the port.
+/// Runs `work` as the other end of a port, while its worker attends to the port.
 pub(crate) fn attended<T: Send>(port: &mut impl Port, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let there = scope.spawn(work);
@@ -44,7 +44,7 @@ pub(crate) fn attended<T: Send>(port: &mut impl Port, work: impl FnOnce() -> T +
     })
 }
 
-/// Runs a command; panics with what it said if it fails.
+/// Runs a command; panics with its output if it fails.
 pub(crate) fn run(command: &str) {
     let mut words = command.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
@@ -123,7 +123,7 @@ pub(crate) trait Peer {
 pub(crate) struct RawPeer(pub(crate) OwnedFd);
 
 impl RawPeer {
-    /// On `device` of the caller's namespace.
+    /// Opens a socket on `device` of the caller's namespace.
     pub(crate) fn new(device: &str) -> Self {
         let index = sluice_ports::device::device(device).unwrap().index;
         // SAFETY: no pointers.
@@ -206,7 +206,7 @@ impl Peer for sluice_ports::memory::Probe {
     }
 }
 
-/// How long nothing comes before nothing more is waited for.
+/// Time without a frame after which a wait ends.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// A window that limits nothing.
@@ -234,8 +234,8 @@ pub(crate) fn frame(pool: &mut Pool, bytes: &[u8]) -> FrameBuf {
     slot.freeze(0, bytes.len())
 }
 
-/// The `nth` test frame: sizes from 60 to 1514, an EtherType nobody handles, and bytes that say
-/// which frame and which byte they are.
+/// The `nth` test frame: sizes from 60 to 1514, an EtherType nobody handles, and bytes that
+/// identify the frame and their offset.
 pub(crate) fn test_frame(nth: usize, size_max: usize) -> Vec<u8> {
     let size = 60 + nth * 131 % (size_max - 59);
     let mut frame: Vec<u8> =
@@ -262,7 +262,7 @@ impl Waiter {
         Self(waiter)
     }
 
-    /// Whether something happened within so many milliseconds.
+    /// Waits up to this many milliseconds. Returns true if there was an event.
     pub(crate) fn wait(&self, milliseconds: i64) -> bool {
         let mut events = Vec::with_capacity(32);
         let nanos = milliseconds % 1000 * 1_000_000;
@@ -271,7 +271,7 @@ impl Waiter {
             let room = rustix::buffer::spare_capacity(&mut events);
             match rustix::event::epoll::wait(&self.0, room, Some(&span)) {
                 Ok(count) => return count > 0,
-                // The process was stopped and goes on.
+                // The process was stopped and continued.
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -279,8 +279,8 @@ impl Waiter {
     }
 }
 
-/// Reads frames until `count` came, each without its first `strip` bytes, or
-/// too long none.
+/// Reads frames until `count` came, each without its first `strip` bytes, or none came for too
+/// long.
 pub(crate) fn read_all(
     port: &mut dyn Port,
     pool: &mut Pool,
@@ -306,7 +306,7 @@ pub(crate) fn read_all(
     frames
 }
 
-/// Receives at a peer until `count` frames came, or too long none.
+/// Receives at a peer until `count` frames came, or none came for too long.
 pub(crate) fn receive_all(peer: &mut dyn Peer, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut end = Instant::now() + SILENCE_MAX;
@@ -322,13 +322,13 @@ pub(crate) fn receive_all(peer: &mut dyn Peer, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Whether `error` says that something is gone.
+/// Returns true if `error` means that a device is gone.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV | libc::EBADFD))
 }
 
-/// Whether `what` becomes true within 20 s. A closed descriptor lives on for a moment in a child
-/// that another test is just starting.
+/// Returns true if `what` becomes true within 20 s. A closed descriptor lives on for a moment in a
+/// child that another test is just starting.
 pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {

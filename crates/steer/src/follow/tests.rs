@@ -20,7 +20,7 @@ impl Folder {
         Self(root)
     }
 
-    /// As it is replaced: nobody sees half of it.
+    /// Replaces the file atomically, as its owner does.
     fn put(&self, text: &str) {
         fs::write(self.0.join("new"), text).unwrap();
         fs::rename(self.0.join("new"), self.0.join(NAME)).unwrap();

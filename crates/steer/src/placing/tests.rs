@@ -47,7 +47,7 @@ fn another_placement_is_needed_where_another_core_would_be_reserved() {
     assert_eq!(adaptive, plan(Mode::Adaptive, false, [true, true]), "what it can be told");
 }
 
-/// Everything is on core 1, as it is while a vCPU is pinned to core 0.
+/// All entries on core 1, as while a vCPU is pinned to core 0.
 fn on_one() -> Placement {
     let mut placement = placement(Mode::Adaptive, [true, false]);
     for entry in 0..8 {

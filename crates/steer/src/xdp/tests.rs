@@ -1,4 +1,4 @@
-//! The program in the kernel, on packets that are made here; on no device. It needs root.
+//! The program in the kernel, with packets made here; on no device. Needs root.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
-/// A program that does not wait for pauses, and is not patient either; `None` without root.
+/// A program that does not wait for pauses, and has no patience; `None` without root.
 fn program(test: &str, settings: impl FnOnce(&mut Settings)) -> Option<Program> {
     if !geteuid().is_root() {
         eprintln!("SKIPPED {test}: needs root");
@@ -35,7 +35,7 @@ fn program(test: &str, settings: impl FnOnce(&mut Settings)) -> Option<Program> 
     Some(Program::new(&[0], &all).unwrap())
 }
 
-/// What is inside of a VXLAN packet.
+/// Inner headers of a VXLAN packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Inner {
     vni: u32,
@@ -45,7 +45,7 @@ struct Inner {
     ips: Option<[IpAddr; 2]>,
     protocol: u8,
     ports: [u16; 2],
-    /// Not the first fragment, or the first one; IPv4 only.
+    /// True for the first fragment, false for a later one; IPv4 only.
     fragment: Option<bool>,
     is_v6_outside: bool,
 }
@@ -72,7 +72,7 @@ impl Inner {
         [vec![2; 12], ip(outer[0], outer[1], 17, None, &payload)].concat()
     }
 
-    /// What a match means, said a second time and in the plainest way.
+    /// Independent definition of a match, in the plainest way.
     fn matches(&self, one: &FlowMatch) -> bool {
         let has_ip = self.ips.is_some();
         let has_ports = has_ip && self.fragment.is_none() && [6, 17].contains(&self.protocol);
@@ -92,7 +92,7 @@ impl Inner {
 fn ip(from: IpAddr, to: IpAddr, protocol: u8, fragment: Option<bool>, payload: &[u8]) -> Vec<u8> {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            // The first one has more behind it, the next one begins at byte 64.
+            // The first one has more fragments behind it, the next one begins at byte 64.
             let flags = fragment.map_or([0, 0], |first| if first { [0x20, 0] } else { [0, 8] });
             let head = [&[0x08, 0x00, 0x45, 0, 0, 0, 0, 0][..], &flags, &[64, protocol, 0, 0]];
             [&head.concat()[..], &from.octets(), &to.octets(), payload].concat()
@@ -158,12 +158,13 @@ fn some_match(seed: &mut u64) -> FlowMatch {
     if may_have_port && some(seed, &[true, false]) {
         words.push(format!("port={}", some(seed, &PORTS)));
     }
-    // Nothing given is all flows, which has no text.
+    // An empty match covers all flows, and has no text.
     words.join(",").parse().unwrap_or_default()
 }
 
 impl Program {
-    /// Runs a packet through the program: what becomes of it, and whether its bucket is a high one.
+    /// Runs a packet through the program; returns its verdict, and true if its bucket is a high
+    /// one.
     fn take(&mut self, packet: &[u8]) -> (u32, bool) {
         let high = |all: &[Work]| all[12..].iter().map(|bucket| bucket.packets).sum::<u64>();
         let before = self.work().unwrap();
@@ -175,7 +176,7 @@ impl Program {
         (verdict, high(&after) > high(&before))
     }
 
-    /// These rules at once: two versions later, nothing of those before is waited for.
+    /// Sets rules at once: two versions later, no slot waits for earlier packets.
     fn force_rules(&mut self, rules: Rules) {
         (self.settings.rules, self.version) = (rules, self.version + 2);
         self.tell().unwrap();
@@ -204,7 +205,7 @@ fn flows_match_in_the_kernel_as_they_are_said_to() {
     assert!((2_000..8_000).contains(&high), "both cases are common: {high} of 10,000");
 }
 
-/// The one flow that the tests below look at.
+/// The flow of the tests below.
 const FLOW: Inner = Inner {
     vni: 5,
     macs: [MACS[0], MACS[1]],
@@ -232,8 +233,8 @@ fn networks_of_high_priority_count_while_rules_say_so() {
     assert_eq!(Vni::new(77).map(Vni::get), Some(77));
 }
 
-/// Where every bucket has a core, the flow's packets are redirected: into a queue that nobody
-/// empties here but by hand.
+/// Sets a core for every bucket: the flow's packets are then redirected into a queue that only the
+/// test empties.
 fn place_all(program: &mut Program) {
     for bucket in 0..BUCKETS {
         program.want(bucket, 0).unwrap();
@@ -247,7 +248,7 @@ fn changed_rules_wait_for_what_is_under_way() {
     place_all(&mut program);
     assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
     assert!(program.set_rules(&of("proto=tcp,port=443")).unwrap());
-    // The packet before is still in the queue.
+    // The earlier packet is still in the queue.
     assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
     assert!(!program.set_rules(&of("proto=udp")).unwrap(), "two changes do not overlap");
     assert!(program.set_rules(&of("proto=tcp,port=443")).unwrap(), "that one holds already");
@@ -299,7 +300,7 @@ fn patience_ends_and_is_counted() {
     let packet = FLOW.bytes();
     assert_eq!(program.take(&packet), (XDP_PASS, false));
     assert!(program.set_rules(&of("proto=tcp,port=443")).unwrap());
-    // The first packet begins to wait, and the second one has waited for long enough.
+    // The first packet begins the wait, and the second one has waited long enough.
     assert_eq!(program.take(&packet), (XDP_PASS, false));
     assert_eq!(program.take(&packet), (XDP_PASS, true));
     let counts = program.counts().unwrap();
@@ -310,7 +311,7 @@ fn patience_ends_and_is_counted() {
 fn a_high_bucket_waits_for_the_queues_of_all_its_slots() {
     let Some(mut program) = program("a_high_bucket_waits", |_| ()) else { return };
     program.force_rules(of("proto=tcp"));
-    // Flows of three slots that share a bucket, whichever it is.
+    // Flows of three slots that share a bucket, any bucket.
     let mut flows: Vec<Vec<(u32, Vec<u8>)>> = vec![Vec::new(); HIGH as usize];
     for port in 1..200 {
         let packet = Inner { ports: [port, 443], ..FLOW }.bytes();
@@ -329,7 +330,7 @@ fn a_high_bucket_waits_for_the_queues_of_all_its_slots() {
     for (_, packet) in &flows {
         assert_eq!(program.take(packet), (XDP_REDIRECT, true));
     }
-    // Back to nobody; one of the three queues after the other is emptied.
+    // Back to no core; the three queues are emptied one after the other.
     program.wanted.set(high, 0, 0).unwrap();
     for (at, (slot, packet)) in flows.iter().enumerate() {
         assert_eq!(program.take(packet), (XDP_REDIRECT, true), "{at}");
@@ -339,7 +340,7 @@ fn a_high_bucket_waits_for_the_queues_of_all_its_slots() {
     assert_eq!(program.take(&flows[0].1), (XDP_PASS, true));
 }
 
-/// What another receive core stores that has looked at the clock later, in every slot and bucket.
+/// Stores times of another receive core that has read the clock later, in every slot and bucket.
 fn others_are_later(program: &mut Program, waits: bool) -> u64 {
     let later = monotonic_ns() + (1 << 40);
     let waits_since = if waits { later } else { 0 };
@@ -354,7 +355,7 @@ fn others_are_later(program: &mut Program, waits: bool) -> u64 {
     later
 }
 
-/// Every bucket is to leave its packets to the stack again.
+/// Makes every bucket leave its packets to the stack again.
 fn place_none(program: &mut Program) {
     for bucket in 0..BUCKETS {
         program.wanted.set(bucket, 0, 0).unwrap();
@@ -405,14 +406,14 @@ fn a_later_time_of_another_core_uses_no_patience_up() {
 }
 
 impl Program {
-    /// So many packets have gone into the queue of core 0, and so many have left it.
+    /// Sets the numbers of packets that went into the queue of core 0, and that left it.
     fn pass(&mut self, put: u32, left: u32) {
         let [_, roomy, ..] = self.queues[0].get(&0, 0).unwrap();
         self.queues[0].set(0, [put.into(), roomy, 0, 0, 0, 0, 0, 0], 0).unwrap();
         self.queues[1].set(0, [left.into(), 0, 0, 0, 0, 0, 0, 0], 0).unwrap();
     }
 
-    /// Packets in the queue of core 0, as they are counted.
+    /// Packets in the queue of core 0, according to the counters.
     fn inside(&self) -> u32 {
         let [put, left] = [0, 1].map(|at| halves(self.queues[at].get(&0, 0).unwrap()[0])[0]);
         put.wrapping_sub(left)
@@ -430,7 +431,7 @@ fn what_finds_a_queue_full_is_not_under_way() {
     let Some(mut program) = program("what_finds_a_queue_full", |_| ()) else { return };
     let packet = FLOW.bytes();
     place_all(&mut program);
-    // Half empty, and so to be trusted; as full as it may be, across the end of numbers.
+    // Half empty, and so trusted; as full as it may be, across the wrap of the counters.
     for (put, left) in [(5, 5), (QUEUE - 9, u32::MAX - 7)] {
         program.pass(put, left);
         assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
@@ -440,12 +441,12 @@ fn what_finds_a_queue_full_is_not_under_way() {
         assert_eq!(program.take(&packet), (XDP_DROP, false));
     }
     assert_eq!((program.inside(), program.under_way()), (QUEUE, 2));
-    // One has left it.
+    // One packet has left it.
     program.pass(QUEUE - 8, u32::MAX - 6);
     assert_eq!(program.take(&packet), (XDP_REDIRECT, false));
     let counts = program.counts().unwrap();
     assert_eq!((counts.steered, counts.dropped), (3, 3));
-    // A bucket whose packets have left is free to go, however many were dropped.
+    // A bucket whose packets have left may move, regardless of drops.
     for slot in 0..BUCKETS - HIGH {
         program.taken.set(slot, 3, 0).unwrap();
     }
@@ -458,7 +459,7 @@ fn a_count_that_cannot_be_right_begins_anew() {
     let Some(mut program) = program("a_count_begins_anew", |_| ()) else { return };
     let packet = FLOW.bytes();
     place_all(&mut program);
-    // More have left than came, and it was not half empty for as long as the machine runs.
+    // More packets left than came; or the queue was not half empty since the start.
     for (put, left) in [(7, 9), (QUEUE + 9, 9)] {
         program.pass(put, left);
         assert_eq!(program.take(&packet), (XDP_REDIRECT, false));

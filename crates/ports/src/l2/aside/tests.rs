@@ -8,7 +8,7 @@ fn priority(nth: u64) -> Priority {
     Priority::new(u8::try_from(nth).unwrap()).unwrap()
 }
 
-/// Whatever goes in comes out of its priority once, in order, and what finds no room is counted;
+/// Each frame comes out of its priority once, in order, and a frame without room is counted;
 /// against one list per priority.
 #[test]
 fn each_priority_is_a_queue_with_room_of_its_own() {
@@ -78,7 +78,7 @@ fn those_that_are_open_are_served_in_turn() {
     assert_eq!(store.next(PriorityMask::ALL), None);
 }
 
-/// The smallest frame costs 84 bytes on the wire, and the room is counted in those.
+/// The smallest frame costs 84 bytes on the wire, the unit of the room here.
 #[test]
 fn room_for_a_headroom_holds_it_in_the_smallest_frames() {
     let headroom = 84 * 1_000;

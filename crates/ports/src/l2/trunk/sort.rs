@@ -1,13 +1,13 @@
-//! Whose frame it is: by its outermost tag (802.1Q clause 6.9).
+//! Demultiplexer of a device: the port of a frame, by its outermost tag (802.1Q clause 6.9).
 //!
-//! | tag | of the VLAN's port | told to the switch |
+//! | tag | port | tag as the switch gets it |
 //! |---|---|---|
-//! | none, or VID 0 | of the port that has the untagged frames | what a priority tag said |
-//! | TPID 0x8100, a VID that a port has | that port | what it said |
-//! | any other | of nobody | not allowed |
+//! | none, or VID 0 | the port that has the untagged frames | value of a priority tag |
+//! | TPID 0x8100, a VID that a port has | that port | its value |
+//! | any other | none | not allowed |
 //!
-//! What is nobody's goes to the port that has the untagged frames, or else the first one, whose
-//! switch counts how it ends. MAC Control is of the wire: everybody's.
+//! A frame without a port goes to the port that has the untagged frames, or else to the first one,
+//! whose switch drops and counts it. MAC Control belongs to the wire: it goes to all ports.
 
 use sluice_base::{Mac, VlanTag};
 use sluice_wire::{EtherType, ethernet, mac_control, vlan};
@@ -15,39 +15,39 @@ use sluice_wire::{EtherType, ethernet, mac_control, vlan};
 use super::Vlan;
 use crate::staging::ADDRESSES_SIZE;
 
-/// The TPID of a customer VLAN tag (802.1Q table 9-1), the one that chooses.
+/// The TPID of a customer VLAN tag (802.1Q table 9-1), the only one that chooses a port.
 pub(super) const TPID: u16 = EtherType::VLAN.0;
 
-/// How many numbers a VLAN can have.
+/// Number of values of a VID.
 const VIDS: usize = 1 << 12;
 
-/// Whether an EtherType is that of a tag.
+/// Returns true if an EtherType is that of a tag.
 pub(super) fn is_tag(ethertype: u16) -> bool {
     EtherType(ethertype).is_tag()
 }
 
-/// Where a frame goes.
+/// Destination of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// To one port.
+    /// One port.
     Lane {
         /// The port's lane.
         lane: usize,
-        /// What the switch is told.
+        /// The tag as the switch gets it.
         tag: VlanTag,
-        /// Whether the tag comes off.
+        /// True if the tag is removed.
         tagless: bool,
     },
-    /// To every port: flow control, and who it is from.
+    /// Every port: flow control, and its source.
     Everyone(Mac, mac_control::Message),
 }
 
-/// Which lane a VLAN has.
+/// Lane of each VLAN.
 #[derive(Debug)]
 pub(super) struct Sorter {
     by_vid: Box<[Option<u16>]>,
     untagged: Option<usize>,
-    /// Where untagged frames end if they are nobody's.
+    /// Lane of frames without a port, if no port has the untagged frames.
     stray: usize,
 }
 
@@ -70,7 +70,7 @@ impl Sorter {
         self.stray = self.stray.min(lane);
     }
 
-    /// A lane was closed; `left` is another one, if there is one.
+    /// Removes a closed lane; `left` is another one, if there is any.
     pub(super) fn remove(&mut self, lane: usize, vlan: Vlan, left: Option<usize>) {
         if let Vlan::Tagged(vid) | Vlan::Native(vid) = vlan {
             self.by_vid[usize::from(vid)] = None;
@@ -79,7 +79,8 @@ impl Sorter {
         self.stray = left.unwrap_or(0);
     }
 
-    /// Where a frame goes: its bytes, and the tag (TPID and TCI) that the kernel took out of them.
+    /// Returns the destination of a frame: its bytes, and the tag (TPID and TCI) that the kernel
+    /// removed.
     pub(super) fn place(&self, bytes: &[u8], taken_out: Option<[u8; 4]>) -> Place {
         let Ok(frame) = ethernet::Frame::new_checked(bytes) else {
             return self.nobodys(VlanTag::AsIs);
@@ -119,7 +120,7 @@ impl Sorter {
     }
 }
 
-/// TPID and TCI of the outermost tag, wherever it stands.
+/// TPID and TCI of the outermost tag, removed by the kernel or in the bytes.
 fn tag_of(bytes: &[u8], taken_out: Option<[u8; 4]>) -> Option<(u16, u16)> {
     let in_bytes = || bytes.get(ADDRESSES_SIZE..)?.first_chunk::<4>().copied();
     let [a, b, c, d] = taken_out.or_else(in_bytes)?;

@@ -26,7 +26,7 @@ fn to(lane: usize, tag: VlanTag) -> Place {
 
 const REFUSED: VlanTag = VlanTag::NotAllowed;
 
-/// What each kind of device does with each kind of tag: port, and what the switch is told.
+/// Each kind of device with each kind of tag: port, and the tag as the switch gets it.
 #[test]
 fn every_tag_at_every_kind_of_device() {
     let access = sorter(&[Vlan::Access]);
@@ -93,7 +93,7 @@ fn flow_control_is_everybodys_and_what_is_broken_is_counted() {
     let message = Message::Pfc { enabled: PriorityMask(8), quanta: [9; 8] };
     message.emit(source, &mut bytes);
     assert_eq!(trunk.place(&bytes, None), Place::Everyone(source, message));
-    // A tag makes it a frame like any other.
+    // A tag makes it an ordinary frame.
     assert_eq!(trunk.place(&bytes, Some([0x81, 0, 0, 10])), to(0, VlanTag::TakenOff(10)));
     for broken in [&bytes[..15], &bytes[..13], &bytes[..0]] {
         assert_eq!(trunk.place(broken, None), to(0, VlanTag::AsIs), "the switch says what it is");
@@ -145,7 +145,7 @@ fn a_tag_of_its_own_is_seen_wherever_the_header_ends() {
     }
 }
 
-/// The neighbour at the other end: what it was told last of each priority.
+/// The neighbour at the other end: its last message for each priority.
 fn tell(paused: &mut PriorityMask, message: Option<Message>) {
     let Some(Message::Pfc { enabled, quanta }) = message else { return };
     for priority in Priority::all().filter(|p| enabled.contains(*p)) {
@@ -157,8 +157,8 @@ fn tell(paused: &mut PriorityMask, message: Option<Message>) {
     }
 }
 
-/// Whatever the ports say in whatever order, the neighbour pauses what one of them asks for and
-/// nothing else; and a port's repetition repeats everything that stands.
+/// For any messages of the ports in any order, the neighbour pauses a priority that one of them
+/// requests and no other; and a port's repetition repeats all pauses that stand.
 #[test]
 fn the_wire_pauses_what_any_port_asks_for() {
     for seed in 0..200 {
@@ -189,7 +189,7 @@ fn the_wire_pauses_what_any_port_asks_for() {
                     let said = Message::Pfc { enabled: PriorityMask(enabled), quanta };
                     let message = pauses.merge(lane, &said);
                     if on != 0 {
-                        // What had run out is paused again by this alone.
+                        // This alone pauses again the priorities whose pause had run out.
                         wire = PriorityMask::NONE;
                     }
                     tell(&mut wire, message);

@@ -30,7 +30,7 @@ fn every_number_of_an_error_is_read() {
 }
 
 proptest! {
-    /// Whatever comes, reading it ends and reads nothing past its end.
+    /// Parsing of any bytes ends, and reads nothing past their end.
     #[test]
     fn garbage_is_survived(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),

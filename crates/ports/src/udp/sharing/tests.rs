@@ -5,7 +5,7 @@ use sluice_base::{FlowMatch, Vni};
 
 use super::*;
 
-/// What a program of classic BPF says of a packet, by the words of `linux/filter.h` and
+/// Result of a program of classic BPF for a packet, according to `linux/filter.h` and
 /// `Documentation/networking/filter.rst`.
 fn run(program: &[Instruction], packet: &[u8]) -> u32 {
     use crate::sys::bpf::*;
@@ -67,7 +67,7 @@ fn run(program: &[Instruction], packet: &[u8]) -> u32 {
     }
 }
 
-/// The bucket that a program says: of one with the lower bits in its table, and one with the upper.
+/// Bucket that a program gives, from a table with its lower bits, and from one with its upper bits.
 fn bucket_by_program(datagram: &[u8], high: &HighFlows) -> u32 {
     let table = |shift: usize| std::array::from_fn(|bucket| (bucket >> shift).to_le_bytes()[0]);
     let [low, upper] = [0, 8].map(|shift| program(&table(shift), high));
@@ -75,7 +75,7 @@ fn bucket_by_program(datagram: &[u8], high: &HighFlows) -> u32 {
     run(&upper, datagram) << 8 | run(&low, datagram)
 }
 
-/// A frame by what it is to say.
+/// A frame by the fields that it is to have.
 #[derive(Clone, Debug)]
 struct Said {
     vni: u32,
@@ -125,7 +125,7 @@ impl Said {
         bytes
     }
 
-    /// What a match means, by the fields that the frame was made of.
+    /// Reference of a match, by the fields from which the frame was made.
     fn is_meant(&self, flow: &FlowMatch) -> bool {
         let ports = self.ip.as_ref().and_then(|ip| {
             let is_v6 = ip.addresses[0].is_ipv6();
@@ -225,7 +225,7 @@ proptest! {
             let low = bucket_of(&datagram, &HighFlows::default()).unwrap();
             prop_assert_eq!(group_of(bucket), group_of(low), "whatever is high, the group stays");
             prop_assert_eq!(u32::from(bucket), bucket_by_program(&datagram, &high));
-            // However short it is, and then it is no frame.
+            // A datagram of any size; a short one is no frame.
             let cut = &datagram[..cut.min(datagram.len())];
             let bucket = bucket_of(cut, &high);
             prop_assert_eq!(bucket.is_none(), cut.len() < 20);
@@ -250,7 +250,7 @@ proptest! {
 
 #[test]
 fn as_many_matches_as_may_be_are_one_program() {
-    // 4,096 instructions are what the kernel takes.
+    // The kernel's limit is 4,096 instructions.
     let longest = "vni=42,mac=02:00:00:00:00:09,ip=fd00::8/125,proto=tcp,port=443";
     let flows = vec![longest.parse().unwrap(); crate::udp::HIGH_MATCHES_MAX];
     let high = HighFlows::new(&flows).unwrap();

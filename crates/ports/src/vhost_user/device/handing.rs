@@ -1,12 +1,12 @@
-//! A conversation on its way to another process: what the front end has said of its device, with
-//! the descriptors that it gave.
+//! Hand-over of a session to another process: the device state that the front end has set, with the
+//! descriptors that it gave.
 //!
 //! ```text
-//!   old: no request is being done ── none is taken any more ── bases of its rings ── descriptors
-//!   new: the same state ── rings start where the old ones stopped ── the conversation goes on
+//!   old: no request in progress ── none is taken any more ── bases of its rings ── descriptors
+//!   new: the same state ── rings start where the old ones stopped ── the session goes on
 //! ```
 //!
-//! Nothing of it goes over while handles of a guest's frames are out, or while a guest is moved:
+//! The session stays while handles of a guest's frames are out, or during a migration of the guest:
 //! then the front end connects again, as after any start. The socket at which a port listens goes
 //! over in any case.
 
@@ -24,14 +24,14 @@ use crate::vhost_user::memory::{Layout, Memory};
 use crate::vhost_user::ring::Place;
 use crate::vhost_user::session::Region;
 
-/// Names of what is handed over.
+/// Names of the state.
 pub(in crate::vhost_user) const LISTENER: &str = "listener";
 pub(in crate::vhost_user) const CONNECTION: &str = "connection";
 const FEATURES: &str = "features";
 const PROTOCOL: &str = "protocol";
 const RINGS: &str = "rings";
 
-/// What is known of one ring.
+/// State of one ring.
 #[derive(Debug, Default)]
 pub(in crate::vhost_user) struct KnownRing {
     pub(in crate::vhost_user) place: Place,
@@ -42,7 +42,7 @@ pub(in crate::vhost_user) struct KnownRing {
     pub(in crate::vhost_user) enabled: bool,
 }
 
-/// What the front end has said.
+/// State of the device, as the front end has set it.
 #[derive(Debug, Default)]
 pub(in crate::vhost_user) struct Known {
     pub(in crate::vhost_user) features: u64,
@@ -51,18 +51,18 @@ pub(in crate::vhost_user) struct Known {
     pub(in crate::vhost_user) rings: Vec<KnownRing>,
 }
 
-/// The name of something of a region, or of a ring.
+/// Name of a part of a region, or of a ring.
 fn of(kind: &str, index: usize, what: &str) -> String {
     format!("{kind}{index}.{what}")
 }
 
-/// The name of the base of a ring, which its driver knows best.
+/// Name of the base of a ring; its driver has the current value.
 pub(in crate::vhost_user) fn base_of(ring: usize) -> String {
     of("ring", ring, "base")
 }
 
 impl Known {
-    /// Adds it to what is handed over.
+    /// Adds the state to a hand-over.
     pub(in crate::vhost_user) fn hand_over(&self, handed: &mut Handed) -> io::Result<()> {
         handed.number(FEATURES, self.features);
         handed.number(PROTOCOL, self.protocol);
@@ -98,7 +98,7 @@ impl Known {
         Ok(())
     }
 
-    /// The reverse; `None` if something is missing.
+    /// Takes the state out of a hand-over; `None` if something is missing.
     pub(in crate::vhost_user) fn take_up(handed: &mut Handed) -> Option<Self> {
         let numbers = std::mem::take(&mut handed.numbers);
         let number = |name: &str| numbers.get(name).copied();
@@ -137,7 +137,7 @@ impl Known {
 }
 
 impl Device {
-    /// What the front end has said, if another process can go on with it.
+    /// The state of the device, if another process can continue the session.
     pub(in crate::vhost_user) fn known(&self) -> io::Result<Option<Known>> {
         if self.features & LOG_ALL != 0 || self.log.is_some() {
             return Ok(None);
@@ -161,7 +161,7 @@ impl Device {
         }))
     }
 
-    /// Goes on with what the front end said to another process. Features are agreed on already.
+    /// Continues with the state from another process. Features are negotiated already.
     pub(in crate::vhost_user) fn go_on(&mut self, known: Known) -> Result<()> {
         if known.rings.len() != self.rings.len() {
             return self.refuse("another number of queues than before");
@@ -181,8 +181,8 @@ impl Device {
     }
 }
 
-/// The requests by which a front end agrees on features, as the library has to hear them before it
-/// takes others: `GET_FEATURES`, `SET_FEATURES`, and the same of the protocol.
+/// The requests that negotiate features, which the library must get before it takes others:
+/// `GET_FEATURES`, `SET_FEATURES`, and the same of the protocol.
 fn agreement(features: u64, protocol: u64) -> Vec<u8> {
     const VERSION: u32 = 1;
     let request = |number: u32, value: Option<u64>| {
@@ -194,8 +194,8 @@ fn agreement(features: u64, protocol: u64) -> Vec<u8> {
     requests.into_iter().flat_map(|(number, value)| request(number, value)).collect()
 }
 
-/// A handler that goes on with a conversation. It hears on a socket of its own what was agreed on,
-/// and that socket's descriptor becomes the connection's.
+/// Makes a handler that continues a session. It receives the negotiation on a socket of its own,
+/// whose descriptor then becomes the connection's.
 pub(in crate::vhost_user) fn go_on(
     stream: &UnixStream,
     device: &Arc<Mutex<Device>>,

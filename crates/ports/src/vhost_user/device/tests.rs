@@ -1,4 +1,4 @@
-//! What a front end with several queue pairs says, without a driver: no ring runs.
+//! Requests of a front end with several queue pairs, without a driver: no ring runs.
 
 use std::sync::mpsc::sync_channel;
 

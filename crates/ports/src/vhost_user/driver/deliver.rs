@@ -1,4 +1,4 @@
-//! What the port does with a frame that the switch offers.
+//! Delivery of frames from the switch to the guest.
 
 use sluice_base::PriorityMask;
 use sluice_switch::{Egress, Sink, Taken};
@@ -29,7 +29,7 @@ impl VhostUserPort {
         finish(self, |own| &mut own.finisher, frame, Self::offer)
     }
 
-    /// Writes a frame for which the next buffer is not enough, or not of the usual kind.
+    /// Writes a frame for which the next buffer is too small, or not of the usual kind.
     #[inline(never)]
     fn offer_at_length(&mut self, pair: usize, frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(ring) = &mut self.outgoing[pair] else { return Taken::No };
@@ -37,7 +37,7 @@ impl VhostUserPort {
         self.settle(pair, frame, placed)
     }
 
-    /// What became of a frame, as the switch wants to know it.
+    /// Converts the result of a write for the switch.
     fn settle(
         &mut self,
         pair: usize,
@@ -77,7 +77,7 @@ impl Sink<FrameBuf> for VhostUserPort {
             if !self.open {
                 return Taken::No;
             }
-            // As on a wire that is not plugged in. Who comes later has not asked for it.
+            // As on a wire without a cable. A guest that comes later has not asked for the frame.
             self.lost.count(libc::ENETDOWN, frame_size(frame));
             return Taken::All;
         };

@@ -38,7 +38,7 @@ fn every_page_that_is_touched_is_marked_and_no_other() {
         let log = DirtyLog::map(&file, 0, SIZE).unwrap();
         log.mark(at, size);
         assert_eq!(marked(&log), pages.collect::<Vec<_>>(), "{size} bytes at {at:#x}");
-        // Once more what is marked already.
+        // A second mark of the same pages.
         log.mark(at, size);
     }
 }

@@ -48,7 +48,7 @@ fn what_comes_while_the_device_falls_asleep_is_seen() {
         let Pair { mut driver, mut device, _memories } = pair(8, event_idx);
         for round in 0..100_000_u32 {
             assert_eq!(device.available(1), Ok(0));
-            // After the device looked, and before it wants kicks: nobody kicks it.
+            // After the device looked, and before it wants kicks: no kick comes.
             let kicks = driver.kicks();
             driver.offer(0);
             driver.publish();
@@ -106,7 +106,7 @@ fn resting_again_says_the_same_until_it_is_served() {
     }
 }
 
-/// The event index against its words in the specification: is it among those passed?
+/// The event index against the specification's definition: is it among those passed?
 #[test]
 fn an_event_is_passed_once() {
     for before in [0_u16, 1, 1_000, u16::MAX - 5, u16::MAX] {

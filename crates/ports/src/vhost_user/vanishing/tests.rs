@@ -50,8 +50,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Runs a test in a process of its own: a handler of a signal is the process's, and what other
-/// tests run on (the coroutines of `loom`) has one of SIGBUS, too. Returns how that process ended.
+/// Runs a test in a process of its own: a signal handler belongs to the process, and the runtime of
+/// other tests (the coroutines of `loom`) has one of SIGBUS, too. Returns that process's exit
+/// status.
 fn alone(name: &str, test: impl FnOnce()) -> Option<ExitStatus> {
     const ASKED: &str = "SLUICE_TEST_ALONE";
     if std::env::var_os(ASKED).is_some() {
@@ -84,7 +85,7 @@ fn what_went_away_reads_as_zeros_and_is_noted_and_others_stay() {
         assert!(!of_short.is_gone(), "nobody touched it");
         assert_eq!(short.read(2 * PAGE - 1), 0);
         assert!(of_short.is_gone() && !of_other.is_gone());
-        // All of it, so that no half is believed, and it may be written.
+        // All of it, so that no half is trusted, and it may be written.
         short.write(0, 9);
         short.write(PAGE, 9);
         let mut there = [1];
@@ -120,7 +121,7 @@ fn an_entry_is_used_again_and_begins_anew() {
     });
 }
 
-/// What is not watched ends the process, as it did before.
+/// A SIGBUS in memory without a watch ends the process, as before.
 #[test]
 fn what_nobody_watches_ends_the_process() {
     let status = alone("what_nobody_watches_ends_the_process", || {

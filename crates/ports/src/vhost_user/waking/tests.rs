@@ -1,6 +1,6 @@
 //! Every order of a worker with its driver and a guest, as the memory model of C++11 allows it
 //! (loom). The worker's part ([`Room`]) and the driver's ([`arm`], [`Full`]) are the real ones; the
-//! guest does what virtio asks of a driver, and fills its ring all at once or in parts.
+//! guest behaves as virtio demands of a driver, and fills its ring all at once or in parts.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
@@ -11,13 +11,13 @@ use super::*;
 use crate::port::Rest;
 use crate::room::{Room, Waits};
 
-/// After which a driver without room is asked again while the worker is awake.
+/// Time after which a driver without room is asked again while the worker is awake.
 const LOOK_AGAIN: Nanos = Nanos(1);
 /// Index at which the ring is empty: the guest has all buffers, or no frame.
 const BASE: u16 = u16::MAX;
 
-/// What guest and device share: a ring's words, and the edge that a kick makes. The kernel makes
-/// and collects edges one after the other, so both are exchanges.
+/// State that guest and device share: a ring's words, and the edge that a kick makes. The kernel
+/// makes and collects edges one after the other, so both are exchanges.
 struct Shared {
     available: AtomicU16,
     event: AtomicU16,
@@ -30,7 +30,7 @@ impl Shared {
     fn new(event_idx: bool) -> Arc<Self> {
         Arc::new(Self {
             available: AtomicU16::new(BASE),
-            // As an earlier wish has left it.
+            // The value of an earlier request.
             event: AtomicU16::new(BASE - 1),
             suppressed: AtomicBool::new(true),
             edge: AtomicBool::new(false),
@@ -38,7 +38,7 @@ impl Shared {
         })
     }
 
-    /// The guest makes so many available at once, and kicks if that is wanted.
+    /// The guest makes `count` entries available at once, and kicks if that is wanted.
     fn fill(&self, count: u16) {
         let before = self.available.load(Ordering::Relaxed);
         let now = before.wrapping_add(count);
@@ -74,8 +74,8 @@ impl Words for Shared {
     }
 }
 
-/// One schedule: how the ring is filled, how often the worker rests before it serves the port, as
-/// it does if another port has more, and how much time a turn takes.
+/// One schedule: steps in which the ring is filled, number of rests of the worker before it serves
+/// the port (more than one if another port has more), and time of a turn.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     event_idx: bool,
@@ -123,7 +123,7 @@ impl Worker {
         self.room.offered(self.now, Waits::For(LOOK_AGAIN));
     }
 
-    /// Returns whether it has to serve before it sleeps.
+    /// Returns true if it has to serve before it sleeps.
     fn rest(&mut self, shared: &Shared) -> bool {
         if self.full.has(0) {
             let came = arm(shared, self.missed) != self.missed;
@@ -134,14 +134,14 @@ impl Worker {
         self.room.rested(answer, self.full.has(0) && self.full.are_armed())
     }
 
-    /// A descriptor told of something.
+    /// Notes an event of a descriptor.
     fn told(&mut self) {
         self.full = Full::default();
         self.room.told();
     }
 }
 
-/// Whoever waits for room sends its frame, or is woken.
+/// A worker that waits for room sends its frame, or is woken.
 fn room_is_found(plan: Plan) {
     let shared = Shared::new(plan.event_idx);
     let guests = Arc::clone(&shared);
@@ -186,7 +186,7 @@ fn a_worker_without_room_sends_or_is_woken() {
     each_plan(&[&[2], &[1, 1]], room_is_found);
 }
 
-/// Whoever found no frames reads all that come, or is woken.
+/// A worker that found no frames reads all that come, or is woken.
 fn frames_are_found(plan: Plan) {
     let shared = Shared::new(plan.event_idx);
     let guests = Arc::clone(&shared);
