@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   yield: no migration between workers ── Stop ── until nothing is left, or moves ── Freeze
-//!   ── leave: this process ends ─ anything else, or silence: Thaw, it continues
+//!          ── leave: this process ends ─ anything else, or silence: Thaw, it continues
 //! ```
 //!
 //! Frames that do not leave because their receiver takes nothing for [`STANDS_FOR`] are lost with
