@@ -13,7 +13,7 @@ impl Devices for Every {
     }
 }
 
-/// What is found of a file in a folder that has the certificates of h1.
+/// Returns the findings for a file in a folder that has the certificates of h1.
 fn found(folder: &Folder, text: &str) -> Vec<Finding> {
     let file = folder.join("host.toml");
     std::fs::write(&file, text).unwrap();

@@ -1,4 +1,4 @@
-//! What strangers, copies and wrong numbers do to members that are there.
+//! Strangers, copies and wrong numbers, and their effect on existing members.
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
