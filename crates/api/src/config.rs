@@ -122,7 +122,7 @@ impl Policy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Something does not work, and will not by itself.
+    /// Something does not work, and needs help.
     Error,
     /// Something is not as it should be.
     Warn,

@@ -166,20 +166,20 @@ pub struct VportUsage {
     /// Reason why there are no counters: the data process did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
-    /// For how long it was counted, in nanoseconds: since the data process began, or since the
-    /// port came, if that was later.
+    /// Time for which the counters ran, in nanoseconds: since the data process began, or since the
+    /// port was added, if that was later.
     pub within_ns: u64,
-    /// Frames that came from it.
+    /// Frames received from it.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: u64,
-    /// Frames that it took.
+    /// Frames delivered to it.
     pub tx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub tx_bytes: u64,
-    /// Frames that came from it and were dropped, by priority and reason.
+    /// Frames from it that were dropped, by priority and reason.
     pub drops: Vec<crate::show::DropRow>,
-    /// Frames that were lost between it and the switch, by the counter that saw them.
+    /// Frames that were lost between it and the switch, by counter.
     pub losses: std::collections::BTreeMap<String, u64>,
 }
 

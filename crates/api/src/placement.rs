@@ -31,7 +31,7 @@ pub enum PlacementMode {
     /// By hash, and moved from the worker with the highest load to the one with the lowest.
     #[serde(rename = "rss++")]
     RssPlusPlus,
-    /// One worker is for what is of high priority, the others for the rest, each by hash.
+    /// One worker is for flows of high priority, the others for the rest, each by hash.
     #[serde(rename = "predetermined")]
     Predetermined,
     /// Off CPUs with pinned vCPUs and off workers without room.

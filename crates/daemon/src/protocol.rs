@@ -38,9 +38,9 @@ const REQUEST_SIZE_MAX: u64 = 512 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Which process is there?
+    /// Identify this process.
     Hello,
-    /// Which host is there?
+    /// Identify this host.
     Who,
     /// A question of `sluice show`.
     Show(Question),
