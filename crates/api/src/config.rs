@@ -22,7 +22,7 @@ pub use crate::placement::PlacementMode;
 pub struct HostConfig {
     /// The host itself.
     pub host: Host,
-    /// Its underlay; absent on a switch.
+    /// Underlay of the host; absent on a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub underlay: Option<Underlay>,
     /// The fabric of the host; absent: all endpoints are listed here, and none is learned.

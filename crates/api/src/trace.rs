@@ -193,8 +193,8 @@ verdicts! {
     /// The port is bound, and not to the sender.
     SpoofedMac = "spoofed_mac", Stop,
         "Let the machine use its own address, or add a `[[vport]]` for this one to the port.";
-    /// The port has as many learned endpoints as it may; the frame goes on, its sender is not
-    /// known to others.
+    /// The port has reached its limit of learned endpoints; the frame continues, but its sender is
+    /// not announced to others.
     OverQuota = "over_quota", Warn,
         "Raise `fabric.learn_max`, or find out why so many addresses are behind the port.";
     /// The sender moved too often, and stays where it is known to be.
@@ -246,9 +246,9 @@ verdicts! {
         "It should pass within a second; if it stays, tell the makers, with this answer.";
     /// Sender and receiver are behind one port.
     SamePort = "same_port", Stop, "The machine behind the port has to hand it over itself.";
-    /// Its priority is lossless on the whole way.
+    /// The frame's priority is lossless on the whole path.
     Lossless = "lossless", Pass, "";
-    /// Its priority may be dropped when a queue is full.
+    /// The frame's priority may be dropped when a queue is full.
     Lossy = "lossy", Pass, "";
     /// A setting of the receiver's host differs, and must not.
     Differs = "differs", Warn, "Let both hosts say the same: `sluice fabric members`.";

@@ -41,9 +41,9 @@ pub use workers::{Placed, Why, Workers};
 /// Facts about a network device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Its MAC.
+    /// MAC of the device.
     pub mac: Mac,
-    /// Its layer-3 MTU.
+    /// Layer-3 MTU of the device.
     pub mtu: u16,
 }
 

@@ -41,9 +41,9 @@ pub enum Whom {
 /// Style of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// As a line of JSON.
+    /// Print a line of JSON.
     pub json: bool,
-    /// Again every second, until interrupted.
+    /// Repeat every second, until interrupted.
     pub watch: bool,
 }
 

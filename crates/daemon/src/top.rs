@@ -68,7 +68,7 @@ pub struct WorkerNow {
 pub struct PortNow {
     /// Name of the port.
     pub port: String,
-    /// Its worker; absent: each has a part of it, or nobody knows.
+    /// Worker of the port; absent if each worker has a part of it, or if unknown.
     pub worker: Option<u16>,
     /// Frames received, per second.
     pub rx_frames_per_s: u64,

@@ -42,7 +42,7 @@ enum Command {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Ports that come and go while a host runs
+    /// Add and delete ports of a running host
     #[command(subcommand)]
     Port(PortCommand),
     /// Endpoints: who is where
@@ -81,10 +81,10 @@ struct DaemonArguments {
     /// The one of the two processes to be
     #[arg(long, value_enum, hide = true, default_value = "control")]
     role: Role,
-    /// Descriptors of an earlier data process come by standard input
+    /// Take the descriptors of an earlier data process from standard input
     #[arg(long, hide = true)]
     takes_over: bool,
-    /// Everything of the running data process comes by standard input, once this one is ready
+    /// Take everything of the running data process from standard input, once this one is ready
     #[arg(long, hide = true, conflicts_with = "takes_over")]
     succeeds: bool,
     /// The directory that relative paths of the configuration are relative to, if not its own
@@ -145,7 +145,7 @@ enum PlacementCommand {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Set the policy of all hosts: that of a file, or what is given here
+    /// Set the policy of all hosts: that of a file, or of these options
     Set(SetArguments),
     /// Let each host's own configuration hold again
     Clear {
@@ -232,13 +232,13 @@ struct TraceArguments {
     /// The network that the frame is in
     #[arg(long, value_name = "NAME")]
     vnet: String,
-    /// Its sender: a MAC, an IP address, or the port that it is behind (PORT or HOST/PORT)
+    /// The sender: a MAC, an IP address, or a port (PORT or HOST/PORT)
     #[arg(long, value_name = "MAC|IP|PORT")]
     from: String,
-    /// Its receiver, named the same ways
+    /// The receiver, named the same ways
     #[arg(long, value_name = "MAC|IP|PORT")]
     to: String,
-    /// The port of the host that is asked at which the frame comes in
+    /// The ingress port of the frame, at the host that is asked
     #[arg(long, value_name = "NAME")]
     port: Option<String>,
     /// The time limit of the answer, in ms; hosts that do not answer by then are named

@@ -19,7 +19,7 @@ use super::workers::Workers;
 pub struct Plan {
     /// The configuration as it was written.
     pub config: HostConfig,
-    /// Its text.
+    /// Text of the configuration.
     pub text: String,
     /// Base directory of its relative paths; `None` if it lies in no directory.
     pub dir: Option<PathBuf>,

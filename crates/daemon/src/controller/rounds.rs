@@ -71,7 +71,7 @@ impl Controller {
         };
         match self.ask(member.id, true, within.min(ANSWER_MAX)) {
             Ok(Heard { stamp, status: Some(status), .. }) => {
-                // Whatever name it gives, it speaks of itself.
+                // A member speaks of itself, under any name.
                 let status = Status { host: member.name.clone(), stamp: Some(stamp), ..status };
                 Said { status, is_final: false }
             }

@@ -1,4 +1,4 @@
-//! Ports that come and go while the process runs.
+//! Ports that are added and deleted while the process runs.
 //!
 //! ```text
 //!   conversation: plan, open the device ── Ask::Add ──▶ worker: attach, watch, bind

@@ -319,7 +319,7 @@ impl Worker {
         if !attached.tells_apart {
             window = window.of_any();
         }
-        // What a port set aside came before it was told to stop.
+        // Frames that a port set aside came before it was told to stop.
         let is_done = self.ending.reads_nothing() && attached.port.aside().frames == 0;
         let stopped = attached.held || is_done;
         if !attached.readable || window.is_shut() || stopped {
@@ -341,7 +341,7 @@ impl Worker {
         let switch = self.host.switch_mut();
         if !self.batch.is_empty() {
             switch.receive(now, input, &mut self.batch);
-            // What is beyond a share may leave in this turn; only what has to be copied is.
+            // Frames beyond a share may leave in this turn; only the remaining ones are copied.
             if switch.replicates(input) {
                 let (port, pool) = (&mut self.ports[index].port, &mut self.pool);
                 switch.spill(input, |buf| port.spill(buf, pool));
@@ -533,7 +533,7 @@ impl Worker {
                     let times = self.watch.times();
                     let shot =
                         snapshot::take(&self.host, &self.ports, self.tunnels, times, question, now);
-                    // Whoever asked may have gone away.
+                    // The thread that asked may be gone.
                     _ = reply.send(shot);
                 }
                 Ask::Look(wanted, reply) => {

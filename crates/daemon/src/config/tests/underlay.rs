@@ -1,4 +1,4 @@
-//! An underlay of kind `vhost-user`: what it comes to, and what is said about a wrong one.
+//! An underlay of kind `vhost-user`: its plan, and the messages on wrong ones.
 
 use super::*;
 

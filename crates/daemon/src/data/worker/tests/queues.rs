@@ -137,7 +137,7 @@ fn a_ring_that_stops_leaves_the_others() {
         host.expect((1, 1), sent);
         host.pass((0, 1), (1, 1), 100);
     }
-    // A receive queue stops: its frames come by the first one.
+    // A receive queue stops: its frames arrive through the first one.
     host.guests[1].stop_ring(2).unwrap();
     host.pass((0, 1), (1, 0), 100);
     host.guests[1].start_ring(2).unwrap();
