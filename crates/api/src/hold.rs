@@ -16,7 +16,7 @@ pub enum HoldTime {
 }
 
 impl Default for HoldTime {
-    /// One second.
+    /// Returns one second.
     fn default() -> Self {
         Self::Ms(1_000)
     }

@@ -373,7 +373,7 @@ impl Trace {
 }
 
 impl Hop {
-    /// Like [`Trace::clean`].
+    /// Cleans texts like [`Trace::clean`].
     pub fn clean(&mut self) {
         clean(&mut self.host);
         clean(&mut self.role);

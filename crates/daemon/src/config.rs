@@ -83,10 +83,11 @@ pub fn load(path: &Path, devices: &dyn Devices) -> Result<Plan, Report> {
     load_beside(path, dir.as_deref(), devices)
 }
 
-/// Like [`load`], for a file whose relative paths are relative to another directory than its own.
+/// Loads like [`load`], for a file whose relative paths are relative to another directory than its
+/// own.
 ///
 /// # Errors
-/// Like those of [`load`].
+/// See [`load`].
 pub fn load_beside(path: &Path, dir: Option<&Path>, devices: &dyn Devices) -> Result<Plan, Report> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {

@@ -131,7 +131,7 @@ impl Askers {
         self.2.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Like [`Self::steady`], if the lock is free now.
+    /// Locks ports like [`Self::steady`], if the lock is free now.
     fn steady_now(&self) -> Option<MutexGuard<'_, ()>> {
         match self.1.try_lock() {
             Ok(guard) => Some(guard),
@@ -153,7 +153,7 @@ impl Askers {
         self.answers_now(question)
     }
 
-    /// Like [`Self::answers`], but also while ports migrate.
+    /// Asks like [`Self::answers`], but also while ports migrate.
     fn answers_now<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
         let until = Instant::now() + ANSWER_WAIT;
         let asked: Vec<Receiver<T>> = self
@@ -471,7 +471,7 @@ fn settle(cpu: Option<u32>) {
     }
 }
 
-/// SIGTERM and SIGINT drain. SIGHUP, when a terminal goes away, does nothing.
+/// Drains on SIGTERM and SIGINT. SIGHUP, when a terminal goes away, does nothing.
 fn drain_on_signals(askers: &Askers) -> anyhow::Result<()> {
     let (reader, writer) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {

@@ -75,7 +75,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Longest time for the goodbye.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
 
-/// The clock of this machine.
+/// Returns the clock of this machine.
 pub(crate) fn wall() -> Wall {
     Arc::new(DefaultTimeProvider)
 }
@@ -101,7 +101,7 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// The name of this host.
+    /// Returns the name of this host.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -195,7 +195,7 @@ impl Fabric {
         self.wait_within(ANSWER_MAX, question).ok_or_else(late)
     }
 
-    /// Like [`Self::wait`], with a time limit.
+    /// Asks like [`Self::wait`], with a time limit.
     fn wait_within<T>(
         &self,
         limit: Duration,

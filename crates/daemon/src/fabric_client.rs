@@ -23,10 +23,10 @@ pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     show_as(whom, question, json, &tables::render).map(|_| ())
 }
 
-/// Like [`show`], for an endpoint: its moves alone.
+/// Asks and prints like [`show`], for an endpoint: its moves alone.
 ///
 /// # Errors
-/// Like those of [`show`].
+/// See [`show`].
 pub fn history(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     show_as(whom, question, json, &tables::history).map(|_| ())
 }
@@ -34,7 +34,7 @@ pub fn history(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()
 /// Asks for the path of a frame, prints it, and returns its grade.
 ///
 /// # Errors
-/// Like those of [`show`].
+/// See [`show`].
 pub fn trace(whom: &Whom, question: trace::Question, json: bool) -> anyhow::Result<Grade> {
     match show_as(whom, Question::Trace(question), json, &tables::render)? {
         Answer::Trace(trace) => Ok(trace.grade),

@@ -180,7 +180,7 @@ impl Role {
     }
 }
 
-/// Like [`Role::listen`], before the process has its role.
+/// Listens like [`Role::listen`], before the process has its role.
 pub(crate) fn listen(path: &Path, group: Option<&str>) -> anyhow::Result<UnixListener> {
     remove(path).with_context(|| format!("cannot replace {}", path.display()))?;
     let listener =
@@ -210,7 +210,8 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&next, path)
 }
 
-/// Like [`replace`], and afterwards the file is on the disk: it survives a power failure, complete.
+/// Writes like [`replace`], and afterwards the file is on the disk: it survives a power failure,
+/// complete.
 ///
 /// # Errors
 /// If the directory cannot be written.

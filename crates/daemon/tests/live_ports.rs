@@ -109,7 +109,8 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
     assert_eq!(devices(c1), ["lo"]);
 }
 
-/// The host of an endpoint shows its policy and usage; another host shows where to ask.
+/// Checks that the host of an endpoint shows its policy and usage, and another host shows where to
+/// ask.
 fn uses_its_port(case: &Pair) {
     let show = |own: usize| {
         let words = ["vport", "show", &C3.to_string()];

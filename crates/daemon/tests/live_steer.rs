@@ -240,7 +240,7 @@ struct Came {
 }
 
 impl Case {
-    /// Full load while a bucket moves every millisecond: senders continue as soon as their
+    /// Runs full load while a bucket moves every millisecond: senders continue as soon as their
     /// datagrams have arrived, so that only a loss could hold them forever.
     fn drill(&self, manner: &Manner, seconds: u32) -> (Value, Fared) {
         let Manner { flows, burst, words } = manner;

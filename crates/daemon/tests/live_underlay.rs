@@ -234,8 +234,8 @@ fn a_udp_underlay_follows_its_device() {
     }
 }
 
-/// A router with a smaller MTU than the device is no black hole: its message is handled, shown, and
-/// passed on to the senders of larger packets.
+/// Checks that a router with a smaller MTU than the device is no black hole: its message is
+/// handled, shown, and passed on to the senders of larger packets.
 fn learns_the_mtu_of_the_way(kind: &str) {
     let case = Case::new(kind, true);
     assert_eq!(case.path_mtu(), None);

@@ -30,7 +30,7 @@ impl Host {
         Self::with_queues(word, count, keys, 1)
     }
 
-    /// Like [`Self::new`]; each machine has a card with `queues` queue pairs.
+    /// Starts a host like [`Self::new`]; each machine has a card with `queues` queue pairs.
     fn with_queues(word: &str, count: u8, keys: &str, queues: u8) -> Self {
         let mut net = Net::new(word);
         let netns = net.netns("host");

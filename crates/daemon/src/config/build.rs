@@ -417,7 +417,7 @@ impl Builder<'_> {
         link.ring_bytes.unwrap_or_else(|| headroom(self.config, link, mtu).bytes().0)
     }
 
-    /// Without a fabric there is no learning, and no punts.
+    /// Returns the settings of control. Without a fabric there is no learning, and no punts.
     fn control(&self) -> ControlConfig {
         let Some(fabric) = super::fabric::plan(self.config, |vnet| self.vnet_mtu(vnet)) else {
             return ControlConfig { punts: 0, ..ControlConfig::default() };

@@ -119,7 +119,7 @@ impl FabricPlan {
         self.hosts.get(tunnel.index()).map(|host| host.host)
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     #[must_use]
     pub fn worker_count(&self) -> u16 {
         u16::try_from(self.workers.count).expect("checked: a few")

@@ -30,8 +30,8 @@ pub(super) struct Bell<F = AtomicBool> {
 }
 
 impl<F: Flag> Bell<F> {
-    /// Called after something was put where the sleeper looks. Returns true if the sleeper must be
-    /// woken.
+    /// Returns true if the sleeper must be woken. The caller has put something where the sleeper
+    /// looks.
     pub(super) fn ring(&self) -> bool {
         self.asleep.exchange(false)
     }

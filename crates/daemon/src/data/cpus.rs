@@ -91,7 +91,7 @@ impl Cpus {
         !self.workers.iter().all(|cpu| self.names(*cpu))
     }
 
-    /// The first worker whose CPU is not excluded and runs no vCPU; else the first one.
+    /// Returns the first worker whose CPU is not excluded and runs no vCPU; else the first one.
     pub(super) fn first_free(&self) -> usize {
         let is_left = self.is_left();
         let mut all = self.workers.iter().zip(&self.with_vcpus);

@@ -76,7 +76,7 @@ impl Link {
         self.come.pop().ok()
     }
 
-    /// Number of frames on their way from the other worker.
+    /// Returns the number of frames on their way from the other worker.
     fn arriving(&self) -> usize {
         self.come.slots()
     }
@@ -178,12 +178,12 @@ impl Crossings {
         }
     }
 
-    /// Index of the link to a worker.
+    /// Returns the index of the link to a worker.
     pub(super) fn link_to(&self, worker: usize) -> Option<usize> {
         self.links.iter().position(|link| link.worker == worker)
     }
 
-    /// Number of frames on their way to this worker: no switch holds them.
+    /// Returns the number of frames on their way to this worker: no switch holds them.
     pub(super) fn arriving(&self) -> u64 {
         self.links.iter().map(|link| link.arriving() as u64).sum()
     }

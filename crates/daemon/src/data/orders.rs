@@ -32,8 +32,8 @@ const FLOODS_MAX: u32 = 16;
 const USED_EVERY: Nanos = Nanos::from_millis(100);
 /// Size of that part: the largest table is scanned within ten seconds.
 const USED_PLACES: u32 = 1 << 13;
-/// Time between two checks of all receivers although the switch reports no change: a receiver may
-/// be isolated while no notice can be sent.
+/// Time between two checks of all receivers without a notice of the switch: a receiver may be
+/// isolated without one.
 const RECEIVERS_EVERY: Nanos = Nanos::from_millis(100);
 /// Time between two checks while the connection is full, and the switch's notices are not read.
 const RECEIVERS_EVERY_FULL: Nanos = Nanos::from_millis(1);
@@ -159,7 +159,7 @@ impl Orders {
         done
     }
 
-    /// Time of the next action that needs no event.
+    /// Returns the time of the next action that needs no event.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.pipe
             .as_ref()

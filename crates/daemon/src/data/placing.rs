@@ -270,7 +270,7 @@ pub(super) fn follow(
 }
 
 impl Placing {
-    /// `None`: there is no shared underlay.
+    /// Prepares the placement. `None`: there is no shared underlay.
     fn new(
         wanted: Wanted,
         cpus: Cpus,

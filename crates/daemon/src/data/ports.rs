@@ -122,7 +122,7 @@ impl Ports {
         Ok(config::added_answer(new, &wanted, id))
     }
 
-    /// The ports that were added, in the order of their numbers.
+    /// Returns the ports that were added, in the order of their numbers.
     pub(super) fn list(&self) -> Vec<NewPort> {
         let added = self.added();
         let mut list: Vec<&(NewPort, PortId)> = added.values().collect();

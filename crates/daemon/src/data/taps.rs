@@ -60,7 +60,7 @@ impl Taps {
         Self { run_dir, host, held, sockets, handed: Mutex::default() }
     }
 
-    /// Like [`Self::new`], with the state that an earlier process handed over.
+    /// Takes over like [`Self::new`], with the state that an earlier process handed over.
     pub(super) fn succeed(plan: &Plan, kept: Vec<Named>, handed: Vec<(String, Handed)>) -> Self {
         let taps = Self::new(plan, kept);
         for (port, handed) in handed {

@@ -199,7 +199,7 @@ impl Link {
         self.tls.export_keying_material([0; SECRET_SIZE], LABEL, None).ok()
     }
 
-    /// Number of bytes that may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub(super) fn room(&self) -> usize {
         if self.is_open() && !self.tls.wants_write() { ROOM } else { 0 }
     }

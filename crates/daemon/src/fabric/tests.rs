@@ -319,7 +319,7 @@ pub(super) fn connected(fabrics: &[&Fabric], names: &[&str]) {
     wait_for("all members are connected", || fabrics.iter().all(all));
 }
 
-/// The path from the endpoint of h1 to that of h2.
+/// Returns the path from the endpoint of h1 to that of h2.
 fn between() -> Between {
     let [from, to] = ["02:00:00:00:00:01", "02:00:00:00:00:02"].map(str::to_owned);
     Between { vni: 42, from, to }

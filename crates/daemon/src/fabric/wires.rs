@@ -90,8 +90,8 @@ pub(super) enum Happened {
 }
 
 impl Wires {
-    /// Listens. `index` is the listener's index in the poller, `first_index` the first one for
-    /// connections.
+    /// Starts to listen. `index` is the listener's index in the poller, `first_index` the first one
+    /// for connections.
     pub(super) fn listen(
         at: SocketAddr,
         (identity, trust): (Identity, Arc<Trust>),

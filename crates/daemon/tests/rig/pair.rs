@@ -29,7 +29,8 @@ impl Pair {
         Self::with(word, spare_ports, |_, _| String::new())
     }
 
-    /// Like [`Self::new`], with more in the configuration of each host, such as ports.
+    /// Starts everything like [`Self::new`], with more in the configuration of each host, such as
+    /// ports.
     pub(crate) fn with(word: &str, spare_ports: u16, more: impl Fn(&Net, usize) -> String) -> Self {
         let mut net = Net::new(word);
         let hosts = ["h1", "h2"].map(|name| net.netns(name));

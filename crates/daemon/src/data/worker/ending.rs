@@ -75,7 +75,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Time at which a draining worker ends, even with frames left.
+    /// Returns the time at which a draining worker ends, even with frames left.
     pub(super) const fn until(&self) -> Option<Nanos> {
         self.until
     }

@@ -49,12 +49,12 @@ pub(in crate::data) struct Load {
 }
 
 impl Load {
-    /// Time of turns that moved something, in nanoseconds.
+    /// Returns the time of turns that moved something, in nanoseconds.
     pub(in crate::data) fn busy_ns(&self) -> u64 {
         self.busy_ns.load(Ordering::Relaxed)
     }
 
-    /// Frames in and out at a port.
+    /// Returns the frames in and out at a port.
     pub(in crate::data) fn moved(&self, port: PortId) -> u64 {
         self.moved[port.index()].load(Ordering::Relaxed)
     }

@@ -31,12 +31,12 @@ pub(in crate::data) struct Meter {
 }
 
 impl Meter {
-    /// Time of turns that moved something, in nanoseconds.
+    /// Returns the time of turns that moved something, in nanoseconds.
     pub(in crate::data) fn busy_ns(&self) -> u64 {
         self.busy_ns.load(Ordering::Relaxed)
     }
 
-    /// Frames that the worker read.
+    /// Returns the frames that the worker read.
     pub(in crate::data) fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }

@@ -67,7 +67,7 @@ fn start(config: &SwitchConfig, ring_frames: usize) -> Running {
     start_knowing(config, ring_frames, config.ports.len())
 }
 
-/// Like [`start`], but only the first `known` addresses are configured.
+/// Starts a host like [`start`], but only the first `known` addresses are configured.
 fn start_knowing(config: &SwitchConfig, ring_frames: usize, known: usize) -> Running {
     let addresses =
         (0..known).map(|port| (VnetId(0), mac(port), Destination::Port(PortId::from_index(port))));

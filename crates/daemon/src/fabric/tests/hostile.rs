@@ -9,7 +9,7 @@ fn at(host: u8, port: u16) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 0, 9, host).into(), port)
 }
 
-/// A connection from the address of a host.
+/// Connects from the address of a host.
 fn connect_from(host: u8, to: SocketAddr) -> std::io::Result<TcpStream> {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;

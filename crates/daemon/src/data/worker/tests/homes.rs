@@ -16,7 +16,7 @@ mod given_up;
 
 const PORTS: usize = 4;
 
-/// Duration of the test: three seconds, or the value of the environment.
+/// Returns the duration of the test: three seconds, or the value of the environment.
 fn duration() -> Duration {
     let said = std::env::var("SLUICE_MOVE_SECONDS").ok();
     Duration::from_secs(said.and_then(|text| text.parse().ok()).unwrap_or(3))

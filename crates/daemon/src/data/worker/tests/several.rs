@@ -36,7 +36,7 @@ pub(super) fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize)
     start_with(config, owners, ring_frames, |_, port| Box::new(port))
 }
 
-/// Like [`start`]; `make` makes each port from its number and a port in memory.
+/// Starts a host like [`start`]; `make` makes each port from its number and a port in memory.
 pub(super) fn start_with(
     config: &SwitchConfig,
     owners: &[usize],
@@ -283,7 +283,7 @@ fn guests(owners: &[usize]) -> (Several, Vec<Guest>, Folder) {
     guests_of(owners.iter().map(|owner| format!("worker = {owner}\n")))
 }
 
-/// Like [`guests`]; `ports` has the rest of each port's configuration.
+/// Starts guests like [`guests`]; `ports` has the rest of each port's configuration.
 pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Guest>, Folder) {
     let dir = Folder::new();
     let mut text =

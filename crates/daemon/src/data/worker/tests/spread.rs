@@ -172,7 +172,7 @@ impl Spread {
         merge::snapshots(shots).unwrap().body
     }
 
-    /// Number of datagrams that the socket of one worker holds.
+    /// Returns the number of datagrams that the socket of one worker holds.
     fn capacity(&self) -> u64 {
         let Body::Ports(ports) = self.ask(Question::Ports) else { panic!("ports") };
         ports[2].ring.capacity_frames / 2
@@ -249,7 +249,7 @@ fn some_of(gauges: &[Arc<Gauges>], mover: &Mover, from: u8, prng: &mut Prng) -> 
     all.into_iter().map(|bucket| Change { bucket, from, to: 1 - from }).collect()
 }
 
-/// Duration of the test: three seconds, or the value of the environment.
+/// Returns the duration of the test: three seconds, or the value of the environment.
 fn duration() -> Duration {
     let said = std::env::var("SLUICE_MOVE_SECONDS").ok();
     Duration::from_secs(said.and_then(|text| text.parse().ok()).unwrap_or(3))
@@ -496,12 +496,12 @@ fn a_policy_is_followed_when_all_of_it_holds() {
     spread.end();
 }
 
-/// Number of buckets of a worker.
+/// Returns the number of buckets of a worker.
 fn here(rows: &[(u16, usize, String)], worker: u16) -> usize {
     rows.iter().filter(|(at, ..)| *at == worker).map(|(_, count, _)| count).sum()
 }
 
-/// A policy for the host of the test.
+/// Makes a policy for the host of the test.
 fn policy(version: u64, text: &str) -> Stamped {
     let stamp = Stamp { version, ..Stamp::default() };
     Stamped { stamp, policy: toml::from_str(text).unwrap() }

@@ -45,7 +45,7 @@ fn pause(paused: bool) -> PauseRow {
 }
 
 impl Case {
-    /// A is at port 0 here, B at h2, and all is well.
+    /// Makes a case in which A is at port 0 here, B at h2, and all is well.
     fn new() -> Self {
         let peer = Peer {
             host: HostId(2),
@@ -93,7 +93,7 @@ impl Case {
         Self { facts, looked }
     }
 
-    /// B is at port 1 of this host.
+    /// Makes a case in which B is at port 1 of this host.
     fn local() -> Self {
         let mut case = Self::new();
         case.facts.destination = Some(claimed(B, State::Own, 1));

@@ -8,7 +8,7 @@ use super::*;
 const KINDS: [Carries; 4] = [Carries::Tcp4, Carries::Tcp6, Carries::Udp4, Carries::Udp6];
 const EVERYTHING: u64 = feature::ALL | feature::LEAVES | feature::TAKES;
 
-/// A guest that sends super-frames, and has these features.
+/// Configures a guest that sends super-frames, and has these features.
 fn guest(features: u64) -> GuestConfig {
     GuestConfig {
         features,
@@ -25,7 +25,7 @@ fn vms_of(features: &[u64]) -> Vms {
     vms(&config, |n| guest(features[n]), Role::Server)
 }
 
-/// From guest 0 to guest 1.
+/// Makes an unfinished frame from guest 0 to guest 1.
 fn unfinished(carries: Carries, data: usize, each: Option<u16>) -> Unfinished {
     Unfinished::new(carries, [mac(1).0, mac(0).0], data, each)
 }

@@ -13,7 +13,7 @@ use super::*;
 const FRAMES: u32 = 3_000;
 const PAUSE_US_MAX: u64 = 300;
 
-/// Number of schedules; `make soak` runs more of them, and optimized.
+/// Returns the number of schedules; `make soak` runs more of them, and optimized.
 fn schedules() -> u64 {
     let asked = std::env::var("SLUICE_REFILLS").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(12)
