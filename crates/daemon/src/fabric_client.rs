@@ -18,7 +18,7 @@ use crate::show_client::{ANSWER_MAX, Whom, connect, enveloped, socket, who};
 /// Asks and prints, as a table or as a line of JSON.
 ///
 /// # Errors
-/// If no host answers, or it has no answer, with what to do.
+/// If no host answers, or it has no answer, with the remedy.
 pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     show_as(whom, question, json, &tables::render).map(|_| ())
 }

@@ -18,7 +18,7 @@ use crate::show_client::{ANSWER_MAX, Whom, connect, enveloped, socket, table};
 /// Asks, or sets, and prints the policy's state on each host.
 ///
 /// # Errors
-/// If no host answers, or the policy is refused, with what to do.
+/// If no host answers, or the policy is refused, with the remedy.
 pub fn ask(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     if let Question::Set(policy) = &question {
         // A policy that is far too large could not even be sent.

@@ -13,7 +13,7 @@ use crate::show_client::{Whom, connect, enveloped, socket};
 /// Adds a port and prints its properties.
 ///
 /// # Errors
-/// If no host answers, or it cannot be added, with what to do.
+/// If no host answers, or it cannot be added, with the remedy.
 pub fn add(whom: &Whom, new: NewPort, json: bool) -> anyhow::Result<()> {
     let added: Added = ask(whom, &Request::Add(Box::new(new)))?;
     let words = || {

@@ -50,7 +50,7 @@ pub struct Style {
 /// Asks and prints.
 ///
 /// # Errors
-/// If no host answers, with what to do.
+/// If no host answers, with the remedy.
 pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()> {
     let socket = socket(whom)?;
     for count in 0_u64.. {

@@ -101,7 +101,7 @@ struct Picture {
 /// Prints pictures until interrupted, or `count` times.
 ///
 /// # Errors
-/// If no host answers, with what to do.
+/// If no host answers, with the remedy.
 pub fn top(whom: &Whom, style: Style) -> anyhow::Result<()> {
     let socket = show_client::socket(whom)?;
     let mut before = Picture::take(&socket)?;

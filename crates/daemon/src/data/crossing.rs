@@ -166,7 +166,7 @@ pub(super) struct Crossings {
 }
 
 impl Crossings {
-    /// Crossings of the only worker of a host.
+    /// Makes the crossings of the only worker of a host.
     pub(super) fn none() -> Self {
         Self {
             links: Vec::new(),

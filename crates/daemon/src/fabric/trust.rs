@@ -60,7 +60,7 @@ impl Trust {
     /// Loads the certificates of a host.
     ///
     /// # Errors
-    /// Those of [`Identity::load`].
+    /// See [`Identity::load`].
     pub(super) fn open(plan: &FabricPlan, wall: Wall) -> anyhow::Result<(Self, Identity)> {
         let began = stamp(&plan.certificates);
         let identity = Identity::load(&plan.certificates, &plan.name, &wall)?;

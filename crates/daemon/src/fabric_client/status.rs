@@ -12,7 +12,7 @@ use crate::show_client::{self, Whom, enveloped, socket};
 /// Asks both processes of a host and prints, as tables or as one line of JSON.
 ///
 /// # Errors
-/// If no host answers, with what to do.
+/// If no host answers, with the remedy.
 pub fn status(whom: &Whom, json: bool) -> anyhow::Result<()> {
     let socket = socket(whom)?;
     let Answer::Members(members) = protocol::expect(&ask(&socket, Question::Members)?)? else {
